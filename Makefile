@@ -1,0 +1,30 @@
+# `make run` does the main job, `make test` the tests; both set up what is missing first.
+export OMP_WAIT_POLICY = PASSIVE
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: setup run test lint clean
+
+setup: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("maskevidence needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[sklearn,plots,dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/maskevidence demo --out runs/demo --overwrite
+
+test: setup
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf .venv runs

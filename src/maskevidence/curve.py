@@ -1,0 +1,163 @@
+"""The score against the mask size, with standard errors: the paper's "MPT curve"."""
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.masks import FixedRate, MaskDesign, Masks, Rates, Summation
+from maskevidence.score import ScoreTable
+from maskevidence.standard_errors import MeanWithErrors, cell_variances, mean_with_errors, t_half_width
+
+RATE_BINS = 20
+CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
+
+Floats = Float64[np.ndarray, " n_points"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """S(x; M) by mask size, averaged over observations; NaN where a value is not known.
+
+    Where all observations have D tokens, a point is a size; where D varies, it is a rate (one of the
+    design's, or a bin of width 1/20).
+
+    Attributes:
+        n_tokens: D, or None where it varies.
+        size: shape (n_points,); M, NaN where D varies.
+        rate: shape (n_points,); M/D.
+        score: shape (n_points,); mean log-probability of a masked token, nats.
+        mask_se: shape (n_points,); Monte-Carlo standard error of the masks.
+        mask_df: shape (n_points,); its degrees of freedom.
+        data_se: shape (n_points,); sampling standard error of the observations (with the masks' error where
+            that is not known, and always for random sizes).
+        n_masks: shape (n_points,); how many masks were scored.
+    """
+
+    n_tokens: int | None
+    size: Floats
+    rate: Floats
+    score: Floats
+    mask_se: Floats
+    mask_df: Floats
+    data_se: Floats
+    n_masks: Int64[np.ndarray, " n_points"]
+
+    @property
+    def area(self) -> float | None:
+        """The sum of the scores over sizes 1..D (Eq. 2), nats per observation; None unless all are there.
+
+        Example:
+            >>> import maskevidence as me, torch
+            >>> model = me.models.Gaussian(torch.zeros(3), torch.eye(3))
+            >>> estimate = me.estimate_evidence(model, [[0.0, 1.0, 2.0]], me.Exhaustive())
+            >>> bool(np.isclose(estimate.curve.area, estimate.log_evidence))
+            True
+        """
+        if self.n_tokens is None or len(self.size) != self.n_tokens:
+            return None
+        return float(self.score.sum())
+
+    def band(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper end of each score's Student-t interval for the masks' error, nats."""
+        known = ~np.isnan(self.mask_se)
+        half = np.full_like(self.score, np.nan)
+        half[known] = [
+            t_half_width(se, df, level)
+            for se, df in zip(self.mask_se[known], self.mask_df[known], strict=True)
+        ]
+        return self.score - half, self.score + half
+
+    def to_csv(self) -> str:
+        """The points as CSV text with the columns size,rate,score,mask_se,data_se,n_masks; unknown is empty."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(CSV_COLUMNS)
+        for row in zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True):
+            writer.writerow([_cell(value) for value in row])
+        return text.getvalue()
+
+
+def _cell(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+
+
+def curve_from_scores(table: ScoreTable, design: MaskDesign, masks: Masks) -> Curve:
+    """The curve of a run, from its record.
+
+    Args:
+        table: the scores, sorted.
+        design: the design that drew the masks.
+        masks: "own" or "shared".
+    """
+    lengths = np.unique(table.n_tokens)
+    n_tokens = int(lengths[0]) if len(lengths) == 1 else None
+    summation = design.summation(table.n_tokens, table.draw, table.size)
+    rate = table.size / table.n_tokens
+    if n_tokens is not None:
+        point = table.size
+    elif isinstance(design, Rates | FixedRate):
+        point = summation.stratum
+    else:
+        point = np.ceil(rate * RATE_BINS - 1e-9).astype(np.int64)
+
+    order = np.argsort(point, kind="stable")
+    starts = np.flatnonzero(np.diff(point[order], prepend=-1))
+    parts = np.split(order, starts[1:])
+    means = [_point(table, summation, part, design, masks) for part in parts]
+
+    def column(name: str) -> Floats:
+        values = [getattr(mean, name) for mean in means]
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+    sizes = [table.size[part[0]] if n_tokens is not None else math.nan for part in parts]
+    return Curve(
+        n_tokens=n_tokens,
+        size=np.array(sizes, dtype=np.float64),
+        rate=np.array([rate[part].mean() for part in parts], dtype=np.float64),
+        score=column("mean"),
+        mask_se=column("mask_se"),
+        mask_df=column("mask_df"),
+        data_se=column("data_se"),
+        n_masks=np.array([len(part) for part in parts], dtype=np.int64),
+    )
+
+
+def _point(
+    table: ScoreTable,
+    summation: Summation,
+    rows: Int64[np.ndarray, " n_rows"],
+    design: MaskDesign,
+    masks: Masks,
+) -> MeanWithErrors:
+    """One point: the mean over observations of each one's mean score there."""
+    _, observation, counts = np.unique(table.id[rows], return_inverse=True, return_counts=True)
+    score, replicate = table.score[rows], summation.replicate[rows]
+    if not design.pooled:
+        return mean_with_errors(
+            score / counts[observation],
+            observation,
+            summation.stratum[rows],
+            replicate,
+            design.n_replicates,
+            joint=masks == "shared",
+            deterministic=design.deterministic,
+            least_replicates=design.least_replicates,
+        )
+    # Which observations and how many masks fall on a size is random: a ratio of replicate totals, linearised.
+    mean = float(score.mean())
+    rough = float(np.bincount(observation, weights=score / counts[observation]).std(ddof=1)) if len(
+        counts
+    ) > 1 else math.nan
+    data_se = rough / math.sqrt(len(counts))
+    enough = design.n_replicates >= design.least_replicates
+    if not enough or len(np.unique(replicate)) < design.n_replicates:
+        return MeanWithErrors(mean, None, None, data_se)
+    residual = (score - mean) / len(score)
+    variance = cell_variances(residual, np.zeros_like(replicate), replicate, design.n_replicates)
+    return MeanWithErrors(mean, math.sqrt(float(variance.sum())), design.n_replicates - 1, data_se)

@@ -1,0 +1,62 @@
+"""What can go wrong, in one wording: what was given, what is needed, what to do."""
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class MaskEvidenceError(Exception):
+    """Base of every error this package raises on purpose; the command line prints it and exits with 2."""
+
+
+class InputError(MaskEvidenceError, ValueError):
+    """An argument, a file or data that cannot be used as given."""
+
+
+class NumericalError(MaskEvidenceError, ArithmeticError):
+    """A computation that has no finite answer."""
+
+
+class MissingExtraError(MaskEvidenceError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
+    """The error for a word that is none of `known`, with the closest of them.
+
+    Example:
+        >>> print(unknown_name("design", "every-sise", ["every-size", "orderings"]))
+        unknown design 'every-sise'; did you mean 'every-size'? Known: every-size, orderings
+    """
+    names = list(known)
+    close = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
+    return InputError(f"unknown {kind} {given!r}{hint} Known: {', '.join(names)}")
+
+
+def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional dependency, or say which extra brings it.
+
+    Args:
+        module: dotted name of the module to import.
+        extra: the extra of this package that installs it.
+        purpose: what it is needed for, as the subject of a sentence.
+
+    Raises:
+        MissingExtraError: the module is not installed.
+
+    Example:
+        >>> import_extra("no_such_module", "plots", "drawing a curve")
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.MissingExtraError: drawing a curve needs no_such_module, which is not installed; \
+install it with: pip install 'maskevidence[plots]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{purpose} needs {module.split('.')[0]}, which is not installed; "
+            f"install it with: pip install 'maskevidence[{extra}]'"
+        ) from error

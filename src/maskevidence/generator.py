@@ -1,0 +1,84 @@
+"""Counter-based random numbers: a pure function of keys, vectorised, with no state.
+
+Each number is an output of SplitMix64 (Steele, Lea, Flood 2014), whose k-th output from start s is
+mix(s + k·γ) with a bijective mix: keys are absorbed one after the other, so that two different key tuples of
+one length collide only by chance, 2^-64 a pair.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Int64, UInt64
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio times 2^64, made odd
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def keyed_bits(*keys: "Int64[np.ndarray, '*shape'] | int") -> UInt64[np.ndarray, "*shape"]:
+    """64 random bits for every tuple of keys; the keys broadcast against each other.
+
+    Args:
+        keys: whole numbers, arrays of them or single ones; negative ones count modulo 2^64.
+
+    Example:
+        >>> a = keyed_bits(7, np.arange(3))
+        >>> bool((a == keyed_bits(7, np.array([0, 1, 2]))).all()), len(set(a.tolist()))
+        (True, 3)
+    """
+    state = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+        for key in keys:
+            number = np.asarray(key).astype(np.int64).astype(np.uint64)
+            state = state + _GAMMA * (number + np.uint64(1))
+            state = (state ^ (state >> np.uint64(30))) * _MIX_1
+            state = (state ^ (state >> np.uint64(27))) * _MIX_2
+            state = state ^ (state >> np.uint64(31))
+    return state
+
+
+def keyed_ranks(
+    seed: int,
+    keys: Int64[np.ndarray, "B n_keys"],
+    maskable: Bool[np.ndarray, "B D"],
+) -> Int64[np.ndarray, "B D"]:
+    """A uniformly random order of the maskable tokens of each row, as their ranks.
+
+    Depends on the seed, the row's keys and the tokens' positions alone, not on the other rows.
+
+    Args:
+        seed: the run's seed.
+        keys: shape (B, n_keys), one tuple of keys per row.
+        maskable: shape (B, D).
+
+    Returns:
+        Shape (B, D): 0..n-1 over the n maskable tokens of a row, n..D-1 elsewhere. The tokens of rank
+        below M are a uniformly random subset of size M.
+
+    Example:
+        >>> keyed_ranks(0, np.array([[5]]), np.array([[True, False, True]]))[0, 1]
+        np.int64(2)
+    """
+    width = maskable.shape[1]
+    bits = keyed_bits(seed, *(keys[:, k, None] for k in range(keys.shape[1])), np.arange(width))
+    bits[~maskable] = np.iinfo(np.uint64).max
+    order = np.argsort(bits, axis=1)
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(width)[None, :], axis=1)
+    return ranks
+
+
+def kronecker(
+    offset: UInt64[np.ndarray, " B"], index: Int64[np.ndarray, " B"], draw: Int64[np.ndarray, " B"]
+) -> UInt64[np.ndarray, " B"]:
+    """frac(U + α₁·i + α₂·k) as a fraction of 2^64, with α₁ = 1/g, α₂ = 1/g², g = 1.32471795… (g³ = g + 1).
+
+    Exact in whole numbers modulo 2^64, so that each value is uniform when `offset` is, however large i and k.
+    """
+    alpha_1, alpha_2 = np.uint64(13925035116211876495), np.uint64(10511698010929265437)
+    with np.errstate(over="ignore"):
+        return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
+
+
+def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
+    """floor(u·n) for u = bits / 2^64, always in 0..n-1 (u is cut to 32 bits; n must be below 2^31)."""
+    return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+

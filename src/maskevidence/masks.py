@@ -1,0 +1,483 @@
+"""Mask designs: how mask sizes and masks are drawn, and with which weights their scores are summed.
+
+A design is a table of masks: an observation of n tokens gets `n_draws(n)` masks, each with a draw number and a
+size. Its estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). Masks are functions of
+(seed, observation id, draw, size) alone, without the id where they are shared by all rows.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.errors import InputError
+from maskevidence.generator import keyed_bits, keyed_ranks, kronecker, scaled
+
+Masks = Literal["own", "shared"]
+Integers = Int64[np.ndarray, " B"]
+BoolMatrix = Bool[np.ndarray, "B D"]
+
+MOST_TOKENS_EXHAUSTIVE = 20
+
+
+@dataclass(frozen=True)
+class MaskKey:
+    """What the masks of a run depend on, beside the observation and the draw.
+
+    Attributes:
+        seed: any whole number.
+        masks: "own" gives each observation masks of its own, "shared" the same masks to all.
+    """
+
+    seed: int = 0
+    masks: Masks = "own"
+
+    def __post_init__(self) -> None:
+        if self.masks not in ("own", "shared"):
+            raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
+
+    def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n_keys"]:
+        """The keys of each mask, shape (B, n_keys): its draw, led by the observation's id unless shared."""
+        return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
+
+
+class Summation(NamedTuple):
+    """How the scores of a design's masks add up, one entry per mask, each of shape (B,).
+
+    Attributes:
+        weight: Σ weight · score over an observation's masks estimates its log evidence.
+        stratum: strata are independent of each other, and their contributions add up.
+        replicate: 0..R-1; the replicates of one stratum are independent and equally distributed.
+    """
+
+    weight: Float64[np.ndarray, " B"]
+    stratum: Integers
+    replicate: Integers
+
+
+class MaskDesign(ABC):
+    """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
+
+    Attributes:
+        name: its word on the command line.
+        purpose: one sentence on what the weighted sum of scores is unbiased for.
+        deterministic: True where the masks are enumerated, so that there is no Monte-Carlo error.
+        pooled: True where the sizes of different observations are drawn together, so that only whole
+            replicates of the data set are independent.
+        least_replicates: how many are needed for a standard error.
+    """
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    deterministic: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+    least_replicates: ClassVar[int] = 2
+
+    @property
+    @abstractmethod
+    def n_replicates(self) -> int:
+        """R, how many independent replicates each stratum has."""
+
+    @abstractmethod
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets."""
+
+    @abstractmethod
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation."""
+
+    @abstractmethod
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """The masks, shape (B, D); row b hides size_b of the maskable tokens of observation b."""
+
+    @abstractmethod
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        """How the scores of these masks add up to the estimate."""
+
+    @abstractmethod
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        """Whether every size 1..n has the weight of Eq. 2, so that the sum is for the log evidence."""
+
+    def settings(self) -> dict[str, object]:
+        """The design's name and parameters, as they are written to files."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+def size_of_rate(rate: float, n_tokens: Integers) -> Integers:
+    """The mask size of a rate: max(1, floor(rate·n + 1e-9)), so that 15 % of 512 is 76.
+
+    Example:
+        >>> size_of_rate(0.15, np.array([512, 3])).tolist()
+        [76, 1]
+    """
+    return np.maximum(1, np.floor(rate * n_tokens + 1e-9).astype(np.int64))
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+
+
+def _check_rates(*rates: float) -> None:
+    for rate in rates:
+        if not 0.0 < rate <= 1.0:
+            raise InputError(f"mask rate {rate:g}; give a share of the tokens in (0, 1], such as 0.15")
+
+
+def _constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
+    return np.full(like.shape, value, dtype=np.float64)
+
+
+def _uniform_subset(
+    key: MaskKey, columns: Int64[np.ndarray, "B n_keys"], size: Integers, maskable: BoolMatrix
+) -> BoolMatrix:
+    return (keyed_ranks(key.seed, columns, maskable) < size[:, None]) & maskable
+
+
+@dataclass(frozen=True)
+class EverySize(MaskDesign):
+    """`masks_per_size` independent masks of every size 1..D (the paper's P).
+
+    Weights: 1/P each. Strata are the sizes; the standard error needs P >= 2.
+
+    Example:
+        >>> EverySize(masks_per_size=4).n_draws(np.array([61])).tolist()
+        [244]
+    """
+
+    masks_per_size: int = 4
+    name: ClassVar[str] = "every-size"
+    purpose: ClassVar[str] = "Unbiased for the sum over sizes: every size has its own random masks."
+
+    def __post_init__(self) -> None:
+        _check_counts(masks_per_size=self.masks_per_size)
+
+    @property
+    def n_replicates(self) -> int:
+        return self.masks_per_size
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return self.masks_per_size * n_tokens
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        return index // n_tokens, index % n_tokens + 1
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        return Summation(_constant(1.0 / self.masks_per_size, size), stratum=size, replicate=draw)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Orderings(MaskDesign):
+    """`orders` random orders; each gives nested masks of all sizes 1..D.
+
+    Its single order is an unbiased estimate by the chain rule. It pays where a model gives the conditionals at
+    every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
+
+    Example:
+        >>> Orderings(8).n_draws(np.array([61])).tolist()
+        [488]
+    """
+
+    orders: int = 8
+    name: ClassVar[str] = "orderings"
+    purpose: ClassVar[str] = "Unbiased for the sum over sizes: a random order hides its first M tokens."
+
+    def __post_init__(self) -> None:
+        _check_counts(orders=self.orders)
+
+    @property
+    def n_replicates(self) -> int:
+        return self.orders
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return self.orders * n_tokens
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        return index // n_tokens, index % n_tokens + 1
+
+    def ranks(
+        self, key: MaskKey, ids: Integers, draw: Integers, maskable: BoolMatrix
+    ) -> Int64[np.ndarray, "B D"]:
+        """The order of each draw: the mask of size M hides the maskable tokens of rank below M."""
+        return keyed_ranks(key.seed, key.columns(ids, draw), maskable)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return (self.ranks(key, ids, draw, maskable) < size[:, None]) & maskable
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        return Summation(_constant(1.0 / self.orders, size), stratum=np.zeros_like(draw), replicate=draw)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class RandomSize(MaskDesign):
+    """`draws` masks per observation, of uniformly random sizes, stratified over the whole data set.
+
+    The size of draw k = r + R·c of the i-th observation is M = floor(u·D) + 1 with the Kronecker sequence
+    u = frac(U_r + i/g + c/g²), g = 1.32471795…, and an independent uniform offset U_r for each of the R
+    `replicates`. Every single u is uniform, so that any prefix and any added draws stay unbiased; together
+    they are even over observations and draws. Weights: D over the number of draws. The standard error comes
+    from the spread of the replicates and needs R >= 4.
+
+    Example:
+        >>> RandomSize(8).n_draws(np.array([61])).tolist()
+        [8]
+    """
+
+    draws: int = 8
+    replicates: int = 4
+    name: ClassVar[str] = "random-size"
+    purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
+    pooled: ClassVar[bool] = True
+    least_replicates: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        _check_counts(draws=self.draws, replicates=self.replicates)
+        if self.draws % self.replicates:
+            raise InputError(
+                f"draws={self.draws} is no multiple of replicates={self.replicates}; give "
+                f"draws={self.replicates * math.ceil(self.draws / self.replicates)}, "
+                "or replicates=1 (and no standard error)"
+            )
+
+    @property
+    def n_replicates(self) -> int:
+        return self.replicates
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return np.full_like(n_tokens, self.draws)
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        offset = keyed_bits(key.seed, index % self.replicates)
+        row = np.zeros_like(ids) if key.masks == "shared" else ids
+        return index, scaled(kronecker(offset, row, index // self.replicates), n_tokens) + 1
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        weight = n_tokens / self.draws
+        return Summation(weight, stratum=np.zeros_like(draw), replicate=draw % self.replicates)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Rates(MaskDesign):
+    """`masks_per_size` masks at each of a list of mask rates, as in the paper's sweep of 1 %..99 %.
+
+    Weights: D over the number of masks, so that the estimate is D times the mean score over the rates. Strata
+    are the rates.
+
+    Example:
+        >>> Rates((0.15, 0.5, 0.85)).plan(MaskKey(), *[np.array([20])] * 2, np.array([1]))[1].tolist()
+        [10]
+    """
+
+    rates: tuple[float, ...]
+    masks_per_size: int = 1
+    name: ClassVar[str] = "rates"
+    purpose: ClassVar[str] = "Unbiased for D times the mean score over the rates given."
+
+    def __post_init__(self) -> None:
+        _check_counts(masks_per_size=self.masks_per_size, rates=len(self.rates))
+        _check_rates(*self.rates)
+
+    @property
+    def n_replicates(self) -> int:
+        return self.masks_per_size
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        rate = np.asarray(self.rates)[index % len(self.rates)]
+        return index, size_of_rate(rate, n_tokens)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        weight = n_tokens / (len(self.rates) * self.masks_per_size)
+        return Summation(weight, stratum=draw % len(self.rates), replicate=draw // len(self.rates))
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        sizes = size_of_rate(np.asarray(self.rates), np.full(len(self.rates), n_tokens))
+        counts = np.bincount(sizes, minlength=n_tokens + 1)[1:]
+        return bool((counts == counts[0]).all())
+
+
+@dataclass(frozen=True)
+class FixedRate(MaskDesign):
+    """`masks_per_size` masks at one mask rate: D·S(x; M), a composite likelihood and not the evidence.
+
+    Weights: D/P each.
+
+    Example:
+        >>> FixedRate(0.15).covers_all_sizes(512)
+        False
+    """
+
+    rate: float
+    masks_per_size: int = 4
+    name: ClassVar[str] = "fixed-rate"
+    purpose: ClassVar[str] = "Unbiased for D·S(x; M) at one size M, which is not the log evidence."
+
+    def __post_init__(self) -> None:
+        _check_counts(masks_per_size=self.masks_per_size)
+        _check_rates(self.rate)
+
+    @property
+    def n_replicates(self) -> int:
+        return self.masks_per_size
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return np.full_like(n_tokens, self.masks_per_size)
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        return index, size_of_rate(self.rate, n_tokens)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        return Summation(n_tokens / self.masks_per_size, stratum=np.zeros_like(draw), replicate=draw)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return n_tokens == 1
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(MaskDesign):
+    """Each token hidden alone: D·S(x; 1) = Σ_j log p(x_j | all others), the pseudo-log-likelihood.
+
+    Example:
+        >>> LeaveOneOut().n_draws(np.array([61])).tolist()
+        [61]
+    """
+
+    name: ClassVar[str] = "leave-one-out"
+    purpose: ClassVar[str] = "Equal to the pseudo-log-likelihood D·S(x; 1), which is not the log evidence."
+    deterministic: ClassVar[bool] = True
+
+    @property
+    def n_replicates(self) -> int:
+        return 1
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return n_tokens
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        return index, np.ones_like(index)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        return maskable & (np.cumsum(maskable, axis=1) - 1 == draw[:, None])
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        zero = np.zeros_like(draw)
+        return Summation(_constant(1.0, draw), stratum=zero, replicate=zero)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return n_tokens == 1
+
+
+@dataclass(frozen=True)
+class Exhaustive(MaskDesign):
+    """All 2^D - 1 masks, for D <= 20: the sum over sizes without Monte-Carlo error.
+
+    Weights: one over the number of masks of the size.
+
+    Example:
+        >>> Exhaustive().n_draws(np.array([8])).tolist()
+        [255]
+    """
+
+    name: ClassVar[str] = "exhaustive"
+    purpose: ClassVar[str] = "Equal to the sum over sizes: every mask of every size is scored."
+    deterministic: ClassVar[bool] = True
+
+    @property
+    def n_replicates(self) -> int:
+        return 1
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        most = int(n_tokens.max(initial=0))
+        if most > MOST_TOKENS_EXHAUSTIVE:
+            raise InputError(
+                f"an observation of {most} tokens has 2^{most} - 1 = {2.0**most - 1:.4g} masks, too many to "
+                f"enumerate (up to {MOST_TOKENS_EXHAUSTIVE} tokens); use every-size or random-size"
+            )
+        return 2**n_tokens - 1
+
+    def plan(
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
+    ) -> tuple[Integers, Integers]:
+        draw = index + 1  # its binary digits are the mask
+        return draw, np.bitwise_count(draw).astype(np.int64)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        digit = np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
+        return maskable & ((draw[:, None] >> digit) & 1).astype(np.bool_)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        span = range(MOST_TOKENS_EXHAUSTIVE + 1)
+        masks_of_size = np.array([[math.comb(n, m) for m in span] for n in span], dtype=np.float64)
+        zero = np.zeros_like(draw)
+        return Summation(1.0 / masks_of_size[n_tokens, size], stratum=zero, replicate=zero)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
+
+
+DESIGNS: tuple[type[MaskDesign], ...] = (
+    EverySize,
+    RandomSize,
+    Orderings,
+    LeaveOneOut,
+    Exhaustive,
+    FixedRate,
+    Rates,
+)

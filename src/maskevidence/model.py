@@ -1,0 +1,61 @@
+"""The one protocol: a model that predicts hidden tokens from visible ones."""
+
+from typing import Literal, Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from maskevidence.moments import GaussianMoments
+from maskevidence.tokens import Tokens
+
+Conditionals = Literal["exact", "approximate", "learned"]
+
+
+@runtime_checkable
+class MaskedModel(Protocol):
+    """What a user must write to get curves, evidence and comparisons for a model of their own.
+
+    Attributes:
+        conditionals: "exact" where `log_conditionals` are the conditionals of one joint density,
+            "approximate" where they approximate those of one, "learned" where no joint stands behind them.
+    """
+
+    conditionals: Conditionals
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
+
+        Visible are the tokens that are present and not masked, `tokens.visible(masked)`; the answer must
+        not depend on the values of the others.
+        """
+        ...
+
+
+@runtime_checkable
+class HasLogEvidence(Protocol):
+    """A model that also knows log p(x) in closed form or by an accurate integral."""
+
+    def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
+        """log p of the maskable tokens given the context, nats per observation, shape (B,)."""
+        ...
+
+
+@runtime_checkable
+class HasScoreOrderings(Protocol):
+    """A model that gives the scores at every prefix of an order at once."""
+
+    def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
+
+        Column M - 1 is the score at size M; columns beyond an observation's number of tokens are 0.
+        """
+        ...
+
+
+@runtime_checkable
+class HasScoreMoments(Protocol):
+    """A model whose mean score over complete rows depends on their moments alone."""
+
+    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        """The score of each of P masks, averaged over the rows behind the moments, nats, shape (P,)."""
+        ...

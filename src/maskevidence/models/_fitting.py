@@ -1,0 +1,245 @@
+"""Maximum likelihood for the Gaussian family: closed forms, and EM where there is none or values are missing."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.errors import InputError, NumericalError
+from maskevidence.progress import progress
+from maskevidence.tokens import Tokens
+
+State = TypeVar("State")
+Vector = Float64[np.ndarray, " D"]
+Matrix = Float64[np.ndarray, "D K"]
+Table = Float64[np.ndarray, "N D"]
+NOISE_BOUND = 1e-3  # of the column's variance: below it a factor model's likelihood can grow without end
+
+
+class LowRankParameters(NamedTuple):
+    """Parameters of N(mean, loadings loadingsᵀ + diag(noise)).
+
+    Attributes:
+        mean: shape (D,).
+        loadings: shape (D, K).
+        noise: shape (D,); variances.
+    """
+
+    mean: Float64[np.ndarray, " D"]
+    loadings: Float64[np.ndarray, "D K"]
+    noise: Float64[np.ndarray, " D"]
+
+
+def checked_table(
+    x: object, n_features: int, n_components: int, tolerance: float, max_iterations: int
+) -> Table:
+    """The table as float64 with NaN where missing, if a model can be fitted to it.
+
+    Raises:
+        InputError: not a table, wrong width, fewer rows than needed, a column that is observed nowhere, or
+            no column that varies.
+    """
+    tokens = Tokens.from_array(x)
+    table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+    if table.shape[1] != n_features:
+        raise InputError(
+            f"the data have {table.shape[1]} columns, the model n_features={n_features}; make them equal"
+        )
+    unseen = np.flatnonzero(np.isnan(table).all(axis=0))
+    if len(unseen):
+        raise InputError(f"column {unseen[0]} is observed nowhere; leave it out")
+    if len(table) < max(2, n_components + 1):
+        raise InputError(
+            f"{len(table)} rows are too few to fit {n_components} components; "
+            f"give at least {max(2, n_components + 1)} rows or fewer components"
+        )
+    if tolerance <= 0 or max_iterations < 1:
+        raise InputError(
+            f"tolerance={tolerance:g}, max_iterations={max_iterations}; both must be above 0"
+        )
+    if (np.nanmax(table, axis=0) == np.nanmin(table, axis=0)).all():
+        raise InputError("every column is constant; there is nothing to fit")
+    return table
+
+
+def principal_components(table: Table, n_components: int, ddof: int) -> LowRankParameters:
+    """Maximum likelihood PPCA of complete data (Tipping and Bishop 1999, Eq. 7 and 8)."""
+    n_rows, n_features = table.shape
+    if n_rows <= ddof:
+        raise InputError(f"{n_rows} rows are too few for ddof={ddof}; give more rows")
+    mean = table.mean(0)
+    _, singular, axes = np.linalg.svd(table - mean, full_matrices=False)
+    eigenvalues = np.zeros(n_features)
+    eigenvalues[: len(singular)] = singular**2 / (n_rows - ddof)
+    noise = float(eigenvalues[n_components:].mean())
+    if noise <= eigenvalues[0] * np.finfo(np.float64).eps * n_features:
+        raise NumericalError(
+            f"the data lie in a space of {n_components} dimensions or fewer, so that no noise variance is "
+            "left; use fewer components"
+        )
+    scale = np.sqrt(eigenvalues[:n_components] - noise)
+    return LowRankParameters(mean, axes[:n_components].T * scale, np.full(n_features, noise))
+
+
+def fit_factor_analysis(
+    table: Table, n_components: int, tolerance: float, max_iterations: int
+) -> LowRankParameters:
+    """Maximum likelihood factor analysis of complete data.
+
+    Alternates the loadings that are best for the noise, from the leading eigenvectors of Ψ^-½ S Ψ^-½, and the
+    noise that is best for the loadings, ψ_j = S_jj - |w_j|², bounded below by `NOISE_BOUND` · S_jj.
+
+    Source:
+        Jöreskog (1967); Barber (2012), Bayesian Reasoning and Machine Learning, section 21.2.
+    """
+    mean = table.mean(0)
+    second = (table - mean).T @ (table - mean) / len(table)
+    variance = np.diagonal(second)
+
+    def best_loadings(noise: Vector) -> tuple[Matrix, float]:
+        root = np.sqrt(noise)
+        eigenvalues, vectors = np.linalg.eigh(second / np.outer(root, root))
+        leading = np.maximum(eigenvalues[-n_components:], 1.0)
+        loadings = root[:, None] * vectors[:, -n_components:] * np.sqrt(leading - 1.0)
+        explained = (eigenvalues[-n_components:] * (1.0 - 1.0 / leading)).sum()
+        constant = np.log(2 * np.pi * noise).sum() + np.log(leading).sum()
+        return loadings, float(-0.5 * (constant + eigenvalues.sum() - explained))
+
+    def step(noise: Vector) -> tuple[Vector, float]:
+        loadings, log_evidence = best_loadings(noise)
+        return np.maximum(variance - (loadings**2).sum(1), NOISE_BOUND * variance), log_evidence
+
+    noise = _climb(step, variance / 2, "factor analysis", tolerance, max_iterations)
+    return LowRankParameters(mean, best_loadings(noise)[0], noise)
+
+
+def fit_low_rank_em(
+    table: Table,
+    start: LowRankParameters,
+    tolerance: float,
+    max_iterations: int,
+    *,
+    isotropic: bool,
+) -> LowRankParameters:
+    """Maximum likelihood of a low-rank Gaussian where values are missing, by EM.
+
+    E-step, for every row i with observed tokens R: z | x_R ~ N(m_i, A_i⁻¹). M-step, for every feature j: the
+    regression of x_ij on (z, 1) over the rows where j is observed gives w_j and μ_j, its mean squared
+    residual ψ_j (one σ² for all where `isotropic`).
+
+    Source:
+        Ilin and Raiko (2010), Practical Approaches to Principal Component Analysis in the Presence of Missing
+        Values, section 4; Little and Rubin (2002), chapter 8.
+    """
+    observed = ~np.isnan(table)
+    shift = np.nanmean(table, axis=0)  # rows near 0, for accuracy
+    x = np.where(observed, table - shift, 0.0)
+    seen = observed.astype(np.float64)
+    n_seen = seen.sum(0)
+    k = start.loadings.shape[1]
+    variance = np.nanvar(table, axis=0)
+
+    def step(old: LowRankParameters) -> tuple[LowRankParameters, float]:
+        scaled = old.loadings / old.noise[:, None]
+        outer = (scaled[:, :, None] * old.loadings[:, None, :]).reshape(-1, k * k)
+        precision = np.eye(k) + (seen @ outer).reshape(-1, k, k)
+        covariance = np.linalg.inv(precision)
+        centred = np.where(observed, x - old.mean, 0.0)
+        projected = centred @ scaled
+        latent = (covariance @ projected[:, :, None])[:, :, 0]
+        distance = (centred**2 / old.noise).sum() - (projected * latent).sum()
+        constant = (seen @ np.log(2 * np.pi * old.noise)).sum() + np.linalg.slogdet(precision)[1].sum()
+        log_evidence = -0.5 * (constant + distance) / len(x)
+
+        design = np.concatenate([latent, np.ones((len(x), 1))], axis=1)
+        second = design[:, :, None] * design[:, None, :]
+        second[:, :k, :k] += covariance
+        gram = (seen.T @ second.reshape(len(x), -1)).reshape(-1, k + 1, k + 1)
+        target = x.T @ design
+        solution = np.linalg.solve(gram, target[:, :, None])[:, :, 0]
+        residual = (x**2).sum(0) - (target * solution).sum(1)
+        if isotropic:
+            noise = np.full_like(residual, residual.sum() / n_seen.sum())
+        else:
+            noise = np.maximum(residual / n_seen, NOISE_BOUND * variance)
+        return LowRankParameters(solution[:, k], solution[:, :k], noise), float(log_evidence)
+
+    first = LowRankParameters(start.mean - shift, start.loadings, start.noise)
+    last = _climb(step, first, "EM", tolerance, max_iterations)
+    return LowRankParameters(last.mean + shift, last.loadings, last.noise)
+
+
+def fit_full_em(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix]:
+    """Maximum likelihood mean and covariance where values are missing, by EM.
+
+    The E-step fills each row by its conditional mean and adds the conditional covariance of what was missing,
+    once per pattern of observed columns.
+
+    Source:
+        Little and Rubin (2002), Statistical Analysis with Missing Data, section 11.2.
+    """
+    observed = ~np.isnan(table)
+    shift = np.nanmean(table, axis=0)
+    x = np.where(observed, table - shift, 0.0)
+    patterns, pattern_of, n_rows = np.unique(observed, axis=0, return_inverse=True, return_counts=True)
+    pattern_of = pattern_of.ravel()
+    width = table.shape[1]
+    both = patterns[:, :, None] & patterns[:, None, :]
+    rest = np.where(patterns, 0.0, 1.0)[:, :, None] * np.eye(width)
+
+    def step(old: tuple[Vector, Matrix]) -> tuple[tuple[Vector, Matrix], float]:
+        mean, covariance = old
+        block = np.where(both, covariance, 0.0) + rest
+        inverse = np.linalg.inv(block) - rest
+        weights = inverse @ covariance  # (P, D, D): column j regresses token j on the observed ones
+        centred = np.where(observed, x - mean, 0.0)
+        distance = np.einsum("nd,nde,ne->", centred, inverse[pattern_of], centred)
+        sign, log_determinant = np.linalg.slogdet(block)
+        if not (sign > 0).all():
+            raise NumericalError(
+                "EM reached a covariance that is not positive definite: its smallest eigenvalue is "
+                f"{np.linalg.eigvalsh(covariance)[0]:.3g}; leave out columns that depend on others"
+            )
+        constant = observed.sum() * np.log(2 * np.pi) + log_determinant[pattern_of].sum()
+        filled = mean + np.where(observed, centred, (centred[:, None, :] @ weights[pattern_of])[:, 0])
+        missing = covariance - covariance @ weights
+        new_mean = filled.mean(0)
+        new = (filled - new_mean).T @ (filled - new_mean) + np.einsum("p,pde->de", n_rows * 1.0, missing)
+        return (new_mean, (new + new.T) / (2 * len(x))), float(-0.5 * (constant + distance) / len(x))
+
+    mean, covariance = _climb(
+        step, (np.zeros(width), np.diag(np.nanvar(table, axis=0))), "EM", tolerance, max_iterations
+    )
+    return mean + shift, covariance
+
+
+def _climb(
+    step: Callable[[State], tuple[State, float]],
+    state: State,
+    name: str,
+    tolerance: float,
+    max_iterations: int,
+) -> State:
+    """Repeat `step`, which returns the next state and the log evidence per row of the one it was given."""
+    previous = rise = -math.inf
+    with progress(name, max_iterations) as advance:
+        for _ in range(max_iterations):
+            following, log_evidence = step(state)
+            rise = log_evidence - previous
+            if not math.isfinite(log_evidence):
+                raise NumericalError(f"{name} reached a log evidence of {log_evidence}; check the data's scale")
+            if rise < tolerance:
+                return state
+            state, previous = following, log_evidence
+            advance(1)
+    raise NumericalError(
+        f"{name} did not converge in {max_iterations} iterations: the last one still raised the log evidence by "
+        f"{rise:.3g} nats per observation (tolerance {tolerance:g}); raise max_iterations or the tolerance"
+    )
+
+
+def filled_by_mean(table: Table) -> Table:
+    """The table with each hole filled by its column's mean: where EM starts from."""
+    return np.where(np.isnan(table), np.nanmean(table, axis=0), table)

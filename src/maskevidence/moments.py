@@ -1,0 +1,81 @@
+"""What a Gaussian needs to know of complete data: their number, mean and second moments."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from maskevidence.errors import InputError
+
+
+@dataclass(frozen=True)
+class GaussianMoments:
+    """Number of rows, mean and covariance of a complete data set: sufficient for any Gaussian's mean score.
+
+    One pass over the rows, chunk by chunk; after that nothing depends on how many there were. It holds for
+    masks that all rows share.
+
+    Attributes:
+        n_rows: N.
+        mean: shape (D,).
+        covariance: shape (D, D); (1/N) Σ_i (x_i - mean)(x_i - mean)ᵀ.
+
+    Example:
+        >>> x = torch.arange(12.0).reshape(6, 2) ** 2
+        >>> whole = GaussianMoments.from_rows(x)
+        >>> parts = GaussianMoments.from_rows(x[:2]).merge(GaussianMoments.from_rows(x[2:]))
+        >>> bool(torch.allclose(whole.covariance, parts.covariance)), parts.n_rows
+        (True, 6)
+    """
+
+    n_rows: int
+    mean: Float64[Tensor, " D"]
+    covariance: Float64[Tensor, "D D"]
+
+    @classmethod
+    def from_rows(cls, x: object) -> "GaussianMoments":
+        """The moments of one chunk of rows.
+
+        Args:
+            x: shape (N, D); complete and finite.
+
+        Raises:
+            InputError: not such a table.
+        """
+        rows = torch.as_tensor(x, dtype=torch.float64)
+        if rows.ndim != 2 or rows.numel() == 0 or not bool(torch.isfinite(rows).all()):
+            raise InputError(
+                f"moments need a complete (N, D) table of finite numbers, given shape {tuple(rows.shape)}"
+                f"{' with missing or infinite values' if rows.numel() else ''}; "
+                "score the rows themselves where values are missing"
+            )
+        mean = rows.mean(0)
+        centred = rows - mean
+        return cls(len(rows), mean, centred.T @ centred / len(rows))
+
+    def merge(self, other: "GaussianMoments") -> "GaussianMoments":
+        """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
+
+        Raises:
+            InputError: the two have different numbers of columns.
+        """
+        if len(self.mean) != len(other.mean):
+            raise InputError(
+                f"moments of {len(self.mean)} columns cannot be merged with moments of {len(other.mean)}; "
+                "build both from the same columns"
+            )
+        n_rows = self.n_rows + other.n_rows
+        share = other.n_rows / n_rows
+        step = other.mean - self.mean
+        covariance = (1 - share) * self.covariance + share * other.covariance
+        return GaussianMoments(
+            n_rows,
+            self.mean + share * step,
+            covariance + share * (1 - share) * torch.outer(step, step),
+        )
+
+    def about(self, centre: Float64[Tensor, " D"]) -> Float64[Tensor, "D D"]:
+        """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
+        step = self.mean - centre
+        return self.covariance + torch.outer(step, step)

@@ -1,0 +1,33 @@
+"""One progress bar for everything long; silent where the error output is no terminal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on the error output that is gone when the work is done.
+
+    Args:
+        description: what is going on, in a few words.
+        total: the number of steps.
+
+    Yields:
+        A function that takes the number of steps just done.
+
+    Example:
+        >>> with progress("scoring", total=3) as advance:
+        ...     for _ in range(3):
+        ...         advance(1)
+    """
+    if not sys.stderr.isatty():
+        yield lambda _steps: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda steps: bar.advance(task, steps)

@@ -1,0 +1,108 @@
+"""A batch of observations, each a row of tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int64, Shaped
+from torch import Tensor
+
+from maskevidence.errors import InputError
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A batch of B observations with up to D tokens each.
+
+    A token that is neither `maskable` nor `context` is absent: padding, or a missing value. Its entry in
+    `values` means nothing and is never read.
+
+    Attributes:
+        values: shape (B, D), or (B, D, ...) for vector tokens; any dtype.
+        maskable: shape (B, D); True where a token can be hidden and scored.
+        context: shape (B, D); True where a token is always visible and never scored.
+        ids: shape (B,); a stable number for each observation (its row in the source). Masks are keyed by it.
+
+    Example:
+        >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
+        >>> tokens.maskable.tolist(), tokens.n_tokens.tolist()
+        ([[True, True], [False, True]], [2, 1])
+    """
+
+    values: Shaped[Tensor, "B D *token"]
+    maskable: Bool[Tensor, "B D"]
+    context: Bool[Tensor, "B D"]
+    ids: Int64[Tensor, " B"]
+
+    @classmethod
+    def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
+        """A table of numbers as tokens; NaN means missing.
+
+        Args:
+            x: shape (B, D), anything numpy can read as numbers (array, list, tensor, data frame).
+            ids: shape (B,), whole numbers; by default 0..B-1.
+            dtype: of the values.
+
+        Raises:
+            InputError: not a two-dimensional table of numbers, empty, an infinite value, or a row with
+                nothing observed.
+
+        Example:
+            >>> Tokens.from_array([[1.0, float("inf")]])
+            Traceback (most recent call last):
+            ...
+            maskevidence.errors.InputError: the value in row 0, column 1 is infinite; \
+give a finite number, or NaN where it is missing
+        """
+        try:
+            array = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the data are not a table of numbers ({error}); give an (N, D) array") from error
+        if array.ndim != 2 or array.size == 0:
+            raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
+        if np.isinf(array).any():
+            row, column = np.argwhere(np.isinf(array))[0]
+            raise InputError(
+                f"the value in row {row}, column {column} is infinite; "
+                "give a finite number, or NaN where it is missing"
+            )
+        observed = ~np.isnan(array)
+        if not observed.any(axis=1).all():
+            row = int(np.flatnonzero(~observed.any(axis=1))[0])
+            raise InputError(f"row {row} has no observed value; leave such rows out")
+        numbers = np.arange(len(array)) if ids is None else np.asarray(ids)
+        if numbers.shape != (len(array),) or numbers.dtype.kind not in "iu":
+            raise InputError(
+                f"ids have shape {numbers.shape} and dtype {numbers.dtype}; give {len(array)} whole numbers"
+            )
+        return cls(
+            values=torch.from_numpy(np.nan_to_num(array, nan=0.0)).to(dtype),
+            maskable=torch.from_numpy(observed),
+            context=torch.zeros(array.shape, dtype=torch.bool),
+            ids=torch.from_numpy(numbers.astype(np.int64)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
+        """The observations at `rows` (positions in the batch; a position may come twice)."""
+        return Tokens(self.values[rows], self.maskable[rows], self.context[rows], self.ids[rows])
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        """The same tokens on another device."""
+        return Tokens(*(field.to(device) for field in (self.values, self.maskable, self.context, self.ids)))
+
+    @property
+    def width(self) -> int:
+        """D, the number of columns, padding included."""
+        return self.maskable.shape[1]
+
+    @property
+    def n_tokens(self) -> Int64[Tensor, " B"]:
+        """How many tokens of each observation can be hidden; shape (B,)."""
+        return self.maskable.sum(1)
+
+    def visible(self, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """The tokens conditioned on when `masked` are hidden: present and not masked; shape (B, D)."""
+        return (self.maskable | self.context) & ~masked
