@@ -146,7 +146,7 @@ def estimate_evidence(
         >>> x = model.sample(50, seed=1)
         >>> estimate = me.estimate_evidence(model, x, design=me.EverySize(masks_per_size=8), seed=0)
         >>> low, high = estimate.interval(0.999)
-        >>> low < float(model.log_evidence(me.Tokens.from_array(x)).mean()) < high
+        >>> low < float(model.score_samples(x).mean()) < high
         True
     """
     design = EverySize() if design is None else design

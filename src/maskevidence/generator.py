@@ -13,7 +13,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def keyed_bits(*keys: "Int64[np.ndarray, '*shape'] | int") -> UInt64[np.ndarray, "*shape"]:
+def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "..."]:
     """64 random bits for every tuple of keys; the keys broadcast against each other.
 
     Args:

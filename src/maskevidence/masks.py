@@ -110,7 +110,7 @@ class MaskDesign(ABC):
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
-def size_of_rate(rate: float, n_tokens: Integers) -> Integers:
+def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) -> Integers:
     """The mask size of a rate: max(1, floor(rate·n + 1e-9)), so that 15 % of 512 is 76.
 
     Example:

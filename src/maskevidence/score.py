@@ -34,7 +34,7 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
         >>> import maskevidence as me
         >>> model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
         >>> tokens = me.Tokens.from_array([[0.0, 0.0]])
-        >>> round(float(score_masks(model, tokens, torch.tensor([[True, False]]))), 4)
+        >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
     size = masked.sum(1)
@@ -45,7 +45,7 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
         row, column = torch.nonzero(~torch.isfinite(log_conditionals))[0].tolist()
         raise NumericalError(
             f"the log-probability of token {column} of observation {int(tokens.ids[row])} is "
-            f"{float(log_conditionals[row, column])}; a model must give every token a probability above 0"
+            f"{log_conditionals[row, column].item()}; a model must give every token a probability above 0"
         )
     return log_conditionals.sum(1) / size
 
