@@ -44,15 +44,17 @@ class GaussianMoments:
             InputError: not such a table.
         """
         rows = torch.as_tensor(x, dtype=torch.float64)
-        if rows.ndim != 2 or rows.numel() == 0 or not bool(torch.isfinite(rows).all()):
-            raise InputError(
-                f"moments need a complete (N, D) table of finite numbers, given shape {tuple(rows.shape)}"
-                f"{' with missing or infinite values' if rows.numel() else ''}; "
-                "score the rows themselves where values are missing"
-            )
+        if rows.ndim != 2 or rows.numel() == 0:
+            raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")
         mean = rows.mean(0)
         centred = rows - mean
-        return cls(len(rows), mean, centred.T @ centred / len(rows))
+        covariance = (centred.T @ centred).div_(len(rows))
+        if not bool(torch.isfinite(covariance).all()):  # D² entries to look at rather than N·D
+            raise InputError(
+                "moments need a complete table of finite numbers, given one with missing, infinite or too large "
+                "values; score the rows themselves where values are missing"
+            )
+        return cls(len(rows), mean, covariance)
 
     def merge(self, other: "GaussianMoments") -> "GaussianMoments":
         """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
@@ -78,4 +80,4 @@ class GaussianMoments:
     def about(self, centre: Float64[Tensor, " D"]) -> Float64[Tensor, "D D"]:
         """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
         step = self.mean - centre
-        return self.covariance + torch.outer(step, step)
+        return torch.addr(self.covariance, step, step)

@@ -8,10 +8,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models._family import LOG_2PI, GaussianFamily, expected_score
+from maskevidence.models._family import LOG_2PI, GaussianFamily
 from maskevidence.moments import GaussianMoments
 
-_MASKS_AT_ONCE = 64  # keeps the (masks, K, D) intermediates of a chunk in the processor's cache
+_ELEMENTS = (
+    2**18
+)  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which a processor's cache holds
+_FEWEST_MASKS = 64  # of a chunk: a matrix product with fewer rows than this runs slower than it could
 
 
 class _Posterior(NamedTuple):
@@ -88,8 +91,13 @@ class LowRankGaussian(GaussianFamily):
     def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
         """The score of each of P shared masks, averaged over the complete rows behind the moments.
 
-        With U = A⁻¹ Wᵀ, V = Ψ_R⁻¹ W_R, S the rows' second moments about the mean, the mean squared residual
-        of token j is S_jj - 2 u_jᵀ (VᵀS)_j + u_jᵀ (VᵀSV) u_j, whatever the number of rows.
+        With V = Ψ_R⁻¹ W_R and S the rows' second moments about the mean, token j has mean squared residual
+        S_jj - 2 w_jᵀ A⁻¹ (VᵀS)_j + w_jᵀ A⁻¹ VᵀSV A⁻¹ w_j, whatever the number of rows. Over the masked tokens
+        M, with weights q_j = 1/var_j, these sum to
+
+            Σ_M q_j S_jj - 2 tr(A⁻¹ VᵀS Q_M W_M) + tr(A⁻¹ VᵀSV A⁻¹ · W_Mᵀ Q_M W_M)
+
+        so that VᵀS, K·D² multiplications a mask in one matrix product for many masks, is all that is large.
 
         Args:
             moments: of complete rows.
@@ -108,33 +116,44 @@ class LowRankGaussian(GaussianFamily):
             True
         """
         self._check_width(len(moments.mean))
-        noise = self.noise_variances
-        scaled = self.loadings / noise[:, None]
+        noise, outer = self.noise_variances, self._outer()
+        width, k = self.loadings.shape
+        loadings = self.loadings.T.contiguous()[:, None, :]
+        scaled = loadings / noise
         second = moments.about(self.mean).to(noise.dtype)
         scores = []
-        for part in masked.split(_MASKS_AT_ONCE):
-            posterior = self._posterior(~part)
-            weights = torch.where(part[:, None, :], 0.0, scaled.T)  # (P, K, D), VᵀS by one matrix product
-            projected = weights @ second
-            inner = projected @ weights.mT
-            latent = posterior.covariance @ self.loadings.T
-            spread = posterior.covariance @ inner @ posterior.covariance
-            residual = (
-                torch.diagonal(second) - 2 * (latent * projected).sum(1) + self._quadratic(spread)
-            )
-            scores.append(expected_score(residual, noise + self._quadratic(posterior.covariance), part))
+        for part in torch.split(masked, max(_FEWEST_MASKS, _ELEMENTS // (k * width))):
+            hidden = part.to(noise.dtype)
+            visible = 1 - hidden
+            inverse = self._posterior(visible).covariance
+            variance = torch.addmm(noise, inverse.reshape(-1, k * k), outer.T)
+            weight = hidden / variance
+            weights = scaled * visible  # V, shape (K, masks, D), so that one product serves all masks
+            projected = (weights.reshape(-1, width) @ second).reshape(k, -1, width).transpose(0, 1)
+            inner = projected @ weights.permute(1, 2, 0)
+            cross = projected @ (loadings * weight).permute(1, 2, 0)
+            gram = (weight @ outer).reshape(-1, k, k)
+            distance = weight @ torch.diagonal(second)
+            distance = distance - 2 * (inverse * cross).sum((1, 2))
+            distance = distance + (inverse @ inner @ inverse * gram).sum((1, 2))
+            log_determinant = torch.linalg.vecdot(hidden, torch.log(variance))
+            scores.append(-0.5 * (LOG_2PI + (log_determinant + distance) / hidden.sum(1)))
         return torch.cat(scores)
 
-    def _posterior(self, visible: Bool[Tensor, "B D"]) -> _Posterior:
+    def _posterior(self, visible: Bool[Tensor, "B D"] | Float[Tensor, "B D"]) -> _Posterior:
         k = self.n_components
-        scaled = self.loadings / self.noise_variances[:, None]
-        outer = (scaled[:, :, None] * self.loadings[:, None, :]).reshape(self.n_features, k * k)
-        precision = (visible.to(outer.dtype) @ outer).reshape(-1, k, k)
-        factor = torch.linalg.cholesky(precision + torch.eye(k, dtype=outer.dtype, device=outer.device))
+        outer = self._outer() / self.noise_variances[:, None]
+        identity = torch.eye(k, dtype=outer.dtype, device=outer.device).flatten()
+        factor = torch.linalg.cholesky(
+            torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k)
+        )
         return _Posterior(factor, torch.cholesky_inverse(factor))
 
     def _quadratic(self, matrix: Float[Tensor, "B K K"]) -> Float[Tensor, "B D"]:
         """w_jᵀ C w_j for every matrix C and feature j, as one matrix product."""
-        k = self.n_components
-        outer = (self.loadings[:, :, None] * self.loadings[:, None, :]).reshape(self.n_features, k * k)
-        return matrix.reshape(-1, k * k) @ outer.T
+        return matrix.reshape(-1, self.n_components**2) @ self._outer().T
+
+    def _outer(self) -> Float[Tensor, "D KK"]:
+        """w_j w_jᵀ of every feature, flat."""
+        outer = self.loadings[:, :, None] * self.loadings[:, None, :]
+        return outer.reshape(self.n_features, self.n_components**2)

@@ -1,0 +1,151 @@
+"""What every benchmark shares: interleaved timings, the machine's own speed, one table, one exit code.
+
+Import this module before torch: threads that spin while they wait would slow down the other contestant.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each round of one contestant.
+
+    Attributes:
+        seconds: one entry per round, in order.
+    """
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number and what it has to reach.
+
+    Attributes:
+        name: what is measured.
+        value: the number measured.
+        low: the least it may be.
+        high: the most it may be.
+    """
+
+    name: str
+    value: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def reached(self) -> bool:
+        return self.low <= self.value <= self.high
+
+    @property
+    def asked(self) -> str:
+        if self.high == math.inf:
+            return f"at least {self.low:g}"
+        return f"at most {self.high:g}" if self.low == -math.inf else f"{self.low:g} to {self.high:g}"
+
+
+def interleaved(
+    contestants: Mapping[str, Callable[[], object]], rounds: int = 7, warmups: int = 1
+) -> dict[str, Timing]:
+    """Time functions in turn, a, b, a, b, ..., so that a change of the machine's pace hits all of them.
+
+    Args:
+        contestants: name -> what to run.
+        rounds: how often each is timed.
+        warmups: how often each runs before that, untimed.
+    """
+    for _ in range(warmups):
+        for run in contestants.values():
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(tuple(values)) for name, values in seconds.items()}
+
+
+def times_faster(timings: Mapping[str, Timing], slow: str, fast: str) -> float:
+    """Ratio of two medians."""
+    return timings[slow].median / timings[fast].median
+
+
+def spread_of_ratio(timings: Mapping[str, Timing], slow: str, fast: str) -> str:
+    """Least and largest ratio of the two within a round, as text."""
+    ratios = [s / f for s, f in zip(timings[slow].seconds, timings[fast].seconds, strict=True)]
+    return f"{min(ratios):.3g} to {max(ratios):.3g}"
+
+
+def product_rate(rows: int, inner: int, columns: int, dtype: Any = None, rounds: int = 31) -> float:
+    """Operations per second (two per multiply-add) of a dense matrix product: the machine's pace."""
+    import torch
+
+    left = torch.randn(rows, inner, dtype=dtype or torch.float64)
+    right = torch.randn(inner, columns, dtype=dtype or torch.float64)
+    timing = interleaved({"product": lambda: left @ right}, rounds)["product"]
+    return 2.0 * rows * inner * columns / timing.median
+
+
+def machine() -> str:
+    """Cores, threads and versions that timings depend on, in one line."""
+    import torch
+
+    return (
+        f"{os.cpu_count()}-core {platform.machine()} CPU, {torch.get_num_threads()} threads, "
+        f"Python {platform.python_version()}, torch {torch.__version__}"
+    )
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A command line with what all benchmarks take: --json and --quick."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    parser.add_argument("--quick", action="store_true", help="a smaller run, to see that it works")
+    return parser
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a Markdown table under a title, so that docs can hold it as printed."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.MARKDOWN)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=200, highlight=False)
+    console.print(f"\n{title}\n", markup=False)
+    console.print(table, markup=False)
+
+
+def finish(numbers: dict[str, Any], targets: Sequence[Target], json_file: Path | None) -> int:
+    """Print the targets, write the JSON, and return the exit code: 0 if every target is reached, else 1."""
+    if targets:
+        rows = [(t.name, f"{t.value:.4g}", t.asked, "yes" if t.reached else "NO") for t in targets]
+        show("Targets", ("what", "measured", "asked", "reached"), rows)
+    if json_file is not None:
+        record = [{"name": t.name, "value": t.value, "asked": t.asked, "reached": t.reached} for t in targets]
+        command = " ".join(["python", *sys.argv])
+        document = {"command": command, "machine": machine(), **numbers, "targets": record}
+        json_file.write_text(json.dumps(document, indent=2) + "\n")
+    return 0 if all(target.reached for target in targets) else 1
