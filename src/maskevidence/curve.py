@@ -72,7 +72,7 @@ class Curve:
         return self.score - half, self.score + half
 
     def to_csv(self) -> str:
-        """The points as CSV text with the columns size,rate,score,mask_se,data_se,n_masks; unknown is empty."""
+        """The points as CSV text, columns size,rate,score,mask_se,data_se,n_masks; unknown is empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
@@ -151,9 +151,11 @@ def _point(
         )
     # Which observations and how many masks fall on a size is random: a ratio of replicate totals, linearised.
     mean = float(score.mean())
-    rough = float(np.bincount(observation, weights=score / counts[observation]).std(ddof=1)) if len(
-        counts
-    ) > 1 else math.nan
+    rough = (
+        float(np.bincount(observation, weights=score / counts[observation]).std(ddof=1))
+        if len(counts) > 1
+        else math.nan
+    )
     data_se = rough / math.sqrt(len(counts))
     enough = design.n_replicates >= design.least_replicates
     if not enough or len(np.unique(replicate)) < design.n_replicates:

@@ -105,6 +105,7 @@ class EvidenceEstimate:
             "per_token bits_per_token design masks seed"
         )
         values = {name: getattr(self, name) for name in names.split()}
+        values["interval_95"] = None if self.mask_se is None else list(self.interval(0.95))
         return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
 
 
@@ -121,13 +122,13 @@ def estimate_evidence(
 
     log p(x) = Σ_{M=1}^{D} S(x; M), S(x; M) = E_masks of size M [(1/M) Σ_{j masked} log p(x_j | x_visible)].
 
-    The result depends on (seed, observation ids, design) alone: not on the batch size, the order of the rows or
-    any global random state.
+    The result depends on (seed, observation ids, design) alone: not on the batch size, the order of the rows
+    or any global random state.
 
     Args:
         model: any `MaskedModel`.
-        data: `Tokens`, or an (N, D) table with NaN where a value is missing; or `GaussianMoments` for models
-            that score them (masks are then shared by all rows, and data_se is not known).
+        data: `Tokens`, or an (N, D) table with NaN where a value is missing; or `GaussianMoments` for
+            models that score them (masks are then shared by all rows, and data_se is not known).
         design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
         seed: of the masks.
         masks: "own" for each observation, or "shared" by all.
@@ -282,9 +283,10 @@ def _score_orderings(
             advance(len(ranks))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
-    columns = (np.broadcast_to(values[:, None], score.shape)[real] for values in (ids[row], order))
-    n = np.broadcast_to(n_tokens[row][:, None], score.shape)[real]
-    return ScoreTable(*columns, size[real], n, score[real]), math.ceil(len(row) / batch_size)
+    id_, draw, n = (
+        np.broadcast_to(values[:, None], score.shape)[real] for values in (ids[row], order, n_tokens[row])
+    )
+    return ScoreTable(id_, draw, size[real], n, score[real]), math.ceil(len(row) / batch_size)
 
 
 def _score_moments(

@@ -17,7 +17,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
     """64 random bits for every tuple of keys; the keys broadcast against each other.
 
     Args:
-        keys: whole numbers, arrays of them or single ones; negative ones count modulo 2^64.
+        keys: whole numbers, arrays of them or single ones; they count modulo 2^64.
 
     Example:
         >>> a = keyed_bits(7, np.arange(3))
@@ -27,7 +27,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
     state = np.zeros((), dtype=np.uint64)
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
         for key in keys:
-            number = np.asarray(key).astype(np.int64).astype(np.uint64)
+            number = np.uint64(key % 2**64) if isinstance(key, int) else key.astype(np.uint64)
             state = state + _GAMMA * (number + np.uint64(1))
             state = (state ^ (state >> np.uint64(30))) * _MIX_1
             state = (state ^ (state >> np.uint64(27))) * _MIX_2
@@ -81,4 +81,3 @@ def kronecker(
 def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
     """floor(u·n) for u = bits / 2^64, always in 0..n-1 (u is cut to 32 bits; n must be below 2^31)."""
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-

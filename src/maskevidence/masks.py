@@ -1,13 +1,14 @@
 """Mask designs: how mask sizes and masks are drawn, and with which weights their scores are summed.
 
-A design is a table of masks: an observation of n tokens gets `n_draws(n)` masks, each with a draw number and a
-size. Its estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). Masks are functions of
-(seed, observation id, draw, size) alone, without the id where they are shared by all rows.
+A design is a table of masks: an observation of n tokens gets `n_draws(n)` masks, each with a draw number and
+a size. Its estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). Masks are
+functions of (seed, observation id, draw, size) alone, without the id where they are shared by all rows.
 """
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ class MaskKey:
     masks: Masks = "own"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.seed, int):
+            raise InputError(f"seed={self.seed!r}; give a whole number")
         if self.masks not in ("own", "shared"):
             raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
 
@@ -188,8 +191,8 @@ class EverySize(MaskDesign):
 class Orderings(MaskDesign):
     """`orders` random orders; each gives nested masks of all sizes 1..D.
 
-    Its single order is an unbiased estimate by the chain rule. It pays where a model gives the conditionals at
-    every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
+    Its single order is an unbiased estimate by the chain rule. It pays where a model gives the conditionals
+    at every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
 
     Example:
         >>> Orderings(8).n_draws(np.array([61])).tolist()
@@ -445,8 +448,9 @@ class Exhaustive(MaskDesign):
         most = int(n_tokens.max(initial=0))
         if most > MOST_TOKENS_EXHAUSTIVE:
             raise InputError(
-                f"an observation of {most} tokens has 2^{most} - 1 = {2.0**most - 1:.4g} masks, too many to "
-                f"enumerate (up to {MOST_TOKENS_EXHAUSTIVE} tokens); use every-size or random-size"
+                f"an observation of {most} tokens has 2^{most} - 1 = {Decimal(2**most - 1):.4g} masks, "
+                f"too many to enumerate (up to {MOST_TOKENS_EXHAUSTIVE} tokens); "
+                "use every-size or random-size"
             )
         return 2**n_tokens - 1
 

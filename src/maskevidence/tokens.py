@@ -57,7 +57,9 @@ give a finite number, or NaN where it is missing
         try:
             array = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"the data are not a table of numbers ({error}); give an (N, D) array") from error
+            raise InputError(
+                f"the data are not a table of numbers ({error}); give an (N, D) array"
+            ) from error
         if array.ndim != 2 or array.size == 0:
             raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
         if np.isinf(array).any():
@@ -65,6 +67,13 @@ give a finite number, or NaN where it is missing
             raise InputError(
                 f"the value in row {row}, column {column} is infinite; "
                 "give a finite number, or NaN where it is missing"
+            )
+        values = torch.from_numpy(np.nan_to_num(array, nan=0.0)).to(dtype)
+        if dtype.is_floating_point and not bool(torch.isfinite(values).all()):
+            row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
+            raise InputError(
+                f"the value in row {row}, column {column}, {array[row, column]:g}, is too large for {dtype}; "
+                "rescale the column, or use torch.float64"
             )
         observed = ~np.isnan(array)
         if not observed.any(axis=1).all():
@@ -76,7 +85,7 @@ give a finite number, or NaN where it is missing
                 f"ids have shape {numbers.shape} and dtype {numbers.dtype}; give {len(array)} whole numbers"
             )
         return cls(
-            values=torch.from_numpy(np.nan_to_num(array, nan=0.0)).to(dtype),
+            values=values,
             maskable=torch.from_numpy(observed),
             context=torch.zeros(array.shape, dtype=torch.bool),
             ids=torch.from_numpy(numbers.astype(np.int64)),

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models.saving import save_model
 from maskevidence.model import Conditionals
+from maskevidence.models.saving import save_model
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
@@ -54,9 +54,7 @@ class GaussianFamily(nn.Module, ABC):
         """Mean and variance of every token that is not visible, given those that are; others mean nothing."""
 
     @abstractmethod
-    def log_density(
-        self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
-    ) -> Float[Tensor, " B"]:
+    def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
         """log p of the present tokens, the others integrated out, nats, shape (B,)."""
 
     @abstractmethod
@@ -67,7 +65,8 @@ class GaussianFamily(nn.Module, ABC):
         """log N(x_j; mean, variance given the visible tokens) in nats, shape (B, D); 0 where not masked."""
         self._check_width(tokens.width)
         mean, variance = self.conditional_moments(tokens.values, tokens.visible(masked))
-        log_density = normal_log_density(tokens.values - mean, torch.where(masked, variance, 1.0))
+        residual = torch.where(masked, tokens.values - mean, 0.0)  # absent values are never read
+        log_density = normal_log_density(residual, torch.where(masked, variance, 1.0))
         return torch.where(masked, log_density, 0.0)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
@@ -101,7 +100,7 @@ class GaussianFamily(nn.Module, ABC):
             mean, variance = self.conditional_moments(tokens.values, tokens.maskable)
             values = torch.where(tokens.maskable, tokens.values, mean)
             variance = torch.where(tokens.maskable, 0.0, variance)
-        return Imputation(values.cpu().numpy(), variance.cpu().numpy())
+        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
 
     def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
         """Draw n rows from the model, shape (n, D); the same for the same seed."""

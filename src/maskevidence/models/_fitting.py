@@ -1,4 +1,4 @@
-"""Maximum likelihood for the Gaussian family: closed forms, and EM where there is none or values are missing."""
+"""Maximum likelihood for the Gaussian family: in closed form, or by iteration where there is none."""
 
 import math
 from collections.abc import Callable
@@ -51,13 +51,12 @@ def checked_table(
     if len(unseen):
         raise InputError(f"column {unseen[0]} is observed nowhere; leave it out")
     if len(table) < max(2, n_components + 1):
+        what = f" for {n_components} components" if n_components else ""
+        raise InputError(f"{len(table)} rows are too few{what}; give at least {max(2, n_components + 1)}")
+    if not tolerance > 0 or max_iterations < 2:
         raise InputError(
-            f"{len(table)} rows are too few to fit {n_components} components; "
-            f"give at least {max(2, n_components + 1)} rows or fewer components"
-        )
-    if tolerance <= 0 or max_iterations < 1:
-        raise InputError(
-            f"tolerance={tolerance:g}, max_iterations={max_iterations}; both must be above 0"
+            f"tolerance={tolerance:g}, max_iterations={max_iterations}; "
+            "the first must be above 0 and the second 2 or more, since what an iteration gains is judged"
         )
     if (np.nanmax(table, axis=0) == np.nanmin(table, axis=0)).all():
         raise InputError("every column is constant; there is nothing to fit")
@@ -79,7 +78,7 @@ def principal_components(table: Table, n_components: int, ddof: int) -> LowRankP
             f"the data lie in a space of {n_components} dimensions or fewer, so that no noise variance is "
             "left; use fewer components"
         )
-    scale = np.sqrt(eigenvalues[:n_components] - noise)
+    scale = np.sqrt(np.maximum(eigenvalues[:n_components] - noise, 0.0))  # equal ones differ by rounding
     return LowRankParameters(mean, axes[:n_components].T * scale, np.full(n_features, noise))
 
 
@@ -191,18 +190,19 @@ def fit_full_em(table: Table, tolerance: float, max_iterations: int) -> tuple[Ve
 
     def step(old: tuple[Vector, Matrix]) -> tuple[tuple[Vector, Matrix], float]:
         mean, covariance = old
+        smallest = smallest_correlation_eigenvalue(covariance)
+        if smallest <= width * np.finfo(np.float64).eps:
+            raise NumericalError(
+                "EM reached a covariance that is not positive definite: scaled to a unit diagonal, its "
+                f"smallest eigenvalue is {smallest:.3g}; leave out columns that depend on others, "
+                "or give more rows"
+            )
         block = np.where(both, covariance, 0.0) + rest
         inverse = np.linalg.inv(block) - rest
         weights = inverse @ covariance  # (P, D, D): column j regresses token j on the observed ones
         centred = np.where(observed, x - mean, 0.0)
         distance = np.einsum("nd,nde,ne->", centred, inverse[pattern_of], centred)
-        sign, log_determinant = np.linalg.slogdet(block)
-        if not (sign > 0).all():
-            raise NumericalError(
-                "EM reached a covariance that is not positive definite: its smallest eigenvalue is "
-                f"{np.linalg.eigvalsh(covariance)[0]:.3g}; leave out columns that depend on others"
-            )
-        constant = observed.sum() * np.log(2 * np.pi) + log_determinant[pattern_of].sum()
+        constant = observed.sum() * np.log(2 * np.pi) + np.linalg.slogdet(block)[1][pattern_of].sum()
         filled = mean + np.where(observed, centred, (centred[:, None, :] @ weights[pattern_of])[:, 0])
         missing = covariance - covariance @ weights
         new_mean = filled.mean(0)
@@ -229,15 +229,29 @@ def _climb(
             following, log_evidence = step(state)
             rise = log_evidence - previous
             if not math.isfinite(log_evidence):
-                raise NumericalError(f"{name} reached a log evidence of {log_evidence}; check the data's scale")
+                raise NumericalError(
+                    f"{name} reached a log evidence of {log_evidence}; check the data's scale"
+                )
             if rise < tolerance:
                 return state
             state, previous = following, log_evidence
             advance(1)
     raise NumericalError(
-        f"{name} did not converge in {max_iterations} iterations: the last one still raised the log evidence by "
-        f"{rise:.3g} nats per observation (tolerance {tolerance:g}); raise max_iterations or the tolerance"
+        f"{name} did not converge in {max_iterations} iterations: the last one still raised the log evidence "
+        f"by {rise:.3g} nats per observation (tolerance {tolerance:g}); raise max_iterations or the tolerance"
     )
+
+
+def smallest_correlation_eigenvalue(covariance: Float64[np.ndarray, "D D"]) -> float:
+    """The smallest eigenvalue of a covariance scaled to a unit diagonal, so that units do not matter.
+
+    Example:
+        >>> round(smallest_correlation_eigenvalue(np.array([[4e12, 1.0], [1.0, 1e-12]])), 9)
+        0.5
+    """
+    scale = np.sqrt(np.abs(np.diagonal(covariance)))
+    scale = np.where(scale > 0, scale, 1.0)
+    return float(np.linalg.eigvalsh(covariance / scale[:, None] / scale)[0])
 
 
 def filled_by_mean(table: Table) -> Table:

@@ -79,9 +79,7 @@ class FactorAnalysis(LowRankGaussian):
                 model.mean.copy_(mean)
         return model
 
-    def fit(
-        self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 10_000
-    ) -> "FactorAnalysis":
+    def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 10_000) -> "FactorAnalysis":
         """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j; EM where values are missing (NaN).
 
         Args:
@@ -100,7 +98,9 @@ class FactorAnalysis(LowRankGaussian):
             raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
         if np.isnan(table).any():
             start = principal_components(filled_by_mean(table), self.n_components, ddof=0)
-            start = LowRankParameters(start.mean, start.loadings, np.maximum(start.noise, NOISE_BOUND * variance))
+            start = LowRankParameters(
+                start.mean, start.loadings, np.maximum(start.noise, NOISE_BOUND * variance)
+            )
             fitted = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=False)
         else:
             fitted = fit_factor_analysis(table, self.n_components, tolerance, max_iterations)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.models._family import LOG_2PI, GaussianFamily, expected_score, normal_log_density
-from maskevidence.models._fitting import checked_table, fit_full_em
+from maskevidence.models._fitting import checked_table, fit_full_em, smallest_correlation_eigenvalue
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
@@ -165,15 +165,22 @@ class Gaussian(GaussianFamily):
         orders, order_of = unique_rows(order)
         few = len(orders) * _FEW_PATTERNS <= len(order)
         if few:
-            groups = [part for p in range(len(orders)) for part in _positions(order_of == p).split(step)]
+            groups = [
+                part for p in range(len(orders)) for part in torch.split(_positions(order_of == p), step)
+            ]
         else:
-            groups = list(torch.arange(len(order), device=order.device).split(step))
-        covariance, centred = self.covariance, torch.where(tokens.maskable | tokens.context, tokens.values - self.mean, 0.0)
+            groups = list(torch.split(torch.arange(len(order), device=order.device), step))
+        covariance, centred = (
+            self.covariance,
+            torch.where(tokens.maskable | tokens.context, tokens.values - self.mean, 0.0),
+        )
         parts = []
         for rows in groups:
             arranged = order[rows[:1]] if few else order[rows]
             factor = torch.linalg.cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
-            parts.append(_nested_scores(factor, centred[rows].gather(1, order[rows]), n_context[rows], n[rows]))
+            parts.append(
+                _nested_scores(factor, centred[rows].gather(1, order[rows]), n_context[rows], n[rows])
+            )
         return torch.cat(parts)[torch.argsort(torch.cat(groups))]
 
     def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
@@ -194,7 +201,7 @@ class Gaussian(GaussianFamily):
         second = moments.about(self.mean)
         step = max(1, min(64, _ELEMENTS // self.n_features**2))
         scores = []
-        for part in masked.split(step):
+        for part in torch.split(masked, step):
             visible = ~part
             factor = _visible_factor(covariance, visible)
             between = torch.where(visible[:, :, None], covariance, 0.0)
@@ -208,16 +215,17 @@ class Gaussian(GaussianFamily):
 
     def _set_covariance(self, covariance: Float[Tensor, "D D"], n_rows: int | None = None) -> None:
         covariance = covariance.detach().to(self.mean.dtype)
-        if not torch.allclose(covariance, covariance.T, rtol=1e-6, atol=0.0):
+        scale = torch.diagonal(covariance).abs().sqrt()
+        if not bool(((covariance - covariance.T).abs() <= 1e-6 * torch.outer(scale, scale)).all()):
             raise InputError("the covariance is not symmetric; give (C + Cᵀ)/2 if the difference is rounding")
-        smallest = float(torch.linalg.eigvalsh(covariance)[0])
+        smallest = smallest_correlation_eigenvalue(covariance.cpu().double().numpy())
         factor, failed = torch.linalg.cholesky_ex(covariance)
-        largest = float(torch.diagonal(covariance).max())
-        if int(failed) or smallest <= largest * self.n_features * torch.finfo(covariance.dtype).eps:
+        if int(failed) or smallest <= self.n_features * torch.finfo(covariance.dtype).eps:
             of = "" if n_rows is None else f" of {n_rows} rows and {self.n_features} columns"
             raise NumericalError(
-                f"the covariance{of} is not positive definite: its smallest eigenvalue is {smallest:.3g}; "
-                "leave out columns that depend on others, or use ppca or factor-analysis"
+                f"the covariance{of} is not positive definite: scaled to a unit diagonal, its smallest "
+                f"eigenvalue is {smallest:.3g}; leave out columns that depend on others, or use ppca or "
+                "factor-analysis"
             )
         with torch.no_grad():
             self.lower.copy_(torch.tril(factor, -1))

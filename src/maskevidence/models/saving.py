@@ -70,16 +70,19 @@ def load(folder: str | Path) -> Any:
     except (json.JSONDecodeError, SafetensorError, UnicodeDecodeError) as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
     name = config.get("class") if isinstance(config, dict) else None
-    if name not in _CLASSES or config.get("format") != FORMAT:
+    if not isinstance(name, str) or name not in _CLASSES or config.get("format") != FORMAT:
         raise InputError(
             f"{str(path / 'config.json')!r} describes class {name!r} in format "
             f"{config.get('format') if isinstance(config, dict) else None!r}; "
             f"this version reads format {FORMAT} of {', '.join(_CLASSES)}"
         )
-    model = getattr(importlib.import_module(_CLASSES[name]), name)(**config["arguments"])
     try:
+        model = getattr(importlib.import_module(_CLASSES[name]), name)(**config["arguments"])
+        for tensor in state.values():
+            model.to(tensor.dtype)
         model.load_state_dict(state)
-    except RuntimeError as error:
-        raise InputError(f"the weights in {str(path)!r} do not fit its config.json: {error}") from error
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
     model.columns = config.get("columns")
     return model
