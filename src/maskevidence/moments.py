@@ -51,7 +51,7 @@ class GaussianMoments:
         covariance = (centred.T @ centred).div_(len(rows))
         if not bool(torch.isfinite(covariance).all()):  # D² entries to look at rather than N·D
             raise InputError(
-                "moments need a complete table of finite numbers, given one with missing, infinite or too large "
+                "moments need a complete table of finite numbers, given missing, infinite or too large "
                 "values; score the rows themselves where values are missing"
             )
         return cls(len(rows), mean, covariance)
