@@ -240,7 +240,7 @@ def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int
         [1, 0, 1]
     """
     array = rows.cpu().numpy()
-    packed = np.packbits(array, axis=1) if array.dtype == np.bool_ else np.ascontiguousarray(array)
+    packed = np.ascontiguousarray(np.packbits(array, axis=1) if array.dtype == np.bool_ else array)
     as_bytes = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
     _, first, which = np.unique(as_bytes, return_index=True, return_inverse=True)
     return rows[torch.from_numpy(first).to(rows.device)], torch.from_numpy(which).to(rows.device)

@@ -1,0 +1,62 @@
+"""The commands, and the one place where an error becomes a line and an exit code."""
+
+import sys
+
+import typer
+
+from maskevidence.cli import paper
+from maskevidence.cli.demo import demo
+from maskevidence.cli.score import score
+from maskevidence.errors import MaskEvidenceError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="The log marginal likelihood of any model that predicts hidden tokens from visible ones, "
+    "with error bars.",
+    epilog="Start with: **maskevidence score ppca:8 digits**",
+)
+app.command()(score)
+app.add_typer(paper.app, name="paper")
+app.command()(demo)
+
+
+@app.callback(invoke_without_command=True)
+def version_option(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+) -> None:
+    if version:
+        from maskevidence import __version__
+
+        typer.echo(f"maskevidence {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: 0 when done, 2 with one line on bad input, 130 when interrupted."""
+    try:
+        code = app(standalone_mode=False)
+    except MaskEvidenceError as error:
+        code = _failed(str(error))
+    except typer.TyperException as error:  # an unknown option or command, a missing argument
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "maskevidence"
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        code = _failed(f"{message.removeprefix('Value error, ')} Try: {command} --help")
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        code = 130
+    except BrokenPipeError:  # the reader of a pipe has gone, as `head` does
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failed(message: str) -> int:
+    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    return 2

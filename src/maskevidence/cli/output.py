@@ -1,0 +1,79 @@
+"""How results leave the command line: tables on the terminal, JSON to a file or to standard output."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from maskevidence.runs import write_atomic
+
+KINDS = {
+    "exact": "exact: equal to the log evidence",
+    "unbiased": "unbiased for the log evidence",
+    "approximate": "approximate: the model's conditionals approximate those of a joint density",
+    "lower_bound": "lower bound: no joint density stands behind the conditionals",
+    "pseudo": "pseudo: not the log evidence, since not all mask sizes are covered",
+}
+
+
+def console(json_target: str | None) -> Console:
+    """Where tables go: standard output, or the error output where standard output is to be JSON."""
+    return Console(stderr=json_target == "-", highlight=False, soft_wrap=False)
+
+
+def write_json(content: Mapping[str, Any], target: str | None) -> None:
+    """Write JSON to a file, to standard output for "-", nowhere for None."""
+    if target is None:
+        return
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        write_atomic(target, text)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
+    """A plain table; the first column to the left, the others to the right."""
+    made = Table(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
+    for place, column in enumerate(columns):
+        made.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
+    """The headline numbers of an estimate.json, one a row, and its notes below."""
+    made = Table(box=box.SIMPLE, show_header=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column()
+    made.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
+    made.add_row("  mask error", _mask_error(result))
+    data_se = result["data_se"]
+    made.add_row("  data error", "not known" if data_se is None else f"± {data_se:.4f}")
+    if result.get("closed_form") is not None:
+        made.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
+    made.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
+    made.add_row("kind", KINDS[result["kind"]])
+    made.add_row(
+        "scored",
+        f"{result['n_observations']:,} observations, {result['n_tokens']:,} tokens, "
+        f"{result['n_masks']:,} masks, {result['n_model_calls']:,} model calls",
+    )
+    screen.print(made)
+    for note in result["notes"]:
+        screen.print(f"note: {note}")
+
+
+def _mask_error(result: Mapping[str, Any]) -> str:
+    if result["mask_se"] is None:
+        return "not known"
+    if result["mask_se"] == 0:
+        return "none: the masks are not random"
+    low, high = result["interval_95"]
+    df = "" if result["mask_df"] is None else f", Student's t, {result['mask_df']:.1f} df"
+    return f"± {result['mask_se']:.4f}  (95 % interval {low:.4f} to {high:.4f}{df})"

@@ -1,0 +1,118 @@
+"""maskevidence score: the log evidence of a model on data."""
+
+from typing import Annotated
+
+import typer
+
+from maskevidence.cli import options, output
+from maskevidence.held_out import fit_held_out, score_rows, use_saved
+from maskevidence.masks import Masks
+from maskevidence.report import write_run
+from maskevidence.runs import DataSource, Manifest, RunDirectory
+from maskevidence.specs import parse_data, parse_design, parse_model
+
+
+def score(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="gaussian, ppca:8, factor-analysis:8, or a saved model's folder."
+        ),
+    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="digits, or a .csv, .npy or .parquet table.")],
+    design: Annotated[
+        str,
+        typer.Option(
+            "--design",
+            help="every-size, random-size, orderings, leave-one-out, exhaustive, fixed-rate:0.15 "
+            "or rates:0.01-0.99-0.01.",
+        ),
+    ] = "every-size",
+    masks_per_size: Annotated[
+        int | None, typer.Option("--masks-per-size", help="For every-size, fixed-rate, rates.")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", help="Masks per observation, for random-size.")
+    ] = None,
+    replicates: Annotated[
+        int | None,
+        typer.Option("--replicates", help="Independent offsets, for random-size; 4 give an error."),
+    ] = None,
+    orders: Annotated[int | None, typer.Option("--orders", help="Random orders, for orderings.")] = None,
+    masks: Annotated[
+        Masks, typer.Option("--masks", help="own: for each observation; shared: by all.")
+    ] = "own",
+    test_fraction: Annotated[
+        float | None,
+        typer.Option(
+            "--test-fraction",
+            help="Share of the rows held out and scored. A model that is fitted first has 0.2, a saved one "
+            "scores all rows unless this is given.",
+        ),
+    ] = None,
+    seed: options.Seed = 0,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Masks in one call of the model.")
+    ] = 1024,
+    limit: options.Limit = None,
+    threads: options.Threads = None,
+    out: options.Out = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = None,
+) -> None:
+    """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
+
+    A model word such as `ppca:8` is fitted to a training part of the rows and scored on the rest; the folder of
+    a saved model is scored as it is. Standard errors: of the masks (Monte Carlo), and of the observations.
+
+    Examples:
+
+        maskevidence score ppca:8 digits
+
+        maskevidence score gaussian table.csv --design orderings --orders 16 --out runs/a
+
+        maskevidence score runs/a/model table.csv --design leave-one-out --json -
+    """
+    options.use_threads(threads)
+    mask_design = parse_design(
+        design, masks_per_size=masks_per_size, draws=draws, replicates=replicates, orders=orders
+    )
+    build, saved = parse_model(model)
+    rows = parse_data(data, limit)
+    if build is not None:
+        test_fraction = 0.2 if test_fraction is None else test_fraction
+        ready = fit_held_out(build, rows, test_fraction, seed)
+    else:
+        ready = use_saved(saved, rows, test_fraction, seed)
+    manifest = Manifest(
+        model=model,
+        data=DataSource(
+            name=data,
+            fingerprint=ready.table.fingerprint(),
+            n_observations=len(ready.table),
+            columns=list(ready.table.columns),
+            test_fraction=test_fraction,
+            notes=list(ready.notes),
+        ),
+        design=mask_design.settings(),
+        masks=masks,
+        seed=seed,
+    )
+    folder = None if out is None else RunDirectory(out)
+    screen = output.console(json)
+    if folder is not None:
+        folder.check(manifest, overwrite=overwrite)
+        finished = None if overwrite else folder.estimate()
+        if finished is not None:
+            output.show_estimate(screen, finished)
+            screen.print(f"This run in {folder.path} was finished before; --overwrite makes it anew.")
+            output.write_json(finished, json)
+            return
+    result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
+    output.show_estimate(screen, result)
+    if folder is not None:
+        missing = write_run(folder, manifest, result, estimate.curve, None if build is None else ready.model)
+        screen.print(f"Left in {folder.path}: {', '.join(folder.files())}")
+        if missing:
+            screen.print(missing)
+    output.write_json(result, json)

@@ -1,0 +1,79 @@
+"""Table 1: the sum of scores over mask sizes against the true log evidence of a PPCA model."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from maskevidence.data.synthetic import published_ppca_data
+from maskevidence.models import PPCA
+from maskevidence.moments import GaussianMoments
+from maskevidence.progress import progress
+from maskevidence.tokens import Tokens
+
+SEEDS = (4, 44, 444, 4444, 44444)
+PRINTED_TRUE = -60.34
+PRINTED = {1: (-60.44, 0.47), 10: (-60.22, 0.12), 100: (-60.34, 0.03)}  # P: mean, sd
+N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 200, 5
+_SIZES_AT_ONCE = 50
+
+
+def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
+    """The paper's Table 1, with its very draws of data and masks.
+
+    Data: N=1000, D=200, K=5, β=5, seed 1991. For each mask seed, size M = 1..D and p = 1..P, a mask hides the
+    first M of a `torch.randperm(D)`; its score is the mean over its tokens and all rows. The sum over sizes of
+    the mean over p is one estimate (Eq. 2); the table has their mean and sample standard deviation over seeds.
+
+    Args:
+        masks_per_size: the values of P.
+        seeds: of the masks.
+
+    Returns:
+        {"true": closed form, "paper_true": ..., "rows": [{"masks_per_size", "mean", "sd", "paper_mean",
+        "paper_sd", "estimates"}]}, nats per observation; the paper's entries are None for a P that it lacks.
+    """
+    x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
+    moments = GaussianMoments.from_rows(x)
+    rows = []
+    with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
+        true = float(model.log_evidence(Tokens.from_array(x)).mean())
+        for p in masks_per_size:
+            estimates = []
+            for seed in seeds:
+                estimates.append(_estimate(model, moments, p, seed))
+                advance(1)
+            printed = PRINTED.get(p, (None, None))
+            rows.append(
+                {
+                    "masks_per_size": p,
+                    "mean": float(np.mean(estimates)),
+                    "sd": float(np.std(estimates, ddof=1)) if len(estimates) > 1 else None,
+                    "paper_mean": printed[0],
+                    "paper_sd": printed[1],
+                    "estimates": estimates,
+                }
+            )
+    return {"true": true, "paper_true": PRINTED_TRUE, "seeds": list(seeds), "rows": rows}
+
+
+def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
+    scores = [model.score_moments(moments, masked) for masked in _published_masks(masks_per_size, seed)]
+    return float(torch.cat(scores).sum()) / masks_per_size
+
+
+def _published_masks(masks_per_size: int, seed: int) -> Iterator[Bool[Tensor, "P D"]]:
+    """All masks of one seed in the order of the public code, some sizes at a time."""
+    generator = torch.Generator().manual_seed(seed)
+    for first in range(1, N_FEATURES + 1, _SIZES_AT_ONCE):
+        sizes = range(first, first + _SIZES_AT_ONCE)
+        masked = torch.zeros(len(sizes) * masks_per_size, N_FEATURES, dtype=torch.bool)
+        row = 0
+        for size in sizes:
+            for _ in range(masks_per_size):
+                masked[row, torch.randperm(N_FEATURES, generator=generator)[:size]] = True
+                row += 1
+        yield masked

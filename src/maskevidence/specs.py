@@ -1,0 +1,118 @@
+"""The words MODEL, DATA and --design of the command line, as objects."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
+from maskevidence.errors import InputError, unknown_name
+from maskevidence.masks import DESIGNS, MaskDesign
+from maskevidence.models import PPCA, FactorAnalysis, Gaussian, load
+
+_LOW_RANK = {"ppca": PPCA, "factor-analysis": FactorAnalysis}
+MODELS = ("gaussian", "ppca:K", "factor-analysis:K")
+DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
+
+
+def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
+    """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
+
+    Args:
+        word: "gaussian", "ppca:8", "factor-analysis:3", or the folder of a saved model.
+
+    Returns:
+        (builder, None) for a model to be fitted, (None, model) for a saved one.
+
+    Raises:
+        InputError: none of these (with the close matches).
+
+    Example:
+        >>> builder, _ = parse_model("ppca:2")
+        >>> builder(5).loadings.shape
+        torch.Size([5, 2])
+    """
+    name, _, components = word.partition(":")
+    if word == "gaussian":
+        return lambda n_features: Gaussian(n_features=n_features), None
+    if name in _LOW_RANK:
+        if not components.isdigit() or int(components) < 1:
+            raise InputError(f"model {word!r} lacks its number of components; write {name}:8, say")
+        return lambda n_features: _LOW_RANK[name](n_features, int(components)), None
+    if Path(word).is_dir():
+        return None, load(word)
+    if "/" in word or word.startswith("."):
+        raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
+    raise unknown_name("model", word, [*MODELS, "a saved model's folder"])
+
+
+def parse_data(word: str, limit: int | None = None) -> Table:
+    """A DATA word: a .csv, .npy or .parquet file, or the name of a data set.
+
+    Raises:
+        InputError: no such file or name (with the close matches), or a table that cannot be read.
+    """
+    path = Path(word)
+    if path.exists() or path.suffix.lower() in SUFFIXES or "/" in word:
+        table = read_table(path)
+    elif word in DATA_SETS:
+        table = DATA_SETS[word]()
+    else:
+        raise unknown_name("data", word, [*DATA_SETS, *(f"a {suffix} file" for suffix in SUFFIXES)])
+    return table if limit is None else table.head(limit)
+
+
+def parse_design(word: str, **options: int | None) -> MaskDesign:
+    """A --design word with its options.
+
+    Args:
+        word: such as "every-size", "fixed-rate:0.15" or "rates:0.01-0.99-0.01".
+        options: masks_per_size, draws, replicates, orders; None where not given.
+
+    Raises:
+        InputError: an unknown design (with the close matches), a rate that is missing or outside (0, 1], or
+            an option that the design does not have.
+
+    Example:
+        >>> parse_design("fixed-rate:0.15", masks_per_size=2)
+        FixedRate(rate=0.15, masks_per_size=2)
+    """
+    name, _, argument = word.partition(":")
+    by_name = {design.name: design for design in DESIGNS}
+    if name not in by_name:
+        raise unknown_name("design", word, by_name)
+    design = by_name[name]
+    fields: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    known = [field for field in design.__dataclass_fields__ if field in options]  # type: ignore[attr-defined]
+    for option in fields:
+        if option not in known:
+            of_design = ", ".join(_flag(field) for field in known) or "no option"
+            raise InputError(f"{_flag(option)} does not belong to {name}, which has {of_design}")
+    if name == "fixed-rate":
+        fields["rate"] = _rates(word, argument, count=1)[0]
+    elif name == "rates":
+        start, stop, step = _rates(word, argument, count=3)
+        if step <= 0 or stop < start:
+            raise InputError(
+                f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, say rates:0.01-0.99-0.01"
+            )
+        fields["rates"] = tuple(
+            round(start + i * step, 12) for i in range(int((stop - start) / step + 1e-9) + 1)
+        )
+    elif argument:
+        raise InputError(f"design {word!r}: {name} takes nothing after a colon")
+    return design(**fields)
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def _rates(word: str, argument: str, count: int) -> list[float]:
+    try:
+        rates = [float(part) for part in argument.split("-")]
+    except ValueError:
+        rates = []
+    if len(rates) != count:
+        form = "fixed-rate:0.15" if count == 1 else "rates:0.01-0.99-0.01 (first, last, step)"
+        raise InputError(f"design {word!r} lacks its {'rate' if count == 1 else 'rates'}; write {form}")
+    return rates
