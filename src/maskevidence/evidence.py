@@ -1,22 +1,20 @@
 """The log evidence of a model, estimated by the area under its curve."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float64, Int64
 
 from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
-from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks, Orderings
-from maskevidence.model import Conditionals, HasScoreMoments, HasScoreOrderings, MaskedModel
+from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
+from maskevidence.model import Conditionals, MaskedModel
 from maskevidence.moments import GaussianMoments
-from maskevidence.progress import progress
 from maskevidence.provenance import command, versions
-from maskevidence.score import ScoreTable, score_masks
+from maskevidence.score import ScoreTable
+from maskevidence.scoring import score_observations, score_shared_moments
 from maskevidence.standard_errors import mean_with_errors, t_half_width
 from maskevidence.tokens import Tokens
 
@@ -37,6 +35,7 @@ class EvidenceEstimate:
         kind: what the number is: "exact", "unbiased", "approximate", "lower_bound" or "pseudo".
         n_observations: how many observations were scored.
         n_tokens: how many tokens they have in total.
+        n_bytes: how many bytes their text has in total; None where they are no text.
         n_masks: how many masks were scored, over all observations.
         n_model_calls: how many times the model was called.
         design: name and parameters of the mask design.
@@ -56,6 +55,7 @@ class EvidenceEstimate:
     kind: Kind
     n_observations: int
     n_tokens: int
+    n_bytes: int | None
     n_masks: int
     n_model_calls: int
     design: dict[str, Any]
@@ -76,6 +76,13 @@ class EvidenceEstimate:
     def bits_per_token(self) -> float:
         """Code length: minus the log evidence per token, in bits."""
         return -self.per_token / math.log(2)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Code length per byte of text, which compares across tokenizers; None where there is no text."""
+        if self.n_bytes is None:
+            return None
+        return -self.log_evidence * self.n_observations / self.n_bytes / math.log(2)
 
     @property
     def perplexity_bound(self) -> float:
@@ -101,8 +108,8 @@ class EvidenceEstimate:
     def to_dict(self) -> dict[str, Any]:
         """What `estimate.json` holds: the numbers, and seed, versions and command that made them."""
         names = (
-            "log_evidence mask_se mask_df data_se kind n_observations n_tokens n_masks n_model_calls "
-            "per_token bits_per_token design masks seed"
+            "log_evidence mask_se mask_df data_se kind n_observations n_tokens n_bytes n_masks n_model_calls "
+            "per_token bits_per_token bits_per_byte design masks seed"
         )
         values = {name: getattr(self, name) for name in names.split()}
         values["interval_95"] = None if self.mask_se is None else list(self.interval(0.95))
@@ -155,18 +162,14 @@ def estimate_evidence(
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
     if isinstance(data, GaussianMoments):
         key = MaskKey(seed, "shared")
-        table, n_calls = _score_moments(model, data, design, key, batch_size)
+        table, n_calls = score_shared_moments(model, data, design, key, batch_size)
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls)
         return replace(
             estimate, n_observations=data.n_rows, n_tokens=data.n_rows * estimate.n_tokens, data_se=None
         )
     key = MaskKey(seed, masks)
     tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
-    _check_tokens(tokens)
-    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
-        table, n_calls = _score_orderings(model, tokens, design, key, batch_size)
-    else:
-        table, n_calls = _score_pairs(model, tokens, design, key, batch_size)
+    table, n_calls = score_observations(model, tokens, design, key, batch_size)
     return summarize_scores(table, design, key, model.conditionals, n_calls)
 
 
@@ -211,6 +214,7 @@ def summarize_scores(
         kind=_kind(design, conditionals, lengths),
         n_observations=len(ids),
         n_tokens=int(lengths.sum()),
+        n_bytes=None if table.n_bytes is None else int(table.n_bytes[first].sum()),
         n_masks=len(table),
         n_model_calls=n_model_calls,
         design=design.settings(),
@@ -230,84 +234,3 @@ def _kind(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndar
     if conditionals == "exact":
         return "exact" if design.deterministic else "unbiased"
     return "approximate" if conditionals == "approximate" else "lower_bound"
-
-
-def _check_tokens(tokens: Tokens) -> None:
-    empty = torch.nonzero(tokens.n_tokens == 0).flatten()
-    if len(tokens) == 0 or len(empty):
-        which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
-        raise InputError(f"{which} no token to hide; leave such observations out")
-    if len(torch.unique(tokens.ids)) < len(tokens):
-        raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")
-
-
-def _score_pairs(
-    model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int
-) -> tuple[ScoreTable, int]:
-    """Score every (observation, mask) pair, `batch_size` of them a call."""
-    device = tokens.values.device
-    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
-    maskable = tokens.maskable.cpu().numpy()
-    counts = design.n_draws(n_tokens)
-    row = np.repeat(np.arange(len(ids)), counts)
-    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    if key.masks == "shared":  # equal masks side by side, so that a model can share their work
-        order = np.argsort(index, kind="stable")
-        row, index = row[order], index[order]
-    draw, size = design.plan(key, ids[row], n_tokens[row], index)
-    score = np.empty(len(row))
-    with torch.no_grad(), progress("scoring masks", len(row)) as advance:
-        for part in _slices(len(row), batch_size):
-            masked = design.masked(key, ids[row[part]], draw[part], size[part], maskable[row[part]])
-            batch = tokens[torch.from_numpy(row[part]).to(device)]
-            score[part] = score_masks(model, batch, torch.from_numpy(masked).to(device)).cpu().numpy()
-            advance(len(masked))
-    return ScoreTable(ids[row], draw, size, n_tokens[row], score), math.ceil(len(row) / batch_size)
-
-
-def _score_orderings(
-    model: MaskedModel, tokens: Tokens, design: Orderings, key: MaskKey, batch_size: int
-) -> tuple[ScoreTable, int]:
-    """Score whole orders: all sizes of one at once."""
-    assert isinstance(model, HasScoreOrderings)
-    device = tokens.values.device
-    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
-    maskable = tokens.maskable.cpu().numpy()
-    order, row = (grid.ravel() for grid in np.indices((design.orders, len(ids))))
-    score = np.empty((len(row), tokens.width))
-    with torch.no_grad(), progress("scoring orders", len(row)) as advance:
-        for part in _slices(len(row), batch_size):
-            ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
-            batch = tokens[torch.from_numpy(row[part]).to(device)]
-            score[part] = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
-            advance(len(ranks))
-    size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
-    real = size <= n_tokens[row][:, None]
-    id_, draw, n = (
-        np.broadcast_to(values[:, None], score.shape)[real] for values in (ids[row], order, n_tokens[row])
-    )
-    return ScoreTable(id_, draw, size[real], n, score[real]), math.ceil(len(row) / batch_size)
-
-
-def _score_moments(
-    model: MaskedModel, moments: GaussianMoments, design: MaskDesign, key: MaskKey, batch_size: int
-) -> tuple[ScoreTable, int]:
-    """Score shared masks on the moments of complete rows, as if those were one observation."""
-    if not isinstance(model, HasScoreMoments):
-        raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
-    width = len(moments.mean)
-    total = int(design.n_draws(np.array([width]))[0])
-    ids, n_tokens = np.zeros(total, dtype=np.int64), np.full(total, width)
-    draw, size = design.plan(key, ids, n_tokens, np.arange(total))
-    score = np.empty(total)
-    with torch.no_grad(), progress("scoring masks", total) as advance:
-        for part in _slices(total, batch_size):
-            maskable = np.ones((len(ids[part]), width), dtype=np.bool_)
-            masked = design.masked(key, ids[part], draw[part], size[part], maskable)
-            score[part] = model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy()
-            advance(len(masked))
-    return ScoreTable(ids, draw, size, n_tokens, score), math.ceil(total / batch_size)
-
-
-def _slices(total: int, batch_size: int) -> Iterator[slice]:
-    return (slice(start, start + batch_size) for start in range(0, total, batch_size))

@@ -32,7 +32,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
             state = (state ^ (state >> np.uint64(30))) * _MIX_1
             state = (state ^ (state >> np.uint64(27))) * _MIX_2
             state = state ^ (state >> np.uint64(31))
-    return state
+    return np.asarray(state)
 
 
 def keyed_ranks(

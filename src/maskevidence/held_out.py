@@ -92,7 +92,7 @@ def score_rows(
 ) -> tuple[dict[str, Any], EvidenceEstimate]:
     """Estimate the evidence of a prepared model, and what `estimate.json` holds of it.
 
-    Where the model has a closed form, its mean over the same rows stands beside the estimate as `closed_form`.
+    Where the model has a closed form, its mean over the same rows stands beside it as `closed_form`.
     """
     tokens = prepared.table.tokens()
     estimate = estimate_evidence(

@@ -1,7 +1,9 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
+from collections.abc import Iterable
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
@@ -58,4 +60,20 @@ class HasScoreMoments(Protocol):
 
     def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
         """The score of each of P masks, averaged over the rows behind the moments, nats, shape (P,)."""
+        ...
+
+
+@runtime_checkable
+class HasBatches(Protocol):
+    """A model that decides which masks go into one call, as one with a token budget does."""
+
+    def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """Split the pairs of observation and mask into calls.
+
+        Args:
+            n_present: shape (n_pairs,); how many tokens each pair's observation has, context included.
+
+        Yields:
+            The positions (0..n_pairs-1) of the pairs of each call; each position once.
+        """
         ...

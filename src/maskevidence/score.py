@@ -1,6 +1,6 @@
 """Log-conditionals to the score of each mask."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -62,6 +62,7 @@ class ScoreTable:
         size: shape (n_masks,); how many tokens were hidden.
         n_tokens: shape (n_masks,); how many could be.
         score: shape (n_masks,); mean log-probability of a hidden token, nats.
+        n_bytes: shape (n_masks,); the observation's bytes of text; None where it is no text.
     """
 
     id: Int64[np.ndarray, " n_masks"]
@@ -69,11 +70,20 @@ class ScoreTable:
     size: Int64[np.ndarray, " n_masks"]
     n_tokens: Int64[np.ndarray, " n_masks"]
     score: Float64[np.ndarray, " n_masks"]
+    n_bytes: Int64[np.ndarray, " n_masks"] | None = None
 
     def sorted(self) -> "ScoreTable":
         """The same rows in the order of (id, draw, size)."""
         order = np.lexsort((self.size, self.draw, self.id))
-        return ScoreTable(*(getattr(self, field.name)[order] for field in fields(self)))
+        n_bytes = None if self.n_bytes is None else self.n_bytes[order]
+        return ScoreTable(
+            self.id[order],
+            self.draw[order],
+            self.size[order],
+            self.n_tokens[order],
+            self.score[order],
+            n_bytes,
+        )
 
     def __len__(self) -> int:
         return len(self.id)

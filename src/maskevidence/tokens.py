@@ -22,6 +22,8 @@ class Tokens:
         maskable: shape (B, D); True where a token can be hidden and scored.
         context: shape (B, D); True where a token is always visible and never scored.
         ids: shape (B,); a stable number for each observation (its row in the source). Masks are keyed by it.
+        n_bytes: shape (B,); how many bytes of text an observation's maskable tokens stand for; None where
+            they are no text.
 
     Example:
         >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
@@ -33,6 +35,7 @@ class Tokens:
     maskable: Bool[Tensor, "B D"]
     context: Bool[Tensor, "B D"]
     ids: Int64[Tensor, " B"]
+    n_bytes: Int64[Tensor, " B"] | None = None
 
     @classmethod
     def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
@@ -96,11 +99,14 @@ give a finite number, or NaN where it is missing
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
         """The observations at `rows` (positions in the batch; a position may come twice)."""
-        return Tokens(self.values[rows], self.maskable[rows], self.context[rows], self.ids[rows])
+        n_bytes = None if self.n_bytes is None else self.n_bytes[rows]
+        return Tokens(self.values[rows], self.maskable[rows], self.context[rows], self.ids[rows], n_bytes)
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The same tokens on another device."""
-        return Tokens(*(field.to(device) for field in (self.values, self.maskable, self.context, self.ids)))
+        n_bytes = None if self.n_bytes is None else self.n_bytes.to(device)
+        values, maskable, context, ids = self.values, self.maskable, self.context, self.ids
+        return Tokens(values.to(device), maskable.to(device), context.to(device), ids.to(device), n_bytes)
 
     @property
     def width(self) -> int:

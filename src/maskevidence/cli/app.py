@@ -47,7 +47,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        code = _failed(f"{message.removeprefix('Value error, ')} Try: {command} --help")
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # the help was printed
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)  # noqa: T201
         code = 130

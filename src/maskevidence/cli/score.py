@@ -62,8 +62,8 @@ def score(
 ) -> None:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
-    A model word such as `ppca:8` is fitted to a training part of the rows and scored on the rest; the folder of
-    a saved model is scored as it is. Standard errors: of the masks (Monte Carlo), and of the observations.
+    A model word such as `ppca:8` is fitted to a training part of the rows and scored on the rest; the folder
+    of a saved model is scored as it is. Standard errors: of the masks (Monte Carlo), and of the observations.
 
     Examples:
 

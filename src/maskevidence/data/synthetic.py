@@ -12,8 +12,8 @@ def published_ppca_data(
 ) -> tuple[Float[Tensor, "N D"], PPCA]:
     """The data of the paper's Table 1 and figures, draw by draw as published, and the model scored on them.
 
-    x = z Wᵀ + e with one noise draw e = randn/β shared by all features of a row: not the model's noise, which is
-    randn/√β for each feature. Kept to reproduce printed numbers; to draw from the model itself use its
+    x = z Wᵀ + e with one noise draw e = randn/β shared by all features of a row: not the model's noise, which
+    is randn/√β for each feature. Kept to reproduce printed numbers; to draw from the model itself use its
     `sample`. Global random state is left as it was.
 
     Args:

@@ -24,9 +24,10 @@ _SIZES_AT_ONCE = 50
 def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The paper's Table 1, with its very draws of data and masks.
 
-    Data: N=1000, D=200, K=5, β=5, seed 1991. For each mask seed, size M = 1..D and p = 1..P, a mask hides the
-    first M of a `torch.randperm(D)`; its score is the mean over its tokens and all rows. The sum over sizes of
-    the mean over p is one estimate (Eq. 2); the table has their mean and sample standard deviation over seeds.
+    Data: N=1000, D=200, K=5, β=5, seed 1991. For each mask seed, size M = 1..D and p = 1..P, a mask hides
+    the first M of a `torch.randperm(D)`; its score is the mean over its tokens and all rows. The sum over
+    sizes of the mean over p is one estimate (Eq. 2); the table has their mean and standard deviation (n - 1)
+    over seeds.
 
     Args:
         masks_per_size: the values of P.

@@ -1,4 +1,4 @@
-"""A folder that holds one run: run.json first, the results after it, each file written whole or not at all."""
+"""A folder that holds one run: run.json first, then the results, each file written whole or not at all."""
 
 import json
 import os
@@ -75,7 +75,8 @@ class RunDirectory:
             write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise InputError(
-                f"the run cannot be written into {str(self.path)!r} ({error.strerror}); give a writable folder"
+                f"the run cannot be written into {str(self.path)!r} ({error.strerror}); "
+                "give a writable folder"
             ) from error
 
     def files(self) -> list[str]:

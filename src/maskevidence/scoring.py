@@ -1,0 +1,131 @@
+"""Every mask of a design scored on every observation: the work behind an estimate."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+
+from maskevidence.errors import InputError
+from maskevidence.masks import MaskDesign, MaskKey, Orderings
+from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
+from maskevidence.moments import GaussianMoments
+from maskevidence.progress import progress
+from maskevidence.score import ScoreTable, score_masks
+from maskevidence.tokens import Tokens
+
+
+def score_observations(
+    model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int = 1024
+) -> tuple[ScoreTable, int]:
+    """Score all masks of a design on all observations.
+
+    A row's score depends on its observation, draw and size alone: not on the batch size or on the other rows.
+
+    Args:
+        model: any `MaskedModel`.
+        tokens: the observations, with different ids.
+        design: how masks are drawn.
+        key: their seed, and whether they are shared.
+        batch_size: how many masks go into one call; a model with `batches` decides for itself.
+
+    Returns:
+        The scores, and how many times the model was called.
+
+    Raises:
+        InputError: an observation without a token to hide, or two with the same id.
+        NumericalError: a log-probability that is not finite.
+    """
+    check_tokens(tokens)
+    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
+        return _score_orderings(model, tokens, design, key, batch_size)
+    return _score_pairs(model, tokens, design, key, batch_size)
+
+
+def check_tokens(tokens: Tokens) -> None:
+    empty = torch.nonzero(tokens.n_tokens == 0).flatten()
+    if len(tokens) == 0 or len(empty):
+        which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
+        raise InputError(f"{which} no token to hide; leave such observations out")
+    if len(torch.unique(tokens.ids)) < len(tokens):
+        raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")
+
+
+def _score_pairs(
+    model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int
+) -> tuple[ScoreTable, int]:
+    """Score every (observation, mask) pair, `batch_size` of them a call."""
+    device = tokens.values.device
+    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
+    maskable = tokens.maskable.cpu().numpy()
+    counts = design.n_draws(n_tokens)
+    row = np.repeat(np.arange(len(ids)), counts)
+    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    if key.masks == "shared":  # equal masks side by side, so that a model can share their work
+        order = np.argsort(index, kind="stable")
+        row, index = row[order], index[order]
+    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    score = np.empty(len(row))
+    n_calls = 0
+    parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), batch_size)
+    if isinstance(model, HasBatches):
+        present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
+        parts = model.batches(present[row])
+    with torch.no_grad(), progress("scoring masks", len(row)) as advance:
+        for part in parts:
+            masked = design.masked(key, ids[row[part]], draw[part], size[part], maskable[row[part]])
+            batch = tokens[torch.from_numpy(row[part]).to(device)]
+            score[part] = score_masks(model, batch, torch.from_numpy(masked).to(device)).cpu().numpy()
+            advance(len(masked))
+            n_calls += 1
+    n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
+    return ScoreTable(ids[row], draw, size, n_tokens[row], score, n_bytes), n_calls
+
+
+def _score_orderings(
+    model: MaskedModel, tokens: Tokens, design: Orderings, key: MaskKey, batch_size: int
+) -> tuple[ScoreTable, int]:
+    """Score whole orders: all sizes of one at once."""
+    assert isinstance(model, HasScoreOrderings)
+    device = tokens.values.device
+    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
+    maskable = tokens.maskable.cpu().numpy()
+    order, row = (grid.ravel() for grid in np.indices((design.orders, len(ids))))
+    score = np.empty((len(row), tokens.width))
+    with torch.no_grad(), progress("scoring orders", len(row)) as advance:
+        for part in _slices(len(row), batch_size):
+            ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
+            batch = tokens[torch.from_numpy(row[part]).to(device)]
+            score[part] = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
+            advance(len(ranks))
+    size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
+    real = size <= n_tokens[row][:, None]
+    id_, draw, n = (
+        np.broadcast_to(values[:, None], score.shape)[real] for values in (ids[row], order, n_tokens[row])
+    )
+    return ScoreTable(id_, draw, size[real], n, score[real]), math.ceil(len(row) / batch_size)
+
+
+def score_shared_moments(
+    model: MaskedModel, moments: GaussianMoments, design: MaskDesign, key: MaskKey, batch_size: int
+) -> tuple[ScoreTable, int]:
+    """Score shared masks on the moments of complete rows, as if those were one observation."""
+    if not isinstance(model, HasScoreMoments):
+        raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
+    width = len(moments.mean)
+    total = int(design.n_draws(np.array([width]))[0])
+    ids, n_tokens = np.zeros(total, dtype=np.int64), np.full(total, width)
+    draw, size = design.plan(key, ids, n_tokens, np.arange(total))
+    score = np.empty(total)
+    with torch.no_grad(), progress("scoring masks", total) as advance:
+        for part in _slices(total, batch_size):
+            maskable = np.ones((len(ids[part]), width), dtype=np.bool_)
+            masked = design.masked(key, ids[part], draw[part], size[part], maskable)
+            score[part] = model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy()
+            advance(len(masked))
+    return ScoreTable(ids, draw, size, n_tokens, score), math.ceil(total / batch_size)
+
+
+def _slices(total: int, batch_size: int) -> Iterator[slice]:
+    return (slice(start, start + batch_size) for start in range(0, total, batch_size))
