@@ -1,0 +1,93 @@
+"""Examples that many tests use: the Gaussian models, and rows with holes and context."""
+
+from collections.abc import Callable, Iterator
+
+import hypothesis
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from maskevidence.tokens import Tokens
+from oracles import GaussianModel
+
+# The same examples on every machine, and no test that depends on the clock.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
+)
+hypothesis.settings.load_profile("repeatable")
+
+BuildModel = Callable[..., GaussianModel]
+
+
+def _gaussian(n_features: int, rng: np.random.Generator) -> me.models.Gaussian:
+    root = rng.normal(size=(n_features, n_features)) / np.sqrt(n_features)
+    covariance = torch.from_numpy(root @ root.T + 0.3 * np.eye(n_features))
+    return me.models.Gaussian(torch.from_numpy(rng.normal(size=n_features)), covariance)
+
+
+def _ppca(n_features: int, rng: np.random.Generator) -> me.models.PPCA:
+    loadings = torch.from_numpy(rng.normal(size=(n_features, min(3, n_features - 1))))
+    return me.models.PPCA.from_parameters(loadings, 0.4, torch.from_numpy(rng.normal(size=n_features)))
+
+
+def _factor_analysis(n_features: int, rng: np.random.Generator) -> me.models.FactorAnalysis:
+    loadings = torch.from_numpy(rng.normal(size=(n_features, min(3, n_features - 1))))
+    noise = torch.from_numpy(rng.uniform(0.2, 2.0, size=n_features))
+    mean = torch.from_numpy(rng.normal(size=n_features))
+    return me.models.FactorAnalysis.from_parameters(loadings, noise, mean)
+
+
+_BUILDERS = {"Gaussian": _gaussian, "PPCA": _ppca, "FactorAnalysis": _factor_analysis}
+
+
+@pytest.fixture(params=sorted(_BUILDERS))
+def build(request: pytest.FixtureRequest) -> BuildModel:
+    """A model of each class with random parameters, by number of features and seed."""
+
+    def of(n_features: int = 8, seed: int = 0) -> GaussianModel:
+        return _BUILDERS[request.param](n_features, np.random.default_rng(seed))
+
+    return of
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No run-time type checks, as for a user: the package's own errors have to catch a wrong argument."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def build_gaussian() -> BuildModel:
+    """A Gaussian with random parameters, by number of features and seed."""
+    return lambda n_features=8, seed=0: _gaussian(n_features, np.random.default_rng(seed))
+
+
+@pytest.fixture
+def build_ppca() -> BuildModel:
+    """A PPCA with random parameters, by number of features and seed."""
+    return lambda n_features=8, seed=0: _ppca(n_features, np.random.default_rng(seed))
+
+
+@pytest.fixture
+def mixed_tokens() -> Callable[..., Tokens]:
+    """Rows whose tokens are absent, context or maskable, in every mixture; absent values are NaN."""
+
+    def of(n_rows: int = 12, n_features: int = 8, seed: int = 0) -> Tokens:
+        rng = np.random.default_rng(seed)
+        role = rng.choice(["maskable", "context", "absent"], size=(n_rows, n_features), p=[0.6, 0.2, 0.2])
+        role[0], role[1], role[2] = "maskable", "absent", "context"  # complete; one token alone; all but one
+        role[1:3, 0] = "maskable"
+        role[:, -1] = "maskable"
+        values = np.where(role == "absent", np.nan, rng.normal(size=role.shape))
+        return Tokens(
+            values=torch.from_numpy(values),
+            maskable=torch.from_numpy(role == "maskable"),
+            context=torch.from_numpy(role == "context"),
+            ids=torch.arange(n_rows) * 7 + 3,
+        )
+
+    return of

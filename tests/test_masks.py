@@ -1,0 +1,316 @@
+"""Mask designs: sizes, subsets, weights, and what they depend on."""
+
+import json
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import chisquare, norm
+
+import maskevidence as me
+from maskevidence.masks import DESIGNS, MaskDesign, MaskKey, size_of_rate
+from oracles import every_mask
+
+ALL = [
+    me.EverySize(3),
+    me.RandomSize(8, replicates=4),
+    me.Orderings(3),
+    me.LeaveOneOut(),
+    me.Exhaustive(),
+    me.FixedRate(0.3, masks_per_size=3),
+    me.Rates((0.2, 0.5, 0.9), masks_per_size=2),
+]
+SAMPLED = [design for design in ALL if not design.deterministic]
+all_designs = pytest.mark.parametrize("design", ALL, ids=lambda design: design.name)
+sampled_designs = pytest.mark.parametrize("design", SAMPLED, ids=lambda design: design.name)
+mask_kinds = pytest.mark.parametrize("masks", ["own", "shared"])
+
+
+class Drawn(NamedTuple):
+    """All masks of a design for a batch: which row each is of, its draw, size and tokens."""
+
+    row: np.ndarray
+    draw: np.ndarray
+    size: np.ndarray
+    masked: np.ndarray
+
+    def of(self, row: int) -> set[tuple[int, int, tuple[int, ...]]]:
+        """Draw, size and hidden columns of every mask of one row."""
+        chosen = np.flatnonzero(self.row == row)
+        return {(int(self.draw[i]), int(self.size[i]), tuple(np.flatnonzero(self.masked[i]))) for i in chosen}
+
+
+def draw_all(design: MaskDesign, key: MaskKey, ids: np.ndarray, maskable: np.ndarray) -> Drawn:
+    n_tokens = maskable.sum(1)
+    counts = design.n_draws(n_tokens)
+    row = np.repeat(np.arange(len(ids)), counts)
+    index = np.concatenate([np.arange(count) for count in counts])
+    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    return Drawn(row, draw, size, design.masked(key, ids[row], draw, size, maskable[row]))
+
+
+def sizes_of(design: MaskDesign, key: MaskKey, n_rows: int, n_tokens: int) -> np.ndarray:
+    """Mask sizes alone, shape (n_rows, n_draws)."""
+    n_draws = int(design.n_draws(np.array([n_tokens]))[0])
+    row, index = (grid.ravel() for grid in np.indices((n_rows, n_draws)))
+    return design.plan(key, row, np.full(len(row), n_tokens), index)[1].reshape(n_rows, n_draws)
+
+
+@st.composite
+def rows_of_tokens(draw: st.DrawFn) -> np.ndarray:
+    shape = draw(st.tuples(st.integers(1, 5), st.integers(1, 9)))
+    maskable = draw(hnp.arrays(bool, shape))
+    maskable[:, draw(st.integers(0, shape[1] - 1))] = True  # no observation without tokens
+    return maskable
+
+
+@all_designs
+@mask_kinds
+@given(maskable=rows_of_tokens(), seed=st.integers(-5, 2**70))
+def test_masks_have_their_size_and_hide_maskable_tokens_only(
+    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, seed: int
+) -> None:
+    drawn = draw_all(design, MaskKey(seed, masks), np.arange(len(maskable)) * 5 + 1, maskable)
+    n_tokens = maskable.sum(1)[drawn.row]
+    assert (drawn.size >= 1).all()
+    assert (drawn.size <= n_tokens).all()
+    np.testing.assert_array_equal(drawn.masked.sum(1), drawn.size)
+    assert not (drawn.masked & ~maskable[drawn.row]).any()
+    labels = np.stack([drawn.row, drawn.draw, drawn.size])
+    assert len(np.unique(labels, axis=1).T) == len(drawn.row)  # one score per (observation, draw, size)
+
+
+@all_designs
+@mask_kinds
+@given(maskable=rows_of_tokens(), padding=st.integers(0, 3), seed=st.integers(0, 9))
+def test_masks_do_not_depend_on_the_batch(
+    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, padding: int, seed: int
+) -> None:
+    ids, key = np.arange(len(maskable)) * 11, MaskKey(seed, masks)
+    drawn = draw_all(design, key, ids, maskable)
+    order = np.random.default_rng(seed).permutation(len(maskable))
+    wide = np.concatenate([maskable, np.zeros((len(maskable), padding), dtype=bool)], axis=1)
+    again = draw_all(design, key, ids[order], wide[order])
+    for new, old in enumerate(order):
+        assert again.of(new) == drawn.of(old)
+        assert draw_all(design, key, ids[old : old + 1], maskable[old : old + 1]).of(0) == drawn.of(old)
+
+
+@sampled_designs
+def test_shared_masks_are_those_of_every_row_and_own_masks_differ(design: MaskDesign) -> None:
+    maskable = np.ones((6, 10), dtype=bool)
+    shared = draw_all(design, MaskKey(1, "shared"), np.arange(6), maskable)
+    own = draw_all(design, MaskKey(1, "own"), np.arange(6), maskable)
+    assert all(shared.of(row) == shared.of(0) for row in range(6))
+    assert all(own.of(row) != own.of(0) for row in range(1, 6))
+
+
+@sampled_designs
+@mask_kinds
+def test_the_seed_matters(design: MaskDesign, masks: me.masks.Masks) -> None:
+    maskable = np.ones((1, 12), dtype=bool)
+    one, other = (draw_all(design, MaskKey(seed, masks), np.array([4]), maskable).of(0) for seed in (1, 2))
+    assert one != other
+
+
+@sampled_designs
+@pytest.mark.parametrize("varied", ["observation", "seed"])
+def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: str) -> None:
+    """Chi-square for each draw and size over observations, and over seeds where all rows share masks."""
+    maskable = np.array([True, False, True, True, True])
+    if varied == "observation":
+        n_rows = 4000
+        drawn = draw_all(design, MaskKey(7, "own"), np.arange(n_rows), np.tile(maskable, (n_rows, 1)))
+        parts = [drawn]
+    else:
+        one = maskable[None]
+        parts = [draw_all(design, MaskKey(s, "shared"), np.zeros(1, np.int64), one) for s in range(2500)]
+    draw, size, subset = (
+        np.concatenate(list(found))
+        for found in zip(*((d.draw, d.size, d.masked @ [16, 8, 4, 2, 1]) for d in parts), strict=True)
+    )
+    for one_draw in np.unique(draw):
+        for one_size in np.unique(size[draw == one_draw]):
+            chosen, counts = np.unique(subset[(draw == one_draw) & (size == one_size)], return_counts=True)
+            assert len(chosen) == math.comb(4, one_size)
+            if len(chosen) > 1:
+                assert chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 7])
+@all_designs
+def test_a_design_covers_all_sizes_where_each_has_a_weight_of_1(design: MaskDesign, n_tokens: int) -> None:
+    """Σ weight over the masks of each size, averaged over many seeds for random sizes."""
+    row = np.ones((1, n_tokens), dtype=bool)
+    seeds = 2000 if design.pooled else 1
+    weights = np.zeros((seeds, n_tokens))
+    for seed in range(seeds):
+        drawn = draw_all(design, MaskKey(seed), np.zeros(1, dtype=np.int64), row)
+        summation = design.summation(np.full(len(drawn.row), n_tokens), drawn.draw, drawn.size)
+        weights[seed] = np.bincount(drawn.size - 1, weights=summation.weight, minlength=n_tokens)
+    np.testing.assert_allclose(weights.sum(1), n_tokens, rtol=1e-12)
+    mean = weights.mean(0)
+    error = weights.std(0) / math.sqrt(seeds) + 1e-12
+    assert design.covers_all_sizes(n_tokens) == bool((np.abs(mean - 1) / error < 4.5).all())
+
+
+@all_designs
+def test_replicates_are_numbered_0_to_r_minus_1_in_every_stratum(design: MaskDesign) -> None:
+    drawn = draw_all(design, MaskKey(), np.zeros(1, dtype=np.int64), np.ones((1, 6), dtype=bool))
+    _, stratum, replicate = design.summation(np.full(len(drawn.row), 6), drawn.draw, drawn.size)
+    for one in np.unique(stratum):
+        assert set(replicate[stratum == one]) == set(range(design.n_replicates))
+
+
+@all_designs
+def test_settings_are_the_name_and_the_arguments(design: MaskDesign) -> None:
+    settings = json.loads(json.dumps(design.settings()))
+    name = settings.pop("name")
+    (cls,) = [cls for cls in DESIGNS if cls.name == name]
+    if "rates" in settings:
+        settings["rates"] = tuple(settings["rates"])
+    assert cls(**settings) == design
+
+
+class TestRandomSize:
+    @mask_kinds
+    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks) -> None:
+        n_tokens, n_seeds = 7, 3500
+        sizes = np.array([sizes_of(me.RandomSize(8), MaskKey(s, masks), 3, n_tokens) for s in range(n_seeds)])
+        for row in range(3):
+            for draw in range(8):
+                counts = np.bincount(sizes[:, row, draw], minlength=n_tokens + 1)[1:]
+                assert chisquare(counts).pvalue > 1e-4
+
+    def test_replicates_are_independent(self) -> None:
+        """Mean sizes of two replicates over a data set do not correlate over seeds (z of Fisher)."""
+        n_seeds = 2000
+        sizes = np.array([sizes_of(me.RandomSize(8), MaskKey(s), 5, 50) for s in range(n_seeds)])
+        means = sizes.reshape(n_seeds, 5, 2, 4).mean(axis=(1, 2))
+        correlation = np.corrcoef(means.T)[np.triu_indices(4, 1)]
+        assert (np.abs(np.arctanh(correlation)) * math.sqrt(n_seeds - 3) < norm.ppf(1 - 1e-4)).all()
+
+    @mask_kinds
+    def test_added_draws_leave_the_first_ones_as_they_are(self, masks: me.masks.Masks) -> None:
+        maskable = np.ones((5, 9), dtype=bool)
+        few = draw_all(me.RandomSize(8), MaskKey(3, masks), np.arange(5), maskable)
+        many = draw_all(me.RandomSize(16), MaskKey(3, masks), np.arange(5), maskable)
+        for row in range(5):
+            assert few.of(row) == {mask for mask in many.of(row) if mask[0] < 8}
+
+    @pytest.mark.parametrize("n_rows", [100, 1000])
+    def test_sizes_are_even_over_the_data_set(self, n_rows: int) -> None:
+        """The number of masks of each size varies far less than that of independent sizes would."""
+        n_tokens, draws = 10, 4
+        counts = [
+            np.bincount(sizes_of(me.RandomSize(draws), MaskKey(s), n_rows, n_tokens).ravel(), minlength=11)[
+                1:
+            ]
+            for s in range(200)
+        ]
+        share = 1 / n_tokens
+        independent = n_rows * draws * share * (1 - share)
+        assert np.var(counts, axis=0, ddof=1).max() < independent / 20
+
+    def test_the_draws_of_one_observation_are_spread_too(self) -> None:
+        sizes = np.array([sizes_of(me.RandomSize(16, 1), MaskKey(s), 1, 100)[0] for s in range(1000)])
+        independent = (100**2 - 1) / 12 / 16
+        assert sizes.mean(1).var() < independent / 2.5
+
+
+class TestRates:
+    def test_the_size_of_a_rate_is_its_floor_in_exact_arithmetic(self) -> None:
+        n_tokens = np.arange(1, 1001)
+        for percent in range(1, 101):
+            np.testing.assert_array_equal(
+                size_of_rate(percent / 100, n_tokens), np.maximum(1, percent * n_tokens // 100)
+            )
+
+    def test_15_percent_of_512_is_76(self) -> None:
+        assert set(sizes_of(me.FixedRate(0.15), MaskKey(), 2, 512).ravel()) == {76}
+
+    def test_every_rate_gets_its_masks(self) -> None:
+        sizes = sizes_of(me.Rates((0.1, 0.5, 1.0), masks_per_size=2), MaskKey(), 1, 20)[0]
+        assert sorted(sizes) == [2, 2, 10, 10, 20, 20]
+
+    @given(st.integers(1, 40), st.integers(1, 3))
+    def test_rates_cover_all_sizes_where_each_comes_equally_often(self, n: int, times: int) -> None:
+        rates = tuple(size / n for size in range(1, n + 1)) * times
+        assert me.Rates(rates).covers_all_sizes(n)
+        assert not me.Rates((*rates, 1.0)).covers_all_sizes(n) or n == 1
+        assert not me.Rates(rates).covers_all_sizes(n + 1)
+
+    def test_the_papers_sweep_does_not_cover_512_sizes(self) -> None:
+        sweep = me.Rates(tuple(percent / 100 for percent in range(1, 100)))
+        assert not sweep.covers_all_sizes(512)
+        assert not sweep.covers_all_sizes(99)
+
+
+@given(rows_of_tokens())
+def test_exhaustive_masks_are_all_subsets_once(maskable: np.ndarray) -> None:
+    drawn = draw_all(me.Exhaustive(), MaskKey(), np.arange(len(maskable)), maskable)
+    for row, allowed in enumerate(maskable):
+        mine = [tuple(mask) for mask in drawn.masked[drawn.row == row]]
+        assert len(mine) == len(set(mine)) == 2 ** int(allowed.sum()) - 1
+        assert set(mine) == {tuple(mask) for mask in every_mask(allowed)}
+
+
+@pytest.mark.parametrize(("n_tokens", "count"), [(21, "2.097e+6"), (64, "1.845e+19"), (3072, "e+924")])
+def test_exhaustive_refuses_more_than_20_tokens_and_says_how_many_masks_there_are(
+    n_tokens: int, count: str
+) -> None:
+    assert me.Exhaustive().n_draws(np.array([20])) == 2**20 - 1
+    with pytest.raises(me.InputError, match=rf"{n_tokens} tokens has 2\^{n_tokens} - 1 = .*") as caught:
+        me.Exhaustive().n_draws(np.array([3, n_tokens]))
+    assert count in str(caught.value)
+
+
+@given(rows_of_tokens())
+def test_leave_one_out_hides_each_token_once(maskable: np.ndarray) -> None:
+    drawn = draw_all(me.LeaveOneOut(), MaskKey(), np.arange(len(maskable)), maskable)
+    for row, allowed in enumerate(maskable):
+        np.testing.assert_array_equal(drawn.masked[drawn.row == row].sum(0), allowed)
+
+
+@mask_kinds
+@given(maskable=rows_of_tokens())
+def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(
+    masks: me.masks.Masks, maskable: np.ndarray
+) -> None:
+    design, key, ids = me.Orderings(2), MaskKey(5, masks), np.arange(len(maskable))
+    drawn = draw_all(design, key, ids, maskable)
+    for row, allowed in enumerate(maskable):
+        for order in range(2):
+            ranks = design.ranks(key, ids[row : row + 1], np.array([order]), allowed[None])[0]
+            for size in range(1, allowed.sum() + 1):
+                (mask,) = drawn.masked[(drawn.row == row) & (drawn.draw == order) & (drawn.size == size)]
+                np.testing.assert_array_equal(mask, allowed & (ranks < size))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: me.EverySize(0), "masks_per_size=0; give a whole number of 1 or more"),
+        (lambda: me.Orderings(-1), "orders=-1"),
+        (lambda: me.RandomSize(0), "draws=0"),
+        (lambda: me.RandomSize(10, replicates=4), "draws=10 is no multiple of replicates=4; give draws=12"),
+        (lambda: me.FixedRate(0.0), "mask rate 0; give a share of the tokens in"),
+        (lambda: me.FixedRate(15.0), "mask rate 15"),
+        (lambda: me.FixedRate(math.nan), "mask rate nan"),
+        (lambda: me.FixedRate(0.15, masks_per_size=0), "masks_per_size=0"),
+        (lambda: me.Rates((0.5, 1.5)), "mask rate 1.5"),
+        (lambda: me.Rates(()), "rates=0"),
+        (lambda: MaskKey(0, "mine"), "masks='mine'; give 'own' or 'shared'"),
+        (lambda: MaskKey(0.5), "seed=0.5; give a whole number"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_what_cannot_be_used_is_refused_in_one_line(make: object, message: str) -> None:
+    with pytest.raises(me.InputError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
