@@ -6,7 +6,9 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
 
 - Own masks: every (observation, stratum) is a stratum; mask_se² = (1/n²) Σ s²/R.
 - Shared or pooled masks: all observations move together; their mean is taken first, then mask_se² = Σ s²/R.
-- Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R.
+- Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. It is low on average, as
+  E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores; but scores have heavier tails, with which the corrected
+  (R + 1) (Σ v)²/Σ v² - 2 makes intervals too narrow (both are measured in benchmarks/coverage.py).
 - data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them,
   Var(ē | data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = max(0, (s²(e) - v̄ + c)/n).
   With own masks c = 0 and this is s²(e)/n - mask_se².
