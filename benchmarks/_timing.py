@@ -134,8 +134,10 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for row in rows:
         table.add_row(*row)
     console = Console(width=200, highlight=False)
-    console.print(f"\n{title}\n", markup=False)
-    console.print(table, markup=False)
+    with console.capture() as printed:
+        console.print(table, markup=False)
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    print("\n".join(["", title, "", *filter(None, lines)]), flush=True)
 
 
 def finish(numbers: dict[str, Any], targets: Sequence[Target], json_file: Path | None) -> int:

@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.models._family import LOG_2PI, GaussianFamily, expected_score, normal_log_density
+from maskevidence.models._family import LOG_2PI, GaussianFamily, expected_score
 from maskevidence.models._fitting import checked_table, fit_full_em, smallest_correlation_eigenvalue
+from maskevidence.models._orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
@@ -144,11 +145,10 @@ class Gaussian(GaussianFamily):
         return log_density
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Scores of all nested masks of an order, from one Cholesky factor.
+        """Scores of all nested masks of an order, from one Cholesky factor (see `_orderings.py`).
 
-        Sort the tokens so that those hidden last come first, C = L Lᵀ, z = L⁻¹(x - μ). Given the first r
-        tokens, token t >= r has residual Σ_{s=r}^{t} L_ts z_s and variance Σ_{s=r}^{t} L_ts²: reversed
-        cumulative sums along the rows of L∘z and L∘L, for all r and t at once.
+        Given the first r tokens of an order with factor L, token t >= r has residual Σ_{s=r}^{t} L_ts z_s and
+        variance Σ_{s=r}^{t} L_ts², z = L⁻¹(x - μ).
 
         Args:
             tokens: B observations.
@@ -161,27 +161,27 @@ class Gaussian(GaussianFamily):
         n, n_context = tokens.n_tokens, tokens.context.sum(1)
         position = torch.where(tokens.maskable, n[:, None] - 1 - ranks, self.n_features)
         order = torch.argsort(torch.where(tokens.context, -1, position), dim=1, stable=True)
-        step = max(1, _ELEMENTS // self.n_features**2)
-        orders, order_of = unique_rows(order)
-        few = len(orders) * _FEW_PATTERNS <= len(order)
-        if few:
-            groups = [
-                part for p in range(len(orders)) for part in torch.split(_positions(order_of == p), step)
-            ]
-        else:
-            groups = list(torch.split(torch.arange(len(order), device=order.device), step))
-        covariance, centred = (
-            self.covariance,
-            torch.where(tokens.maskable | tokens.context, tokens.values - self.mean, 0.0),
-        )
+        present = tokens.maskable | tokens.context
+        covariance, centred = self.covariance, torch.where(present, tokens.values - self.mean, 0.0)
+        arrangements, which = unique_rows(torch.cat([order, n[:, None], n_context[:, None]], dim=1))
+        if len(arrangements) * _FEW_PATTERNS <= len(order):
+            score = torch.zeros_like(centred)
+            for p, arrangement in enumerate(arrangements):
+                rows, first = _positions(which == p), int(arrangement[-1])
+                tokens_of = arrangement[: first + int(arrangement[-2])]
+                factor = torch.linalg.cholesky(covariance[tokens_of][:, tokens_of])
+                part = scores_of_one_order(factor, centred[rows][:, tokens_of], first)
+                score = score.index_put((rows,), nn.functional.pad(part, (0, tokens.width - part.shape[1])))
+            return score
         parts = []
-        for rows in groups:
-            arranged = order[rows[:1]] if few else order[rows]
+        step = max(1, _ELEMENTS // self.n_features**2)
+        for rows in torch.split(torch.arange(len(order), device=order.device), step):
+            arranged = order[rows]
             factor = torch.linalg.cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
             parts.append(
-                _nested_scores(factor, centred[rows].gather(1, order[rows]), n_context[rows], n[rows])
+                scores_of_own_orders(factor, centred[rows].gather(1, arranged), n_context[rows], n[rows])
             )
-        return torch.cat(parts)[torch.argsort(torch.cat(groups))]
+        return torch.cat(parts)
 
     def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
         """The score of each of P shared masks, averaged over the complete rows behind the moments.
@@ -266,24 +266,3 @@ def _condition(
     white = torch.linalg.solve_triangular(factor, torch.cat([between, centred.mT], dim=2), upper=False)
     between, values = white[:, :, : len(covariance)], white[:, :, len(covariance) :]
     return values.mT @ between, torch.diagonal(covariance) - between.square().sum(1)
-
-
-def _nested_scores(
-    factor: Float[Tensor, "F D D"],
-    centred: Float[Tensor, "b D"],
-    n_context: Int64[Tensor, " b"],
-    n_tokens: Int64[Tensor, " b"],
-) -> Float[Tensor, "b D"]:
-    """Scores at sizes 1..D for rows whose tokens stand in the order of `factor`; F is b or 1."""
-    width = centred.shape[1]
-    white = torch.linalg.solve_triangular(factor, centred[:, :, None], upper=False)[:, :, 0]
-    residual = (factor * white[:, None, :]).flip(2).cumsum(2).flip(2)
-    variance = factor.square().flip(2).cumsum(2).flip(2)
-    place = torch.arange(width, device=centred.device)
-    hidden = (place[:, None] >= place) & (place[None, :, None] < (n_context + n_tokens)[:, None, None])
-    log_density = normal_log_density(residual, torch.where(hidden, variance, 1.0))
-    total = torch.where(hidden, log_density, 0.0).sum(1)
-    size = place + 1
-    first = (n_context + n_tokens)[:, None] - size
-    score = total.gather(1, first.clamp(min=0)) / size
-    return torch.where(size <= n_tokens[:, None], score, 0.0)
