@@ -1,12 +1,19 @@
 """One progress bar for everything long; silent where the error output is no terminal."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Tells the bar how many steps were just done, and what to say now in place of its description."""
+
+    def __call__(self, steps: int, description: str | None = None, /) -> None: ...
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int) -> Iterator[Advance]:
     """A bar on the error output that is gone when the work is done.
 
     Args:
@@ -14,7 +21,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
         total: the number of steps.
 
     Yields:
-        A function that takes the number of steps just done.
+        A function that takes the number of steps just done, and a new description where there is one.
 
     Example:
         >>> with progress("scoring", total=3) as advance:
@@ -22,7 +29,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
         ...         advance(1)
     """
     if not sys.stderr.isatty():
-        yield lambda _steps: None
+        yield lambda _steps, _description=None: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,4 +37,4 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda steps: bar.advance(task, steps)
+        yield lambda steps, text=None: bar.update(task, advance=steps, description=text)

@@ -1,13 +1,7 @@
 """Run directories: what was run, and what came out."""
 
-from maskevidence.runs.directory import (
-    CURVE,
-    CURVE_PICTURE,
-    ESTIMATE,
-    MODEL,
-    RunDirectory,
-    write_atomic,
-)
+from maskevidence.files import write_atomic
+from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, RunDirectory
 from maskevidence.runs.manifest import DataSource, Manifest
 
 __all__ = [
