@@ -122,7 +122,7 @@ class LowRankGaussian(GaussianFamily):
         scaled = loadings / noise
         second = moments.about(self.mean).to(noise.dtype)
         scores = []
-        for part in torch.split(masked, max(_FEWEST_MASKS, _ELEMENTS // (k * width))):
+        for part in torch.split(masked, masks_at_once(width, k)):
             hidden = part.to(noise.dtype)
             visible = 1 - hidden
             inverse = self._posterior(visible).covariance
@@ -157,3 +157,8 @@ class LowRankGaussian(GaussianFamily):
         """w_j w_jᵀ of every feature, flat."""
         outer = self.loadings[:, :, None] * self.loadings[:, None, :]
         return outer.reshape(self.n_features, self.n_components**2)
+
+
+def masks_at_once(n_features: int, n_components: int) -> int:
+    """How many masks `score_moments` takes at a time."""
+    return max(_FEWEST_MASKS, _ELEMENTS // (n_components * n_features))
