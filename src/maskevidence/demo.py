@@ -1,5 +1,6 @@
 """The demonstration: choose the number of components of PPCA on real images by held-out evidence."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,9 @@ from maskevidence.held_out import Prepared, fit_held_out, score_rows
 from maskevidence.masks import EverySize, MaskDesign
 from maskevidence.models import PPCA
 from maskevidence.progress import progress
+from maskevidence.standard_errors import student_t_quantile
 
-COMPONENTS = (2, 8, 16, 24, 32, 40, 48, 52, 56, 60)
+COMPONENTS = (2, 8, 16, 24, 32, 40, 48, 56)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def choose_components(
     Args:
         table: all rows.
         components: the numbers to try.
-        design: of the masks; by default one mask per size twice over.
+        design: of the masks; by default two masks of every size.
         seed: of the held-out rows and of the masks.
 
     Returns:
@@ -70,6 +72,18 @@ def choose_components(
         se = float(difference.std(ddof=1) / np.sqrt(len(difference)))
         candidates.append(Candidate(k, prepared, result, estimate, float(difference.mean()), se))
     return sorted(candidates, key=lambda candidate: candidate.behind)
+
+
+def smallest_of_the_best(candidates: Sequence[Candidate], level: float = 0.95) -> Candidate:
+    """The smallest model that cannot be told apart from the best: the difference's interval holds zero.
+
+    Args:
+        candidates: best first, from `choose_components`.
+        level: of the interval.
+    """
+    width = student_t_quantile(0.5 + level / 2, math.inf)
+    equals = [candidate for candidate in candidates if candidate.behind <= width * candidate.behind_se]
+    return min(equals, key=lambda candidate: candidate.n_components)
 
 
 def _builder(n_components: int) -> Callable[[int], PPCA]:
