@@ -4,8 +4,8 @@
 
 The loop is what one writes first: for every mask, permute the covariance, invert its visible block, predict
 the hidden tokens of all rows, score them; torch in float32, the covariance itself built once outside. Both
-sides get the same masks, one of every size 1..D, and the same threads; the package works in float64 and builds
-its moments inside the timed part. The floor is the number of operations in the matrix products of the
+sides get the same masks, one of every size 1..D, and the same threads; the package works in float64 and its
+moments are built inside the timed part. The floor is the number of operations in the matrix products of the
 package's own formula, by the rate of a matrix product of its main size, timed in the same rounds.
 """
 
