@@ -1,9 +1,11 @@
 """Log evidence of any model that predicts hidden tokens from visible ones, with error bars one can trust."""
 
 from maskevidence import models
+from maskevidence.bias import RateBias, bias
 from maskevidence.curve import Curve
 from maskevidence.errors import InputError, MaskEvidenceError, MissingExtraError, NumericalError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.impute import Imputation, impute
 from maskevidence.masks import (
     EverySize,
     Exhaustive,
@@ -16,8 +18,10 @@ from maskevidence.masks import (
 )
 from maskevidence.model import MaskedModel
 from maskevidence.moments import GaussianMoments
+from maskevidence.objective import Likelihood, MaskedObjective
 from maskevidence.score import ScoreTable, score_masks
 from maskevidence.tokens import Tokens
+from maskevidence.training import History, fit
 
 __version__ = "0.1.0"
 
@@ -28,19 +32,27 @@ __all__ = [
     "Exhaustive",
     "FixedRate",
     "GaussianMoments",
+    "Imputation",
+    "History",
     "InputError",
     "LeaveOneOut",
+    "Likelihood",
     "MaskDesign",
     "MaskEvidenceError",
     "MaskedModel",
+    "MaskedObjective",
     "MissingExtraError",
     "NumericalError",
     "Orderings",
     "RandomSize",
+    "RateBias",
     "Rates",
     "ScoreTable",
     "Tokens",
+    "bias",
     "estimate_evidence",
+    "fit",
+    "impute",
     "models",
     "score_masks",
 ]
