@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,24 +11,13 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
+from maskevidence.impute import Imputation
 from maskevidence.model import Conditionals
 from maskevidence.models.saving import save_model
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
 LOG_2PI = math.log(2 * math.pi)
-
-
-class Imputation(NamedTuple):
-    """A table with its holes filled.
-
-    Attributes:
-        values: shape (N, D); observed values as given, missing ones by their conditional mean.
-        variance: shape (N, D); the conditional variance of missing values, 0 where observed.
-    """
-
-    values: Float64[np.ndarray, "N D"]
-    variance: Float64[np.ndarray, "N D"]
 
 
 class GaussianFamily(nn.Module, ABC):
@@ -96,6 +85,7 @@ class GaussianFamily(nn.Module, ABC):
             x: shape (N, D).
         """
         tokens = self.tokens(x)
+        self._check_width(tokens.width)
         with torch.no_grad():
             mean, variance = self.conditional_moments(tokens.values, tokens.maskable)
             values = torch.where(tokens.maskable, tokens.values, mean)
