@@ -77,7 +77,7 @@ class Curve:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
         for row in zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True):
-            writer.writerow([_cell(value) for value in row])
+            writer.writerow([_cell(float(value)) for value in row])
         return text.getvalue()
 
 

@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Advance(Protocol):
     """Tells the bar how many steps were just done, and what to say now in place of its description."""
 
