@@ -28,3 +28,8 @@ lint: setup
 
 clean:
 	rm -rf .venv runs
+
+# The picture in the README, from the run that `make run` leaves.
+.PHONY: pictures
+pictures: run
+	cp runs/demo/curve.png docs/images/digits_curve.png
