@@ -1,8 +1,28 @@
 """Models whose evidence can be estimated."""
 
+from typing import TYPE_CHECKING, Any
+
 from maskevidence.models.factor_analysis import FactorAnalysis
 from maskevidence.models.gaussian import Gaussian
 from maskevidence.models.ppca import PPCA
 from maskevidence.models.saving import load
 
-__all__ = ["PPCA", "FactorAnalysis", "Gaussian", "load"]
+if TYPE_CHECKING:
+    from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.whole_words import WholeWords
+
+# name -> module: imported when first asked for
+_LAZY = {
+    "MaskedLM": "maskevidence.models.masked_lm",
+    "WholeWords": "maskevidence.models.whole_words",
+}
+
+__all__ = ["PPCA", "FactorAnalysis", "Gaussian", "MaskedLM", "WholeWords", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,43 @@
+"""Whether the Hugging Face hub can be asked, found out at once and not after minutes of retries."""
+
+from functools import cache
+
+from maskevidence.errors import InputError, import_extra
+
+_SECONDS = 5.0
+
+
+@cache
+def hub_reachable() -> bool:
+    """Whether the hub may be asked (HF_HUB_OFFLINE is not set) and answers; asked once per process."""
+    hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
+    if hub.constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        hub.get_session().head(hub.constants.ENDPOINT, timeout=_SECONDS)
+    except Exception:  # of whichever HTTP library the installed version uses: each means no answer
+        return False
+    return True
+
+
+def not_in_cache(what: str, alternative: str) -> InputError:
+    """The error for something that is neither here nor, without a network, to be had.
+
+    Args:
+        what: what was asked for, as the subject of a sentence.
+        alternative: how to do it from a folder.
+
+    Example:
+        >>> str(not_in_cache("model 'a/b'", "give a folder"))[:50]
+        "model 'a/b' is not in the local cache, and the hub"
+    """
+    hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
+    why = (
+        "may not be asked (HF_HUB_OFFLINE is set)"
+        if hub.constants.HF_HUB_OFFLINE
+        else f"({hub.constants.ENDPOINT}) does not answer"
+    )
+    return InputError(
+        f"{what} is not in the local cache, and the hub {why}; {alternative}, or set HF_HOME to a cache that "
+        "holds it, HF_ENDPOINT to a mirror, HTTPS_PROXY to a proxy"
+    )

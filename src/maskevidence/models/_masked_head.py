@@ -1,0 +1,115 @@
+"""The vocabulary head of a transformer at masked positions only, whatever its architecture.
+
+The head is the outermost part of the model that turns hidden states into the logits: it ends in the output
+embeddings and may begin with a dense layer. A forward pre-hook takes the hidden states away from it, so that
+the model's own call computes no logits; the head is then called on the masked positions in pieces. Which part
+that is, and that it gives the model's own logits, is found out by a trial on a few tokens.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+PROBE_LENGTH = 8
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+
+class Captured:
+    """What a module was called with: hidden states of shape (B, L, H), and the rest."""
+
+    hidden: Tensor | None = None
+    rest: tuple[Any, ...] = ()
+    keywords: dict[str, Any]
+
+
+@contextmanager
+def input_taken_from(head: nn.Module) -> Iterator[Captured]:
+    """While it is open, the head is given no positions, and what it would have been given is kept."""
+    captured = Captured()
+
+    def take(_module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        captured.hidden, captured.rest, captured.keywords = args[0], args[1:], keywords
+        return (args[0][:, :0], *args[1:]), keywords
+
+    handle = head.register_forward_pre_hook(take, with_kwargs=True)
+    try:
+        yield captured
+    finally:
+        handle.remove()
+
+
+def log_probs_in_pieces(
+    head: nn.Module, captured: Captured, hidden: Float[Tensor, "n H"], targets: Int64[Tensor, " n"], rows: int
+) -> Float[Tensor, " n"]:
+    """log p of each target, the head called on `rows` positions at a time, shape (n,)."""
+    parts = [
+        target_log_probs(head(piece[None], *captured.rest, **captured.keywords)[0], target)
+        for piece, target in zip(torch.split(hidden, rows), torch.split(targets, rows), strict=True)
+    ]
+    return torch.cat(parts) if parts else hidden.new_zeros(0)
+
+
+def target_log_probs(logits: Float[Tensor, "n V"], targets: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """log softmax(logits) at the targets, in float32 at least, nats, shape (n,)."""
+    logits = logits.float() if logits.element_size() < 4 else logits
+    return -nn.functional.cross_entropy(logits, targets, reduction="none")
+
+
+def probe_inputs(n_ids: int, pad_token_id: int, length: int) -> Int64[Tensor, "1 L"]:
+    """A few different ids, none of them padding."""
+    ids = (torch.arange(1, length + 1) * 7919) % n_ids
+    return torch.where(ids == pad_token_id, (ids + 1) % n_ids, ids)[None]
+
+
+def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
+    """The outermost module whose output at a position is the model's logits there, or None.
+
+    Args:
+        model: a transformers model with `get_output_embeddings`.
+        ids: a trial input.
+    """
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    for module in _around_output_embeddings(model):
+        try:
+            with torch.no_grad(), input_taken_from(module) as captured:
+                model(input_ids=ids)
+            if captured.hidden is None or captured.hidden.shape[:2] != ids.shape:
+                continue
+            with torch.no_grad():
+                again = module(captured.hidden[:, 1::2], *captured.rest, **captured.keywords)
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+            continue  # this part cannot be called on its own
+        if isinstance(again, Tensor) and close(again, logits[:, 1::2]):
+            return module
+    return None
+
+
+def padding_is_ignored(model: Any, ids: Int64[Tensor, "1 L"], pad_token_id: int) -> bool:
+    """Whether the logits of a text stay the same when padding follows it."""
+    padding = torch.full_like(ids, pad_token_id)[:, : ids.shape[1] // 2]
+    present = torch.cat([torch.ones_like(ids), torch.zeros_like(padding)], dim=1)
+    with torch.no_grad():
+        alone = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        padded = model(input_ids=torch.cat([ids, padding], dim=1), attention_mask=present).logits
+    return close(padded[:, : ids.shape[1]], alone)
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    """Equal up to the rounding of their dtype."""
+    if a.shape != b.shape:
+        return False
+    tolerance = _TOLERANCE.get(a.dtype, 2e-2) * max(1.0, float(b.abs().max()))
+    return bool((a - b).abs().max() <= tolerance)
+
+
+def _around_output_embeddings(model: Any) -> list[nn.Module]:
+    """The modules that contain the output embeddings, outermost first, without the model itself."""
+    embeddings = model.get_output_embeddings()
+    path = next((name for name, module in model.named_modules() if module is embeddings), "")
+    parts = path.split(".") if path else []
+    return [model.get_submodule(".".join(parts[: i + 1])) for i in range(len(parts))]
