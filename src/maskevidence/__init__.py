@@ -2,6 +2,7 @@
 
 from maskevidence import models
 from maskevidence.bias import RateBias, bias
+from maskevidence.compare import Comparison, Difference, compare
 from maskevidence.curve import Curve
 from maskevidence.errors import InputError, MaskEvidenceError, MissingExtraError, NumericalError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
@@ -26,7 +27,9 @@ from maskevidence.training import History, fit
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Curve",
+    "Difference",
     "EverySize",
     "EvidenceEstimate",
     "Exhaustive",
@@ -50,6 +53,7 @@ __all__ = [
     "ScoreTable",
     "Tokens",
     "bias",
+    "compare",
     "estimate_evidence",
     "fit",
     "impute",

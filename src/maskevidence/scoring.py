@@ -11,7 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey, Orderings
 from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
 from maskevidence.moments import GaussianMoments
-from maskevidence.progress import progress
+from maskevidence.progress import Advance, progress
 from maskevidence.score import ScoreTable, score_masks
 from maskevidence.tokens import Tokens
 
@@ -38,9 +38,63 @@ def score_observations(
         NumericalError: a log-probability that is not finite.
     """
     check_tokens(tokens)
+    everything = range(growing_option(design)[1])
+    with progress("scoring masks", n_masks(tokens, design, everything)) as advance:
+        return score_repeats(model, tokens, design, key, everything, batch_size, advance)
+
+
+def score_repeats(
+    model: MaskedModel,
+    tokens: Tokens,
+    design: MaskDesign,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
+) -> tuple[ScoreTable, int]:
+    """Score some of a design's repeats (see `growing_option`) on observations that were checked.
+
+    Args:
+        model, tokens, design, key, batch_size: as for `score_observations`.
+        repeats: which of them; a step of 1.
+        advance: told how many masks were scored just now.
+
+    Returns:
+        The scores, and how many times the model was called.
+    """
     if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
-        return _score_orderings(model, tokens, design, key, batch_size)
-    return _score_pairs(model, tokens, design, key, batch_size)
+        return _score_orderings(model, tokens, design, key, repeats, batch_size, advance)
+    return _score_pairs(model, tokens, design, key, repeats, batch_size, advance)
+
+
+def growing_option(design: MaskDesign) -> tuple[str | None, int]:
+    """The option that says how often a design repeats its masks, and its value; (None, 1) without one.
+
+    Another design that differs in a larger value alone has the same masks and more: they can be added.
+
+    Example:
+        >>> from maskevidence.masks import EverySize
+        >>> growing_option(EverySize(masks_per_size=4))
+        ('masks_per_size', 4)
+    """
+    settings = design.settings()
+    for option in ("draws", "orders", "masks_per_size"):
+        if isinstance(value := settings.get(option), int):
+            return option, value
+    return None, 1
+
+
+def n_masks(tokens: Tokens, design: MaskDesign, repeats: range) -> int:
+    """How many masks some of a design's repeats have on these observations."""
+    all_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
+    return all_masks * len(repeats) // growing_option(design)[1]
+
+
+def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
+    """How many entries an observation has in the model's calls: its masks, or its orders in the fast path."""
+    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
+        return design.orders
+    return float(design.n_draws(tokens.n_tokens.cpu().numpy()).mean())
 
 
 def check_tokens(tokens: Tokens) -> None:
@@ -53,15 +107,23 @@ def check_tokens(tokens: Tokens) -> None:
 
 
 def _score_pairs(
-    model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int
+    model: MaskedModel,
+    tokens: Tokens,
+    design: MaskDesign,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
 ) -> tuple[ScoreTable, int]:
     """Score every (observation, mask) pair, `batch_size` of them a call."""
     device = tokens.values.device
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     maskable = tokens.maskable.cpu().numpy()
-    counts = design.n_draws(n_tokens)
+    per_repeat = design.n_draws(n_tokens) // growing_option(design)[1]
+    counts = per_repeat * len(repeats)
     row = np.repeat(np.arange(len(ids)), counts)
-    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = per_repeat * repeats.start
+    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     if key.masks == "shared":  # equal masks side by side, so that a model can share their work
         order = np.argsort(index, kind="stable")
         row, index = row[order], index[order]
@@ -72,7 +134,7 @@ def _score_pairs(
     if isinstance(model, HasBatches):
         present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
         parts = model.batches(present[row])
-    with torch.no_grad(), progress("scoring masks", len(row)) as advance:
+    with torch.no_grad():
         for part in parts:
             masked = design.masked(key, ids[row[part]], draw[part], size[part], maskable[row[part]])
             batch = tokens[torch.from_numpy(row[part]).to(device)]
@@ -84,21 +146,28 @@ def _score_pairs(
 
 
 def _score_orderings(
-    model: MaskedModel, tokens: Tokens, design: Orderings, key: MaskKey, batch_size: int
+    model: MaskedModel,
+    tokens: Tokens,
+    design: Orderings,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
 ) -> tuple[ScoreTable, int]:
     """Score whole orders: all sizes of one at once."""
     assert isinstance(model, HasScoreOrderings)
     device = tokens.values.device
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     maskable = tokens.maskable.cpu().numpy()
-    order, row = (grid.ravel() for grid in np.indices((design.orders, len(ids))))
+    order, row = (grid.ravel() for grid in np.indices((len(repeats), len(ids))))
+    order = order + repeats.start
     score = np.empty((len(row), tokens.width))
-    with torch.no_grad(), progress("scoring orders", len(row)) as advance:
+    with torch.no_grad():
         for part in _slices(len(row), batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
             batch = tokens[torch.from_numpy(row[part]).to(device)]
             score[part] = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
-            advance(len(ranks))
+            advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
     id_, draw, n = (

@@ -5,8 +5,10 @@ import sys
 import typer
 
 from maskevidence.cli import paper
+from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
 from maskevidence.cli.score import score
+from maskevidence.cli.summarize import summarize
 from maskevidence.errors import MaskEvidenceError
 
 app = typer.Typer(
@@ -18,6 +20,8 @@ app = typer.Typer(
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
 app.command()(score)
+app.command()(summarize)
+app.command("compare")(compare_runs)
 app.add_typer(paper.app, name="paper")
 app.command()(demo)
 

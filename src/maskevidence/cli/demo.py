@@ -53,9 +53,11 @@ def demo(
 
     manifest = Manifest(
         model=f"ppca:{chosen.n_components}",
+        conditionals=chosen.prepared.model.conditionals,
         data=DataSource(
             name=table.name,
             fingerprint=chosen.prepared.table.fingerprint(),
+            source_fingerprint=table.fingerprint(),
             n_observations=len(chosen.prepared.table),
             columns=list(chosen.prepared.table.columns),
             test_fraction=0.2,
@@ -64,9 +66,11 @@ def demo(
         design=chosen.estimate.design,
         masks=chosen.estimate.masks,
         seed=chosen.estimate.seed,
+        rows_per_block=len(chosen.prepared.table),
+        closed_form=chosen.result["closed_form"],
     )
     folder = RunDirectory(out)
     folder.check(manifest, overwrite=overwrite)
-    missing = write_run(folder, manifest, chosen.result, chosen.estimate.curve, chosen.prepared.model)
+    missing = write_run(folder, manifest, chosen.result, chosen.estimate, chosen.prepared.model)
     screen.print(f"Part 2, PPCA on digits: {time.perf_counter() - start:.1f} s\n")
     screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))

@@ -5,10 +5,21 @@ from typing import Annotated
 import typer
 
 from maskevidence.cli import options, output
+from maskevidence.errors import InputError
 from maskevidence.held_out import fit_held_out, score_rows, use_saved
-from maskevidence.masks import Masks
-from maskevidence.report import write_run
-from maskevidence.runs import DataSource, Manifest, RunDirectory
+from maskevidence.masks import MaskKey, Masks
+from maskevidence.models.saving import fingerprint
+from maskevidence.report import write_summary
+from maskevidence.runs import (
+    SAVE_EVERY,
+    DataSource,
+    Manifest,
+    RunDirectory,
+    parse_shard,
+    read_run,
+    record_run,
+    rows_per_block,
+)
 from maskevidence.specs import parse_data, parse_design, parse_model
 
 
@@ -58,9 +69,20 @@ def score(
     threads: options.Threads = None,
     out: options.Out = None,
     overwrite: options.Overwrite = False,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="K/N", help="Score the K-th of N shares of the rows; see summarize."),
+    ] = None,
+    save_every: Annotated[
+        float,
+        typer.Option("--save-every", min=0.0, metavar="SECONDS", help="How often to save scores in --out."),
+    ] = SAVE_EVERY,
     json: options.Json = None,
 ) -> None:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
+
+    With --out the scores are saved as they are made: a run that was killed goes on with the same command, and
+    one with larger --draws, --orders or --masks-per-size adds to what is there.
 
     A model word such as `ppca:8` is fitted to a training part of the rows and scored on the rest; the folder
     of a saved model is scored as it is. Standard errors: of the masks (Monte Carlo), and of the observations.
@@ -84,11 +106,25 @@ def score(
         ready = fit_held_out(build, rows, test_fraction, seed)
     else:
         ready = use_saved(saved, rows, test_fraction, seed)
+    screen = output.console(json)
+    if out is None:
+        if shard is not None:
+            raise InputError("--shard needs --out, a folder of its own for each shard")
+        result, _ = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
+        output.show_estimate(screen, result)
+        output.write_json(result, json)
+        return
+    fitted = build is not None
+    tokens = ready.table.tokens()
+    key = MaskKey(seed, masks)
     manifest = Manifest(
         model=model,
+        model_fingerprint=None if fitted else fingerprint(ready.model),
+        conditionals=ready.model.conditionals,
         data=DataSource(
             name=data,
             fingerprint=ready.table.fingerprint(),
+            source_fingerprint=rows.fingerprint() if fitted else None,
             n_observations=len(ready.table),
             columns=list(ready.table.columns),
             test_fraction=test_fraction,
@@ -97,21 +133,30 @@ def score(
         design=mask_design.settings(),
         masks=masks,
         seed=seed,
+        shard=(1, 1) if shard is None else parse_shard(shard),
+        rows_per_block=rows_per_block(ready.model, tokens, mask_design, key),
     )
-    folder = None if out is None else RunDirectory(out)
-    screen = output.console(json)
-    if folder is not None:
-        folder.check(manifest, overwrite=overwrite)
-        finished = None if overwrite else folder.estimate()
-        if finished is not None:
-            output.show_estimate(screen, finished)
-            screen.print(f"This run in {folder.path} was finished before; --overwrite makes it anew.")
-            output.write_json(finished, json)
-            return
-    result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
-    output.show_estimate(screen, result)
-    if folder is not None:
-        missing = write_run(folder, manifest, result, estimate.curve, None if build is None else ready.model)
+    folder = RunDirectory(out)
+    n_scored = record_run(
+        folder,
+        manifest,
+        ready.model,
+        tokens,
+        fitted=fitted,
+        overwrite=overwrite,
+        batch_size=batch_size,
+        save_every=save_every,
+    )
+    finished = folder.estimate() if n_scored == 0 else None
+    if finished is not None:
+        result = finished
+        output.show_estimate(screen, result)
+        screen.print(f"This run in {folder.path} was finished before; --overwrite makes it anew.")
+    else:
+        run = read_run(out)
+        result = run.result()
+        missing = write_summary(folder, run, result)
+        output.show_estimate(screen, result)
         screen.print(f"Left in {folder.path}: {', '.join(folder.files())}")
         if missing:
             screen.print(missing)

@@ -1,13 +1,16 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
+import hashlib
 import importlib
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from maskevidence.errors import InputError
+from maskevidence.files import write_atomic
 
 FORMAT = 1
 # class name -> module; a module is imported only when one of its models is loaded
@@ -25,20 +28,39 @@ def save_model(model: nn.Module, arguments: dict[str, Any], folder: str | Path) 
         model: one of the classes that `load` knows.
         arguments: what its class is built with again.
         folder: where to.
+
+    Raises:
+        InputError: the folder cannot be written.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
-    save_file(state, path / "model.safetensors")
+    write_atomic(path / "model.safetensors", save(state))
     config = {
         "format": FORMAT,
         "class": type(model).__name__,
         "arguments": arguments,
         "columns": getattr(model, "columns", None),
     }
-    (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    write_atomic(path / "config.json", json.dumps(config, indent=2) + "\n")
+
+
+def fingerprint(model: object) -> str | None:
+    """A hash of a model's weights by their names; None for one that is no torch module.
+
+    Example:
+        >>> import torch
+        >>> fingerprint(torch.nn.Linear(2, 1)) == fingerprint(torch.nn.Linear(2, 1))
+        False
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, value in model.state_dict().items():
+        digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def load(folder: str | Path) -> Any:

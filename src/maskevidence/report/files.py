@@ -4,22 +4,36 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from maskevidence.curve import Curve
 from maskevidence.errors import MissingExtraError
+from maskevidence.evidence import EvidenceEstimate
+from maskevidence.files import write_atomic
 from maskevidence.report.curves import draw_curves
-from maskevidence.runs import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, Manifest, RunDirectory, write_atomic
+from maskevidence.runs import (
+    CURVE,
+    CURVE_PICTURE,
+    ESTIMATE,
+    Manifest,
+    Run,
+    RunDirectory,
+    locked,
+    write_scores,
+)
 
 
 def write_run(
-    folder: RunDirectory, manifest: Manifest, result: Mapping[str, Any], curve: Curve, model: Any = None
+    folder: RunDirectory,
+    manifest: Manifest,
+    result: Mapping[str, Any],
+    estimate: EvidenceEstimate,
+    model: Any = None,
 ) -> str | None:
-    """Write run.json, curve.csv, curve.png, the model where it was fitted here, and estimate.json last.
+    """Write a run that was made in memory: run.json, the scores, the model where given, and the summary.
 
     Args:
         folder: that the run may be written to.
         manifest: what the run is of.
         result: the estimate, as it goes to estimate.json.
-        curve: the score by mask size.
+        estimate: with scores and curve.
         model: a fitted model to keep in `model/`.
 
     Returns:
@@ -28,14 +42,34 @@ def write_run(
     Raises:
         InputError: the folder cannot be written.
     """
+    with locked(folder.path):
+        folder.begin(manifest)
+        if model is not None:
+            folder.keep_model(model)
+        write_scores(folder, manifest, estimate.scores, estimate.n_model_calls)
+        return write_summary(folder, Run(manifest, estimate, ()), result)
+
+
+def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
+    """Write curve.csv, curve.png and, last, estimate.json.
+
+    Args:
+        folder: of the run.
+        run: what the record says.
+        result: the estimate, as it goes to estimate.json.
+
+    Returns:
+        One line on what could not be drawn, or None.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
     missing = None
+    curve, manifest = run.estimate.curve, run.manifest
     try:
         picture = draw_curves({manifest.model: curve}, f"{manifest.model} on {manifest.data.name}")
     except MissingExtraError as error:
         picture, missing = None, f"{CURVE_PICTURE} was not drawn: {error}"
-    folder.begin(manifest)
-    if model is not None:
-        model.save(folder.path / MODEL)
     write_atomic(folder.path / CURVE, curve.to_csv())
     if picture is not None:
         write_atomic(folder.path / CURVE_PICTURE, picture)

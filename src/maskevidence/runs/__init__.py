@@ -1,16 +1,31 @@
-"""Run directories: what was run, and what came out."""
+"""Run directories: what was run, its record, and what came out."""
 
 from maskevidence.files import write_atomic
+from maskevidence.runs.blocks import parse_shard, rows_per_block
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, RunDirectory
+from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.parts import list_parts, read_part
+from maskevidence.runs.record import SAVE_EVERY, record_run, write_scores
+from maskevidence.runs.summary import Run, read_run
 
 __all__ = [
     "CURVE",
     "CURVE_PICTURE",
     "ESTIMATE",
     "MODEL",
+    "SAVE_EVERY",
     "DataSource",
     "Manifest",
+    "Run",
     "RunDirectory",
+    "list_parts",
+    "locked",
+    "parse_shard",
+    "read_part",
+    "read_run",
+    "record_run",
+    "rows_per_block",
     "write_atomic",
+    "write_scores",
 ]

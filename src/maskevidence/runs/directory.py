@@ -1,4 +1,4 @@
-"""A folder that holds one run: run.json first, then the results, each file written whole or not at all."""
+"""A folder that holds one run: run.json first, then the scores, the summary last."""
 
 import json
 import shutil
@@ -8,15 +8,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic
-from maskevidence.runs.manifest import Manifest
+from maskevidence.files import TEMPORARY, reading, sync_folder, write_atomic, writing
+from maskevidence.runs.lock import LOCK
+from maskevidence.runs.manifest import SCHEMA, Manifest
+from maskevidence.runs.parts import SCORES
 
 MANIFEST = "run.json"
 ESTIMATE = "estimate.json"
 CURVE = "curve.csv"
 CURVE_PICTURE = "curve.png"
 MODEL = "model"
-_OWN = (ESTIMATE, CURVE, CURVE_PICTURE, MODEL, MANIFEST)
+_SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE)
+_ALL = (MANIFEST, ESTIMATE, CURVE, CURVE_PICTURE, SCORES, MODEL)
 
 
 class RunDirectory:
@@ -33,61 +36,112 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.scores = self.path / SCORES
 
-    def check(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Refuse a folder that holds anything but this very run; with `overwrite`, anything but a run.
+    def manifest(self) -> Manifest | None:
+        """What run.json says; None where there is none.
 
         Raises:
-            InputError: the folder holds another run, or files that are no run.
+            InputError: it cannot be read, or a newer version wrote it.
+        """
+        file = self.path / MANIFEST
+        with reading(file):
+            try:
+                content = file.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        try:
+            version = json.loads(content)["schema_version"]
+            if isinstance(version, int) and version > SCHEMA:
+                raise InputError(
+                    f"{str(file)!r} has schema {version}, written by a newer maskevidence (this one reads "
+                    f"{SCHEMA}); update maskevidence, or give another folder"
+                )
+            return Manifest.model_validate_json(content)
+        except (ValidationError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{str(file)!r} is no run.json that this version can read; give another folder"
+            ) from error
+
+    def check(self, manifest: Manifest, *, overwrite: bool) -> None:
+        """Refuse a folder that holds anything but this run or a part of it; with `overwrite`, any but a run.
+
+        Raises:
+            InputError: the folder holds another run, or files that are no run, or cannot be read.
         """
         if self.path.is_file():
             raise InputError(f"{str(self.path)!r} is a file; give a folder for the run")
-        if not self.path.is_dir() or not any(self.path.iterdir()):
+        with reading(self.path):
+            names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+        if not {name for name in names if name != LOCK and not name.endswith(TEMPORARY)}:
             return
-        try:
-            found = Manifest.model_validate_json((self.path / MANIFEST).read_bytes())
-        except (FileNotFoundError, ValidationError) as error:
-            if overwrite and (self.path / MANIFEST).exists():
-                return
-            state = (
-                "a run.json that this version cannot read"
-                if (self.path / MANIFEST).exists()
-                else "files of no run"
-            )
-            raise InputError(f"{str(self.path)!r} holds {state}; give a new folder for the run") from error
-        differences = found.differences(manifest)
-        if differences and not overwrite:
+        if MANIFEST not in names:
+            raise InputError(f"{str(self.path)!r} holds files of no run; give a new folder for the run")
+        if overwrite:
+            return
+        found = self.manifest()
+        differences = found.differences(manifest) if found is not None else []
+        if found is not None and differences and not found.extended_by(manifest):
             raise InputError(
                 f"{str(self.path)!r} holds another run ({'; '.join(differences)}); "
                 "give another folder, or --overwrite to replace it"
             )
 
     def begin(self, manifest: Manifest) -> None:
-        """Make the folder, remove what an earlier run left in it, and write run.json."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            for name in _OWN:
-                old = self.path / name
-                if old.is_dir():
-                    shutil.rmtree(old)
-                else:
-                    old.unlink(missing_ok=True)
-            write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
-        except OSError as error:
-            raise InputError(
-                f"the run cannot be written into {str(self.path)!r} ({error.strerror}); "
-                "give a writable folder"
-            ) from error
+        """Remove what an earlier run left, and write run.json; the folder is locked by this process.
+
+        The scores go before the model, so that a kill in between leaves none of another model's.
+        """
+        with writing(self.path):
+            for name in (*_SUMMARY, SCORES, MODEL):
+                _remove(self.path / name)
+            self.scores.mkdir()
+        write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+    def extend(self, manifest: Manifest) -> None:
+        """Ask for more masks: the summary goes, run.json is written again, and the scores stay."""
+        with writing(self.path):
+            for name in _SUMMARY:
+                _remove(self.path / name)
+        write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+    def remove_temporaries(self) -> None:
+        """Remove what a kill in the middle of a write left."""
+        with writing(self.path):
+            for folder in (self.path, self.scores):
+                for leftover in folder.glob(f".*{TEMPORARY}"):
+                    _remove(leftover)
+
+    def keep_model(self, model: Any) -> None:
+        """Save a model fitted for this run, unless it was saved before."""
+        target, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
+        if target.is_dir():
+            return
+        model.save(temporary)
+        with writing(target):
+            temporary.rename(target)
+            sync_folder(self.path)
 
     def files(self) -> list[str]:
         """The names of what the run has left, in a fixed order."""
-        return [
-            name for name in (MANIFEST, ESTIMATE, CURVE, CURVE_PICTURE, MODEL) if (self.path / name).exists()
-        ]
+        return [name for name in _ALL if (self.path / name).exists()]
 
     def estimate(self) -> dict[str, Any] | None:
         """The finished run's estimate.json, or None where the run is not finished."""
+        file = self.path / ESTIMATE
         try:
-            return json.loads((self.path / ESTIMATE).read_text())
-        except FileNotFoundError:
-            return None
+            with reading(file):
+                return json.loads(file.read_text()) if file.exists() else None
+        except ValueError as error:
+            raise InputError(
+                f"{str(file)!r} is damaged; maskevidence summarize {self.path} writes it again"
+            ) from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,10 +1,20 @@
 """run.json: what a run is of, and what made it."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from maskevidence.errors import InputError
+from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
+from maskevidence.model import Conditionals
 from maskevidence.provenance import command, versions
+from maskevidence.scoring import growing_option
+
+SCHEMA = 1
+# How a run was made, and what follows from the rest: a run is the same run without them.
+_INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
+_INCIDENTAL_DATA = {"name", "columns", "notes"}
 
 
 class DataSource(BaseModel):
@@ -12,9 +22,11 @@ class DataSource(BaseModel):
 
     Attributes:
         name: as the user named them.
-        fingerprint: SHA-256 of values, column names and row positions.
-        n_observations: how many rows are scored.
+        fingerprint: SHA-256 of what is scored; for a table of values, column names and row positions.
+        source_fingerprint: SHA-256 of all rows that a model fitted here came from; None where none was.
+        n_observations: how many rows are scored, over all shards.
         columns: the columns that are scored.
+        tokenizer: the name of what cut the text into tokens; None where the rows are no text.
         test_fraction: the share of rows held out and scored; None where all are.
         notes: what was done to them, one sentence each.
     """
@@ -23,8 +35,10 @@ class DataSource(BaseModel):
 
     name: str
     fingerprint: str
+    source_fingerprint: str | None = None
     n_observations: int
     columns: list[str]
+    tokenizer: str | None = None
     test_fraction: float | None = None
     notes: list[str] = Field(default_factory=list)
 
@@ -35,10 +49,15 @@ class Manifest(BaseModel):
     Attributes:
         schema_version: of this file.
         model: as the user named it.
+        model_fingerprint: SHA-256 of its weights; None for a model fitted here, which is kept in the run.
+        conditionals: of the model, which says what kind of number comes out.
         data: the rows that are scored.
         design: name and parameters of the mask design.
         masks: "own" or "shared".
         seed: of the masks and of the held-out part.
+        shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
+        rows_per_block: rows that are scored together; a block's calls of the model are always the same.
+        closed_form: the model's own log evidence of these rows, nats per observation; None if it has none.
         versions: of the packages that it was made with.
         command: that made it.
     """
@@ -47,22 +66,71 @@ class Manifest(BaseModel):
 
     schema_version: Literal[1] = 1
     model: str
+    model_fingerprint: str | None = None
+    conditionals: Conditionals
     data: DataSource
     design: dict[str, Any]
     masks: Literal["own", "shared"]
     seed: int
+    shard: tuple[int, int] = (1, 1)
+    rows_per_block: int = Field(ge=1)
+    closed_form: float | None = None
     versions: dict[str, str] = Field(default_factory=versions)
     command: str = Field(default_factory=command)
 
-    def differences(self, other: "Manifest") -> list[str]:
-        """What makes the two different runs, a phrase each; how they were made does not count."""
-        mine, theirs = (
-            manifest.model_dump(mode="json", exclude={"versions", "command"}) for manifest in (self, other)
-        )
-        mine |= mine.pop("data")
-        theirs |= theirs.pop("data")
+    @property
+    def key(self) -> MaskKey:
+        """What the masks depend on."""
+        return MaskKey(self.seed, self.masks)
+
+    def mask_design(self) -> MaskDesign:
+        """The design as an object.
+
+        Raises:
+            InputError: a design that this version does not know.
+        """
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.design.items()
+        }
+        name = settings.pop("name", None)
+        by_name = {design.name: design for design in DESIGNS}
+        try:
+            return by_name[str(name)](**settings)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"run.json has a design that this version cannot read: {self.design}") from error
+
+    def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
+        """What makes the two different runs, a phrase each: "seed 1 instead of 0" where `other` has 1.
+
+        Args:
+            other: the run that is asked for.
+            but: fields that do not count.
+        """
+        mine, theirs = dict(_flat(self)), dict(_flat(other))
         return [
-            f"{name} {theirs[name]!r} instead of {mine[name]!r}"
-            for name in mine
-            if mine[name] != theirs[name] and name not in ("columns", "notes")
+            f"{name} {_short(theirs.get(name))} instead of {_short(mine.get(name))}"
+            for name in mine | theirs
+            if mine.get(name) != theirs.get(name) and name not in but
         ]
+
+    def extended_by(self, other: "Manifest") -> bool:
+        """Whether `other` is the same run with more masks of each kind, as `--draws 16` is after 8."""
+        option, _ = growing_option(self.mask_design())
+        if option is None or self.design["name"] != other.design["name"]:
+            return False
+        return not self.differences(other, but=(option,)) and other.design[option] > self.design[option]
+
+
+def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
+    content = manifest.model_dump(mode="json", exclude=_INCIDENTAL)
+    design, data = content.pop("design"), content.pop("data")
+    yield from content.items()
+    yield "design", design.pop("name")
+    yield from design.items()
+    yield from ((name, value) for name, value in data.items() if name not in _INCIDENTAL_DATA)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, str) and len(value) == 64:  # a fingerprint
+        return value[:12]
+    return "none" if value is None else str(value)

@@ -1,0 +1,125 @@
+"""maskevidence compare: which of several runs has the higher log evidence, and whether one can tell."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from maskevidence.cli import options, output
+from maskevidence.compare import Comparison, Difference, compare
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate
+from maskevidence.runs import Manifest, read_run
+
+POINTS = 10
+
+
+def compare_runs(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run directories, two or more.")],
+    json: options.Json = None,
+) -> None:
+    """Rank runs on the same observations by log evidence, with the errors of their differences.
+
+    Scores of the same observation and mask are subtracted, so that what is hard for both models cancels. Runs
+    with another design or seed are paired by observation, runs with different tokenizers per byte of text.
+
+    Example:
+
+        maskevidence compare runs/a runs/b
+    """
+    if len(runs) < 2:
+        raise InputError("one run was given; give two or more to compare")
+    names, first = _names(runs), None
+    estimates: dict[str, EvidenceEstimate] = {}
+    per_byte = False
+    for name, folder in zip(names, runs, strict=True):
+        run = read_run(folder)
+        first = first or run.manifest
+        _check_same_data(names[0], first, name, run.manifest)
+        per_byte = per_byte or run.manifest.data.tokenizer != first.data.tokenizer
+        estimates[name] = run.estimate
+    comparison = compare(estimates, per_byte=per_byte)
+    screen = output.console(json)
+    screen.print(_ranking(comparison))
+    for difference in comparison.behind:
+        screen.print(_verdict(difference))
+    for difference in comparison.behind:
+        if len(runs) == 2 and difference.curve is not None:
+            screen.print(_by_rate(difference))
+    for note in dict.fromkeys(note for difference in comparison.behind for note in difference.notes):
+        screen.print(f"note: {note}")
+    output.write_json(comparison.to_dict(), json)
+
+
+def _names(runs: list[Path]) -> list[str]:
+    """The folders as given; a folder that comes again gets a number."""
+    names: list[str] = []
+    for run in map(str, runs):
+        names.append(run if run not in names else f"{run} ({names.count(run) + 1})")
+    return names
+
+
+def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:
+    if (first.data.fingerprint, first.shard) != (other.data.fingerprint, other.shard):
+        raise InputError(
+            f"{first_name!r} and {name!r} are of different data ({_data(first)}; {_data(other)}); "
+            "score both on the same rows, with the same --seed where a part is held out"
+        )
+
+
+def _data(manifest: Manifest) -> str:
+    k, n = manifest.shard
+    shard = f", shard {k}/{n}" if n > 1 else ""
+    data = manifest.data
+    return f"{data.name}, {data.n_observations:,} rows, fingerprint {data.fingerprint[:12]}{shard}"
+
+
+def _ranking(comparison: Comparison) -> Any:
+    densities = any(difference.log_bayes_factor is not None for difference in comparison.behind)
+    columns = ["run", "log evidence", "behind best", "wins"] + ["log Bayes factor"] * densities
+    rows = [[comparison.names[0], f"{comparison.log_evidence[0]:.4f}", "best"] + [""] * (len(columns) - 3)]
+    for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
+        row = [
+            difference.second,
+            f"{value:.4f}",
+            _plus_minus(difference.difference, difference.standard_error, 4),
+            f"{1 - difference.win_share:.0%}",
+        ]
+        if densities:
+            factor, factor_se = difference.log_bayes_factor, difference.log_bayes_factor_se
+            row.append("" if factor is None else _plus_minus(-factor, factor_se, 1))
+        rows.append(row)
+    n = comparison.behind[0].n_observations
+    return output.table(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
+
+
+def _verdict(difference: Difference) -> str:
+    interval = difference.interval()
+    if interval is None:
+        return f"{difference.first} and {difference.second} cannot be told apart: the error is not known"
+    between = f"95 % interval {interval[0]:.4f} to {interval[1]:.4f}"
+    if difference.told_apart:
+        return f"{difference.first} is better than {difference.second}: {between}"
+    return f"{difference.first} and {difference.second} cannot be told apart: {between}"
+
+
+def _plus_minus(value: float, se: float | None, digits: int) -> str:
+    value = value or 0.0  # no minus zero
+    return f"{value:.{digits}f}" + ("" if se is None else f" ± {se:.{digits}f}")
+
+
+def _by_rate(difference: Difference) -> Any:
+    """At most ten points of the difference's curve, evenly spaced."""
+    curve = difference.curve
+    assert curve is not None
+    rows = [
+        [
+            f"{curve.rate[k]:.1%}",
+            f"{curve.score[k]:.4f}",
+            "not known" if np.isnan(curve.mask_se[k]) else f"{curve.mask_se[k]:.4f}",
+        ]
+        for k in np.unique(np.linspace(0, len(curve.rate) - 1, POINTS).round().astype(int))
+    ]
+    title = f"{difference.first} minus {difference.second}, nats per masked token"
+    return output.table(["mask rate", "difference", "mask_se"], rows, title)

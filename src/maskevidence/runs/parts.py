@@ -1,0 +1,117 @@
+"""The record of a run on disk: Parquet files of score rows, named by what they hold and by their checksum."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from maskevidence.errors import InputError
+from maskevidence.files import reading, write_atomic
+from maskevidence.runs.blocks import Piece
+from maskevidence.score import ScoreTable
+
+SCORES = "scores"
+_NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")
+_CALLS = b"n_model_calls"
+
+
+class Part(NamedTuple):
+    """One file of the record."""
+
+    path: Path
+    piece: Piece
+    checksum: str
+
+
+class DamagedError(InputError):
+    """A part whose content is not what was written."""
+
+
+def list_parts(folder: Path) -> list[Part]:
+    """The parts in a `scores` folder, by their names; none where it is missing."""
+    if not folder.is_dir():
+        return []
+    with reading(folder):
+        names = sorted(path.name for path in folder.iterdir())
+    parts = []
+    for name in names:
+        if match := _NAME.fullmatch(name):
+            *numbers, checksum = match.groups()
+            parts.append(Part(folder / name, Piece(*map(int, numbers)), checksum))
+    return parts
+
+
+def is_whole(part: Part) -> bool:
+    """Whether a part holds what was written."""
+    with reading(part.path):
+        return _checksum(part.path.read_bytes()) == part.checksum
+
+
+def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int) -> Part:
+    """Write the scores of a piece.
+
+    Args:
+        folder: the run's `scores`.
+        piece: what was scored.
+        table: its rows.
+        n_model_calls: how many calls of the model they took.
+
+    Raises:
+        InputError: the folder cannot be written, or is full.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = table.sorted()
+    whole = {name: pa.array(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
+    n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else pa.array(rows.n_bytes)
+    content = pa.table({**whole, "score": pa.array(rows.score), "n_bytes": n_bytes})
+    content = content.replace_schema_metadata({_CALLS: str(n_model_calls)})
+    sink = pa.BufferOutputStream()
+    parquet.write_table(content, sink, compression="zstd", use_dictionary=[*whole, "n_bytes"])
+    data = sink.getvalue().to_pybytes()
+    checksum = _checksum(data)
+    name = (
+        f"blocks-{piece.first_block:06d}-{piece.last_block:06d}"
+        f"_repeats-{piece.first_repeat:04d}-{piece.last_repeat:04d}_{checksum}.parquet"
+    )
+    write_atomic(folder / name, data)
+    return Part(folder / name, piece, checksum)
+
+
+def read_part(part: Part) -> tuple[ScoreTable, int]:
+    """The rows of a part, and how many calls of the model they took.
+
+    Raises:
+        DamagedError: the content is not what was written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with reading(part.path):
+        data = part.path.read_bytes()
+    if _checksum(data) != part.checksum:
+        raise DamagedError(
+            f"{str(part.path)!r} is damaged; run the command in run.json again, which redoes this part alone"
+        )
+    content = parquet.read_table(pa.BufferReader(data))
+    column = {name: content.column(name) for name in content.column_names}
+    values = {name: column[name].to_numpy() for name in ("id", "draw", "size", "n_tokens", "score")}
+    n_bytes = None if column["n_bytes"].null_count else column["n_bytes"].to_numpy()
+    return ScoreTable(**values, n_bytes=n_bytes), int(content.schema.metadata[_CALLS])
+
+
+def joined(tables: list[ScoreTable]) -> ScoreTable:
+    """The rows of several tables in one."""
+    values = {
+        name: np.concatenate([getattr(table, name) for table in tables])
+        for name in ("id", "draw", "size", "n_tokens", "score")
+    }
+    n_bytes = [table.n_bytes for table in tables if table.n_bytes is not None]
+    return ScoreTable(**values, n_bytes=np.concatenate(n_bytes) if len(n_bytes) == len(tables) else None)
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,120 @@
+"""A run's estimate, computed from its record; shards of one run give the run's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.provenance import command
+from maskevidence.runs.blocks import missing, overlapping, shard_blocks
+from maskevidence.runs.directory import RunDirectory
+from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.parts import Part, joined, list_parts, read_part
+from maskevidence.score import ScoreTable
+from maskevidence.scoring import growing_option
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is of, and what its record says.
+
+    Attributes:
+        manifest: what it is of.
+        estimate: of its log evidence.
+        parts: the files of the record.
+    """
+
+    manifest: Manifest
+    estimate: EvidenceEstimate
+    parts: tuple[Part, ...]
+
+    def result(self) -> dict[str, Any]:
+        """What estimate.json holds."""
+        kept = {"versions": self.manifest.versions, "command": self.manifest.command}
+        notes = [*self.manifest.data.notes, *self.estimate.notes]
+        k, n = self.manifest.shard
+        if n > 1:
+            notes.append(
+                f"shard {k} of {n}: {self.estimate.n_observations:,} of "
+                f"{self.manifest.data.n_observations:,} observations"
+            )
+        result = self.estimate.to_dict() | kept | {"notes": notes}
+        if self.manifest.closed_form is not None:
+            result["closed_form"] = self.manifest.closed_form
+        return result
+
+
+def read_run(*folders: str | Path) -> Run:
+    """The run in a folder, or that which is in several folders in shards.
+
+    Args:
+        folders: one run directory, or those of all shards of a run.
+
+    Raises:
+        InputError: no run, one that is not finished, a damaged part, or folders that are not the shards of
+            one run.
+    """
+    manifests, parts, tables, n_calls = [], [], [], 0
+    for folder in folders:
+        directory = RunDirectory(folder)
+        manifest = directory.manifest()
+        if manifest is None:
+            raise InputError(f"there is no run in {str(folder)!r}; give a folder that --out wrote")
+        own = list_parts(directory.scores)
+        _check_complete(directory, manifest, own)
+        read = [read_part(part) for part in own]
+        manifests.append(manifest)
+        tables.append(joined([table for table, _ in read]))
+        parts += own
+        n_calls += sum(calls for _, calls in read)
+    manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests, tables)
+    estimate = summarize_scores(
+        joined(tables), manifest.mask_design(), manifest.key, manifest.conditionals, n_calls
+    )
+    return Run(manifest, estimate, tuple(parts))
+
+
+def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[Part]) -> None:
+    pieces = [part.piece for part in parts]
+    blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
+    left = list(missing(pieces, blocks, growing_option(manifest.mask_design())[1]))
+    if left:
+        n_missing = len({piece.first_block for piece in left})
+        raise InputError(
+            f"the run in {str(directory.path)!r} is not finished, {n_missing} of its {len(blocks)} blocks "
+            f"of rows lack scores; run its command again: {manifest.command}"
+        )
+    if overlapping(pieces):
+        raise InputError(
+            f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
+            "into a new folder"
+        )
+
+
+def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence[ScoreTable]) -> Manifest:
+    """The manifest of the run whose shards these are."""
+    first = manifests[0]
+    for name, other in zip(names, manifests, strict=True):
+        differences = first.differences(other, but=("shard",))
+        if other.rows_per_block != first.rows_per_block:
+            differences.append(f"blocks of {other.rows_per_block} rows instead of {first.rows_per_block}")
+        if differences:
+            raise InputError(
+                f"{name!r} is no shard of the run in {names[0]!r} ({'; '.join(differences)}); "
+                "give shards of one run, or use compare"
+            )
+    n = first.shard[1]
+    numbers = sorted(manifest.shard[0] for manifest in manifests)
+    if any(manifest.shard[1] != n for manifest in manifests) or numbers != list(range(1, n + 1)):
+        given = ", ".join(f"{k}/{of}" for k, of in sorted(manifest.shard for manifest in manifests))
+        raise InputError(f"these are the shards {given}; give each of 1/{n} to {n}/{n} once")
+    closed_form = None
+    if all(manifest.closed_form is not None for manifest in manifests):
+        counts = [len(np.unique(table.id)) for table in tables]
+        closed_form = float(np.average([manifest.closed_form for manifest in manifests], weights=counts))
+    update = {"shard": (1, 1), "closed_form": closed_form, "command": command()}
+    return first.model_copy(update=update)
