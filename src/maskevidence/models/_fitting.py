@@ -191,11 +191,11 @@ def fit_full_em(table: Table, tolerance: float, max_iterations: int) -> tuple[Ve
     def step(old: tuple[Vector, Matrix]) -> tuple[tuple[Vector, Matrix], float]:
         mean, covariance = old
         smallest = smallest_correlation_eigenvalue(covariance)
-        if smallest <= width * np.finfo(np.float64).eps:
+        if smallest <= math.sqrt(np.finfo(np.float64).eps):  # there differences of covariances are rounding
             raise NumericalError(
-                "EM reached a covariance that is not positive definite: scaled to a unit diagonal, its "
-                f"smallest eigenvalue is {smallest:.3g}; leave out columns that depend on others, "
-                "or give more rows"
+                "EM runs into a covariance that is not positive definite: scaled to a unit diagonal, its "
+                f"smallest eigenvalue is {smallest:.1g}; leave out column {_most_dependent(covariance)}, which "
+                "the others all but determine, give more rows, or use ppca or factor-analysis"
             )
         block = np.where(both, covariance, 0.0) + rest
         inverse = np.linalg.inv(block) - rest
@@ -252,6 +252,12 @@ def smallest_correlation_eigenvalue(covariance: Float64[np.ndarray, "D D"]) -> f
     scale = np.sqrt(np.abs(np.diagonal(covariance)))
     scale = np.where(scale > 0, scale, 1.0)
     return float(np.linalg.eigvalsh(covariance / scale[:, None] / scale)[0])
+
+
+def _most_dependent(covariance: Float64[np.ndarray, "D D"]) -> int:
+    """The column with the largest weight in the most nearly vanishing combination of scaled columns."""
+    scale = np.sqrt(np.maximum(np.diagonal(covariance), np.finfo(np.float64).tiny))
+    return int(np.abs(np.linalg.eigh(covariance / scale[:, None] / scale)[1][:, 0]).argmax())
 
 
 def filled_by_mean(table: Table) -> Table:
