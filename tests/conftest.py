@@ -54,7 +54,11 @@ def build(request: pytest.FixtureRequest) -> BuildModel:
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """No run-time type checks, as for a user: the package's own errors have to catch a wrong argument."""
+    """No run-time type checks.
+
+    For simulations, which repeat one call a thousand times, and for arguments of a wrong type, which the
+    package's own errors have to catch for a user.
+    """
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

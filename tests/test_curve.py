@@ -1,0 +1,192 @@
+"""The curve: its points against plain group means, its errors by coverage, its CSV."""
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import maskevidence as me
+from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.generator import keyed_bits
+from maskevidence.masks import MaskDesign, MaskKey
+from maskevidence.standard_errors import t_half_width
+
+COLUMNS = ["size", "rate", "score", "mask_se", "data_se", "n_masks"]
+SPREAD = 0.5
+
+
+def true_score(observation: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """What the toy record's scores scatter about: a level for each observation plus a slope in the size."""
+    return -1.0 - 0.3 * observation - 0.1 * size
+
+
+def toy_record(
+    design: MaskDesign, lengths: np.ndarray, seed: int, masks: me.masks.Masks = "own"
+) -> me.ScoreTable:
+    """Scores with independent normal noise for each mask: the statistics of a run without its cost."""
+    ids = np.arange(len(lengths))
+    counts = design.n_draws(lengths)
+    row = np.repeat(ids, counts)
+    index = np.concatenate([np.arange(count) for count in counts])
+    draw, size = design.plan(MaskKey(seed, masks), row, lengths[row], index)
+    key = row if masks == "own" else np.zeros_like(row)
+    uniform = (keyed_bits(seed, 77, key, draw, size).astype(np.float64) + 0.5) / (2**64 + 1)
+    score = true_score(row, size) + SPREAD * norm.ppf(uniform)
+    return me.ScoreTable(row, draw, size, lengths[row], score).sorted()
+
+
+def naive_points(table: me.ScoreTable) -> dict[int, float]:
+    """Mean over observations of each one's mean score at a size, by loops."""
+    points = {}
+    for size in sorted(set(table.size.tolist())):
+        at = table.size == size
+        means = [table.score[at & (table.id == i)].mean() for i in sorted(set(table.id[at].tolist()))]
+        points[size] = float(np.mean(means))
+    return points
+
+
+@pytest.mark.parametrize(
+    "design",
+    [me.EverySize(3), me.Orderings(2), me.LeaveOneOut(), me.FixedRate(0.4), me.Rates((0.2, 0.25, 0.9))],
+    ids=lambda design: design.name,
+)
+@pytest.mark.parametrize("masks", ["own", "shared"])
+def test_points_are_the_means_of_the_scores_at_a_size(design: MaskDesign, masks: me.masks.Masks) -> None:
+    table = toy_record(design, np.full(5, 7), seed=1, masks=masks)
+    curve = curve_from_scores(table, design, masks)
+    expected = naive_points(table)
+    assert curve.size.tolist() == list(expected)
+    np.testing.assert_allclose(curve.score, list(expected.values()), rtol=1e-12)
+    np.testing.assert_allclose(curve.rate, curve.size / 7)
+    assert curve.n_tokens == 7
+    assert curve.n_masks.tolist() == [int((table.size == size).sum()) for size in expected]
+
+
+def test_points_of_random_sizes_are_the_means_of_all_masks_there() -> None:
+    design = me.RandomSize(8)
+    table = toy_record(design, np.full(30, 5), seed=1)
+    curve = curve_from_scores(table, design, "own")
+    for size, score in zip(curve.size, curve.score, strict=True):
+        assert score == pytest.approx(table.score[table.size == size].mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("design", [me.EverySize(2), me.Orderings(2), me.Exhaustive()])
+def test_the_area_is_the_estimate(design: MaskDesign, build_ppca) -> None:
+    model = build_ppca(6)
+    estimate = me.estimate_evidence(model, model.sample(5), design)
+    assert estimate.curve.area == pytest.approx(estimate.log_evidence, rel=1e-12)
+
+
+@pytest.mark.parametrize("design", [me.LeaveOneOut(), me.FixedRate(0.5), me.Rates((0.5, 1.0))])
+def test_there_is_no_area_without_all_sizes(design: MaskDesign) -> None:
+    assert curve_from_scores(toy_record(design, np.full(3, 6), 0), design, "own").area is None
+
+
+class TestVaryingLengths:
+    lengths = np.array([3, 20, 7, 20, 11])
+
+    @pytest.mark.parametrize("design", [me.EverySize(2), me.RandomSize(8)], ids=lambda design: design.name)
+    def test_points_are_rates_in_bins_of_a_twentieth(self, design: MaskDesign) -> None:
+        table = toy_record(design, self.lengths, 1)
+        curve = curve_from_scores(table, design, "own")
+        assert curve.n_tokens is None
+        assert curve.area is None
+        assert np.isnan(curve.size).all()
+        rate = table.size / table.n_tokens
+        bins = [(rate > low + 1e-12) & (rate <= low + 0.05 + 1e-12) for low in np.arange(20) / 20]
+        bins = [members for members in bins if members.any()]
+        np.testing.assert_allclose(curve.rate, [rate[members].mean() for members in bins])
+        assert curve.n_masks.tolist() == [int(members.sum()) for members in bins]
+        assert (curve.rate[1:] > curve.rate[:-1]).all()
+
+    def test_points_of_rates_are_the_rates(self) -> None:
+        design = me.Rates((0.3, 0.6), masks_per_size=2)
+        table = toy_record(design, self.lengths, 1)
+        curve = curve_from_scores(table, design, "own")
+        assert curve.n_masks.tolist() == [10, 10]
+        for point in (0, 1):
+            at = table.draw % 2 == point
+            means = [table.score[at & (table.id == i)].mean() for i in range(5)]
+            assert curve.score[point] == pytest.approx(np.mean(means))
+
+
+@pytest.mark.parametrize(
+    ("design", "masks"),
+    [
+        (me.EverySize(2), "own"),
+        (me.EverySize(4), "shared"),
+        (me.Orderings(3), "own"),
+        (me.RandomSize(8), "own"),
+        (me.RandomSize(8, 8), "own"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+@pytest.mark.usefixtures("unchecked")
+def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: me.masks.Masks) -> None:
+    """Over 500 seeds, at every size; with pooled random sizes also the choice of observations is random."""
+    n_rows, n_tokens = 40, 4
+    truth = np.array([true_score(np.arange(n_rows), size).mean() for size in range(1, n_tokens + 1)])
+    hits = np.zeros(n_tokens)
+    for seed in range(500):
+        curve = curve_from_scores(toy_record(design, np.full(n_rows, n_tokens), seed, masks), design, masks)
+        low, high = curve.band(0.95)
+        assert len(low) == n_tokens
+        hits += (low < truth) & (truth < high)
+    assert 0.93 < hits.mean() / 500 < 0.97
+    assert (np.abs(hits / 500 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 500)).all()
+
+
+class TestWhatIsNotKnown:
+    def test_one_mask_of_a_size_has_no_band(self) -> None:
+        curve = curve_from_scores(toy_record(me.EverySize(1), np.full(3, 4), 0), me.EverySize(1), "own")
+        assert np.isnan(curve.mask_se).all()
+        assert np.isnan(curve.band()[0]).all()
+        assert (curve.data_se > 0).all()
+
+    def test_a_size_that_some_replicate_missed_has_no_band(self) -> None:
+        design = me.RandomSize(4)
+        curve = curve_from_scores(toy_record(design, np.full(2, 6), 0), design, "own")
+        assert np.isnan(curve.mask_se).any()
+
+    def test_one_observation_has_no_data_se(self) -> None:
+        for design in (me.EverySize(2), me.RandomSize(8)):
+            curve = curve_from_scores(toy_record(design, np.full(1, 2), 0), design, "own")
+            assert np.isnan(curve.data_se).all()
+
+    def test_enumerated_masks_have_a_band_of_no_width(self) -> None:
+        curve = curve_from_scores(toy_record(me.Exhaustive(), np.full(3, 4), 0), me.Exhaustive(), "own")
+        assert (curve.mask_se == 0).all()
+        np.testing.assert_array_equal(curve.band()[0], curve.score)
+
+    def test_a_design_of_one_token(self) -> None:
+        for design in (me.EverySize(2), me.RandomSize(4), me.LeaveOneOut(), me.Exhaustive()):
+            curve = curve_from_scores(toy_record(design, np.full(3, 1), 0), design, "own")
+            assert curve.size.tolist() == [1]
+            assert curve.area == pytest.approx(curve.score[0])
+
+
+def test_the_band_is_students_interval_at_any_level() -> None:
+    curve = curve_from_scores(toy_record(me.EverySize(3), np.full(2, 3), 0), me.EverySize(3), "own")
+    for level in (0.5, 0.99):
+        low, high = curve.band(level)
+        for k in range(3):
+            half = t_half_width(curve.mask_se[k], curve.mask_df[k], level)
+            assert high[k] - curve.score[k] == pytest.approx(half)
+            assert curve.score[k] - low[k] == pytest.approx(half)
+
+
+class TestCsv:
+    def test_numbers_survive_the_round_trip(self) -> None:
+        curve = curve_from_scores(toy_record(me.EverySize(3), np.full(4, 6), 0), me.EverySize(3), "own")
+        rows = list(csv.DictReader(io.StringIO(curve.to_csv())))
+        assert list(rows[0]) == COLUMNS
+        for column in COLUMNS:
+            assert [float(row[column]) for row in rows] == getattr(curve, column).tolist()
+
+    def test_whole_numbers_are_written_as_such_and_unknown_ones_are_empty(self) -> None:
+        nothing, one = np.array([math.nan]), np.array([1.0])
+        curve = Curve(None, nothing, one, np.array([-0.5]), nothing, nothing, nothing, np.array([12]))
+        assert curve.to_csv() == "size,rate,score,mask_se,data_se,n_masks\n,1,-0.5,,,12\n"
