@@ -194,8 +194,8 @@ def fit_full_em(table: Table, tolerance: float, max_iterations: int) -> tuple[Ve
         if smallest <= math.sqrt(np.finfo(np.float64).eps):  # there differences of covariances are rounding
             raise NumericalError(
                 "EM runs into a covariance that is not positive definite: scaled to a unit diagonal, its "
-                f"smallest eigenvalue is {smallest:.1g}; leave out column {_most_dependent(covariance)}, which "
-                "the others all but determine, give more rows, or use ppca or factor-analysis"
+                f"smallest eigenvalue is {smallest:.1g}; leave out column {_most_dependent(covariance)}, all "
+                "but determined by the others, give more rows, or use ppca or factor-analysis"
             )
         block = np.where(both, covariance, 0.0) + rest
         inverse = np.linalg.inv(block) - rest
