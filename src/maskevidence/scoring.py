@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, NumericalError
 from maskevidence.masks import MaskDesign, MaskKey, Orderings
 from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
 from maskevidence.moments import GaussianMoments
@@ -166,7 +166,8 @@ def _score_orderings(
         for part in _slices(len(row), batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
             batch = tokens[torch.from_numpy(row[part]).to(device)]
-            score[part] = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
+            found = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
+            score[part] = _finite(found, ids[row[part]])
             advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
@@ -191,9 +192,22 @@ def score_shared_moments(
         for part in _slices(total, batch_size):
             maskable = np.ones((len(ids[part]), width), dtype=np.bool_)
             masked = design.masked(key, ids[part], draw[part], size[part], maskable)
-            score[part] = model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy()
+            score[part] = _finite(model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy())
             advance(len(masked))
     return ScoreTable(ids, draw, size, n_tokens, score), math.ceil(total / batch_size)
+
+
+def _finite(
+    score: Float[np.ndarray, "b ..."], ids: Int64[np.ndarray, " b"] | None = None
+) -> Float[np.ndarray, "b ..."]:
+    """The scores as they are, unless one is not a finite number."""
+    bad = np.argwhere(~np.isfinite(score))
+    if len(bad):
+        of = "the moments" if ids is None else f"observation {ids[bad[0][0]]}"
+        raise NumericalError(
+            f"a score of {of} is {score[tuple(bad[0])]}; a model must give every token a probability above 0"
+        )
+    return score
 
 
 def _slices(total: int, batch_size: int) -> Iterator[slice]:
