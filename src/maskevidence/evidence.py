@@ -112,6 +112,8 @@ class EvidenceEstimate:
             "per_token bits_per_token bits_per_byte design masks seed"
         )
         values = {name: getattr(self, name) for name in names.split()}
+        if self.n_bytes is not None:
+            values["perplexity_bound"] = self.perplexity_bound
         values["interval_95"] = None if self.mask_se is None else list(self.interval(0.95))
         return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
 

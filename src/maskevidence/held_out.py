@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from maskevidence.data.tabular import Table
+from maskevidence.data.text import TextRows
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, Masks
@@ -18,13 +19,13 @@ class Prepared:
     """A model that is ready, and the table that it is scored on.
 
     Attributes:
-        model: fitted or loaded; its `columns` are the table's.
+        model: fitted or loaded; its `columns` are those of a table of numbers.
         table: the rows to be scored.
         notes: what was done to get there, one sentence each.
     """
 
     model: Any
-    table: Table
+    table: Table | TextRows
     notes: tuple[str, ...]
 
 

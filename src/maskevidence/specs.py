@@ -1,5 +1,7 @@
 """The words MODEL, DATA and --design of the command line, as objects."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from maskevidence.models import PPCA, FactorAnalysis, Gaussian, load
 
 _LOW_RANK = {"ppca": PPCA, "factor-analysis": FactorAnalysis}
 MODELS = ("gaussian", "ppca:K", "factor-analysis:K")
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
@@ -42,7 +45,24 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
         return None, load(word)
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
-    raise unknown_name("model", word, [*MODELS, "a saved model's folder"])
+    raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def is_masked_lm(word: str) -> bool:
+    """Whether a MODEL word means a masked language model: its folder, or OWNER/NAME on the hub.
+
+    Example:
+        >>> is_masked_lm("google-bert/bert-base-uncased"), is_masked_lm("ppca:8")
+        (True, False)
+    """
+    folder = Path(word)
+    if not folder.is_dir():
+        return _ON_THE_HUB.fullmatch(word) is not None
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return (folder / "tokenizer_config.json").exists()
+    return isinstance(config, dict) and "class" not in config
 
 
 def parse_data(word: str, limit: int | None = None) -> Table:

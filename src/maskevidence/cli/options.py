@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from maskevidence.models.text_encoding import Long
+
 Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output alone."),
@@ -17,6 +19,80 @@ Threads = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Use the first N rows only.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A smaller version, in a few seconds.")]
+
+_TEXTS = "Texts and masked language models"
+Text = Annotated[
+    str | None,
+    typer.Option(
+        "--text", metavar="COLUMN[,COLUMN]", rich_help_panel=_TEXTS, help="The texts; two columns make pairs."
+    ),
+]
+ContextField = Annotated[
+    str | None,
+    typer.Option(
+        "--context-field",
+        metavar="COLUMN",
+        rich_help_panel=_TEXTS,
+        help="Prompts before the texts: always visible, never scored.",
+    ),
+]
+BlockSize = Annotated[
+    int | None,
+    typer.Option(
+        "--block-size",
+        min=1,
+        rich_help_panel=_TEXTS,
+        help="Pack running text into blocks of so many tokens, special tokens included.",
+    ),
+]
+LongTexts = Annotated[
+    Long | None,
+    typer.Option(
+        "--long",
+        rich_help_panel=_TEXTS,
+        help="What to do with a text that is longer than the model reads; by default it is an error.",
+    ),
+]
+WholeWords = Annotated[
+    bool,
+    typer.Option(
+        "--whole-words",
+        rich_help_panel=_TEXTS,
+        help="With leave-one-out: hide all tokens of a word together.",
+    ),
+]
+PerToken = Annotated[
+    bool,
+    typer.Option(
+        "--per-token", rich_help_panel=_TEXTS, help="With leave-one-out: the score of each token too."
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        metavar="FOLDER|NAME",
+        rich_help_panel=_TEXTS,
+        help="The model's tokenizer, where it is not beside the model.",
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens", min=1, rich_help_panel=_TEXTS, help="Tokens in one call of the model; 4096."
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", rich_help_panel=_TEXTS, help="cpu, cuda, mps; by default the fastest there."),
+]
+Bf16 = Annotated[
+    bool, typer.Option("--bf16", rich_help_panel=_TEXTS, help="Compute under bfloat16 autocast.")
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", rich_help_panel=_TEXTS, help="Run code that comes with the model."),
+]
 
 
 def use_threads(threads: int | None) -> None:

@@ -58,6 +58,11 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     if result.get("closed_form") is not None:
         made.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
     made.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
+    if result.get("bits_per_byte") is not None:
+        made.add_row("per byte", f"{result['bits_per_byte']:.4f} bits of code per byte of text")
+    if result.get("perplexity_bound") is not None:
+        name = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
+        made.add_row(name.get(result["kind"], "perplexity"), f"{result['perplexity_bound']:.4g} per token")
     made.add_row("kind", KINDS[result["kind"]])
     made.add_row(
         "scored",

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from maskevidence.cli import options, output
+from maskevidence.cli.text import TextOptions, show_token_scores, token_scores
 from maskevidence.errors import InputError
 from maskevidence.held_out import fit_held_out, score_rows, use_saved
 from maskevidence.masks import MaskKey, Masks
@@ -20,25 +21,34 @@ from maskevidence.runs import (
     record_run,
     rows_per_block,
 )
-from maskevidence.specs import parse_data, parse_design, parse_model
+from maskevidence.specs import is_masked_lm, parse_data, parse_design, parse_model
 
 
 def score(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="gaussian, ppca:8, factor-analysis:8, or a saved model's folder."
+            metavar="MODEL",
+            help="gaussian, ppca:8, factor-analysis:8, a saved model's folder, or a masked language model: "
+            "its folder, or OWNER/NAME on the Hugging Face hub.",
         ),
     ],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="digits, or a .csv, .npy or .parquet table.")],
-    design: Annotated[
+    data: Annotated[
         str,
+        typer.Argument(
+            metavar="DATA",
+            help="digits, or a .csv, .npy or .parquet table; for texts a .txt, .jsonl, .csv or .parquet "
+            "file, glue/qnli:validation and its kin, or hub:OWNER/NAME[/CONFIG][:SPLIT].",
+        ),
+    ],
+    design: Annotated[
+        str | None,
         typer.Option(
             "--design",
             help="every-size, random-size, orderings, leave-one-out, exhaustive, fixed-rate:0.15 "
-            "or rates:0.01-0.99-0.01.",
+            "or rates:0.01-0.99-0.01; by default every-size, and random-size for texts.",
         ),
-    ] = "every-size",
+    ] = None,
     masks_per_size: Annotated[
         int | None, typer.Option("--masks-per-size", help="For every-size, fixed-rate, rates.")
     ] = None,
@@ -65,6 +75,17 @@ def score(
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Masks in one call of the model.")
     ] = 1024,
+    text: options.Text = None,
+    context_field: options.ContextField = None,
+    block_size: options.BlockSize = None,
+    long: options.LongTexts = None,
+    whole_words: options.WholeWords = False,
+    per_token: options.PerToken = False,
+    tokenizer: options.Tokenizer = None,
+    batch_tokens: options.BatchTokens = None,
+    device: options.Device = None,
+    bf16: options.Bf16 = False,
+    trust_remote_code: options.TrustRemoteCode = False,
     limit: options.Limit = None,
     threads: options.Threads = None,
     out: options.Out = None,
@@ -94,27 +115,61 @@ def score(
         maskevidence score gaussian table.csv --design orderings --orders 16 --out runs/a
 
         maskevidence score runs/a/model table.csv --design leave-one-out --json -
+
+        maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
     """
     options.use_threads(threads)
-    mask_design = parse_design(
-        design, masks_per_size=masks_per_size, draws=draws, replicates=replicates, orders=orders
+    texts = TextOptions(
+        text,
+        context_field,
+        block_size,
+        long,
+        whole_words,
+        per_token,
+        tokenizer,
+        batch_tokens,
+        device,
+        bf16,
+        trust_remote_code,
     )
-    build, saved = parse_model(model)
-    rows = parse_data(data, limit)
-    if build is not None:
-        test_fraction = 0.2 if test_fraction is None else test_fraction
-        ready = fit_held_out(build, rows, test_fraction, seed)
+    of_texts = is_masked_lm(model)
+    mask_design = parse_design(
+        design or ("random-size" if of_texts else "every-size"),
+        masks_per_size=masks_per_size,
+        draws=draws,
+        replicates=replicates,
+        orders=orders,
+    )
+    source_fingerprint = None
+    fitted = False
+    if of_texts:
+        if test_fraction is not None:
+            raise InputError(
+                "--test-fraction belongs to tables of numbers; choose a split of the texts instead"
+            )
+        ready = texts.prepare(model, data, mask_design, limit)
     else:
-        ready = use_saved(saved, rows, test_fraction, seed)
+        texts.refuse(model)
+        build, saved = parse_model(model)
+        rows = parse_data(data, limit)
+        fitted = build is not None
+        if build is not None:
+            test_fraction = 0.2 if test_fraction is None else test_fraction
+            ready = fit_held_out(build, rows, test_fraction, seed)
+            source_fingerprint = rows.fingerprint()
+        else:
+            ready = use_saved(saved, rows, test_fraction, seed)
     screen = output.console(json)
     if out is None:
         if shard is not None:
             raise InputError("--shard needs --out, a folder of its own for each shard")
-        result, _ = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
+        result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
         output.show_estimate(screen, result)
+        if per_token:
+            result["tokens"] = token_scores(ready, estimate.scores)
+            show_token_scores(screen, result["tokens"], out)
         output.write_json(result, json)
         return
-    fitted = build is not None
     tokens = ready.table.tokens()
     key = MaskKey(seed, masks)
     manifest = Manifest(
@@ -124,7 +179,7 @@ def score(
         data=DataSource(
             name=data,
             fingerprint=ready.table.fingerprint(),
-            source_fingerprint=rows.fingerprint() if fitted else None,
+            source_fingerprint=source_fingerprint,
             n_observations=len(ready.table),
             columns=list(ready.table.columns),
             test_fraction=test_fraction,
@@ -160,4 +215,7 @@ def score(
         screen.print(f"Left in {folder.path}: {', '.join(folder.files())}")
         if missing:
             screen.print(missing)
+    if per_token:
+        result = result | {"tokens": token_scores(ready, read_run(out).estimate.scores)}
+        show_token_scores(screen, result["tokens"], out)
     output.write_json(result, json)

@@ -1,0 +1,132 @@
+"""What `score` does with texts: its options for them, the encoding, and the score of each token."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskevidence.cli import output
+from maskevidence.data.text import TextRows, read_texts
+from maskevidence.errors import InputError
+from maskevidence.files import write_atomic
+from maskevidence.held_out import Prepared
+from maskevidence.masks import LeaveOneOut, MaskDesign
+from maskevidence.models.text_encoding import Long
+from maskevidence.progress import progress
+from maskevidence.score import ScoreTable
+
+TOKENS = "tokens.csv"
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The options of `score` that belong to texts; None or False where not given."""
+
+    text: str | None = None
+    context_field: str | None = None
+    block_size: int | None = None
+    long: Long | None = None
+    whole_words: bool = False
+    per_token: bool = False
+    tokenizer: str | None = None
+    batch_tokens: int | None = None
+    device: str | None = None
+    bf16: bool = False
+    trust_remote_code: bool = False
+
+    def refuse(self, model: str) -> None:
+        """Raise if any was given, for a model of numbers."""
+        for name, value in vars(self).items():
+            if value is not None and value is not False:
+                raise InputError(
+                    f"--{name.replace('_', '-')} belongs to masked language models; {model!r} is a model of "
+                    "numbers"
+                )
+
+    def prepare(self, model: str, data: str, design: MaskDesign, limit: int | None) -> Prepared:
+        """Load the model, read the texts and encode them.
+
+        Raises:
+            InputError: options that do not go together, or whatever is wrong with model or texts.
+        """
+        for flag in ("whole_words", "per_token"):
+            if getattr(self, flag) and not isinstance(design, LeaveOneOut):
+                raise InputError(f"--{flag.replace('_', '-')} belongs to --design leave-one-out; add that")
+        columns = None if self.text is None else [name.strip() for name in self.text.split(",")]
+        if columns is not None and len(columns) > 2:
+            raise InputError(f"--text {self.text!r} names {len(columns)} columns; give one, or two for pairs")
+        extra = [] if self.context_field is None else [self.context_field]
+        running = self.block_size is not None
+        texts = read_texts(data, columns, extra=extra, limit=limit, running=running)
+        scored = [texts.columns[0]] if columns is None else columns
+        if extra and extra[0] in scored:
+            raise InputError(f"--context-field {extra[0]!r} is scored too; choose another --text")
+
+        from maskevidence.models.masked_lm import BATCH_TOKENS, MaskedLM
+        from maskevidence.models.whole_words import WholeWords
+
+        loaded = MaskedLM.from_pretrained(
+            model,
+            tokenizer=self.tokenizer,
+            device=self.device,
+            bfloat16=self.bf16,
+            batch_tokens=BATCH_TOKENS if self.batch_tokens is None else self.batch_tokens,
+            trust_remote_code=self.trust_remote_code,
+        )
+        with progress("encoding texts", len(texts)) as advance:
+            encoded = loaded.encode(
+                texts[scored[0]],
+                second=texts[scored[1]] if len(scored) == 2 else None,
+                context=texts[extra[0]] if extra else None,
+                long=self.long or "error",
+                block_size=self.block_size,
+            )
+            advance(len(texts))
+        rows = TextRows(data, texts.columns, encoded)
+        ready = WholeWords(loaded, encoded) if self.whole_words else loaded
+        notes = [*loaded.notes, *encoded.notes]
+        if self.whole_words:
+            notes.append("all tokens of a word are hidden together")
+        if self.bf16:
+            notes.append("computed under bfloat16 autocast")
+        return Prepared(ready, rows, tuple(notes))
+
+
+def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
+    """log p of each token given all others, from the record of a leave-one-out run."""
+    rows = prepared.table
+    assert isinstance(rows, TextRows)
+    model = getattr(prepared.model, "model", prepared.model)
+    tokens = rows.tokens()
+    place = {int(number): row for row, number in enumerate(tokens.ids)}
+    columns = [row.nonzero().flatten() for row in tokens.maskable]
+    listed = []
+    for number, draw, score in zip(scores.id, scores.draw, scores.score, strict=True):
+        row = place[int(number)]
+        token_id = int(tokens.values[row, columns[row][int(draw)]])
+        token = model.tokenizer.convert_ids_to_tokens(token_id)
+        listed.append({"id": int(number), "position": int(draw), "token": token, "log_prob": float(score)})
+    return listed
+
+
+def show_token_scores(screen: Any, listed: Sequence[Mapping[str, Any]], out: Path | None) -> None:
+    """The first tokens on the screen, all of them into tokens.csv of a run."""
+    cells = [
+        [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+        for entry in listed[:_SHOWN]
+    ]
+    title = "log-probability of each token given all others, nats"
+    screen.print(output.table(["observation", "position", "token", "log p"], cells, title))
+    if len(listed) > _SHOWN:
+        where = "--json" if out is None else str(out / TOKENS)
+        screen.print(f"The first {_SHOWN} of {len(listed):,} tokens; all are in {where}.")
+    if out is not None:
+        import csv
+        import io
+
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ("id", "position", "token", "log_prob"), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(listed)
+        write_atomic(out / TOKENS, text.getvalue())
