@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError
@@ -208,13 +208,13 @@ def block_identity(
 
 
 def _chain_rule(
-    model: Any, tokens: Tokens, masked: Bool[Tensor, "B D"], ranks: Tensor
-) -> Float[Tensor, " B"]:
+    model: Any, tokens: Tokens, masked: Bool[Tensor, "B D"], ranks: Int64[Tensor, "B D"]
+) -> Float64[Tensor, " B"]:
     """Σ over the masked tokens, the highest rank first, of log p(x_j | visible and those before)."""
     total = torch.zeros(len(tokens), dtype=torch.float64, device=masked.device)
-    for rank in range(int(masked.sum(1).max()) - 1, -1, -1):
-        still = masked & (ranks <= rank)
-        rows = torch.nonzero((masked & (ranks == rank)).any(1)).flatten()
-        log_conditionals = model.log_conditionals(tokens[rows], still[rows])
-        total[rows] += torch.where(ranks[rows] == rank, log_conditionals, 0.0).sum(1)
+    for row in range(len(tokens)):
+        rank = torch.arange(int(masked[row].sum()), device=masked.device)[:, None]
+        same = torch.full((len(rank),), row, device=masked.device)
+        log_conditionals = model.log_conditionals(tokens[same], masked[row] & (ranks[row] <= rank))
+        total[row] = torch.where(masked[row] & (ranks[row] == rank), log_conditionals, 0.0).sum()
     return total
