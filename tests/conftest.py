@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from command_line import run as run
 from maskevidence.tokens import Tokens
 from oracles import GaussianModel
 

@@ -1,0 +1,69 @@
+"""The command line as a user has it, in this process or in one of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import jaxtyping
+import pytest
+
+from maskevidence.cli import main
+
+PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
+
+
+class Result(NamedTuple):
+    """Exit code and both outputs of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line that says what was wrong, checked to be all there is."""
+        assert self.code == 2, self
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("error: ")
+        assert self.out == ""
+        return lines[0].removeprefix("error: ")
+
+
+class CommandLine:
+    """Runs commands in this process, through the program's own entry point."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
+
+    def __call__(self, *words: object) -> Result:
+        self.monkeypatch.setattr(sys, "argv", ["maskevidence", *map(str, words)])
+        self.capsys.readouterr()
+        jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
+        try:
+            with pytest.raises(SystemExit) as exit_:
+                main()
+        finally:
+            jaxtyping.config.update("jaxtyping_disable", False)
+        out, err = self.capsys.readouterr()
+        return Result(int(exit_.value.code or 0), out, err)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """`run("score", "ppca:2", "table.csv")` gives exit code and outputs."""
+    return CommandLine(monkeypatch, capsys)
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    return subprocess.Popen(
+        [*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def files_in(folder: Path) -> set[str]:
+    """All files below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
