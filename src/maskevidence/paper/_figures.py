@@ -1,0 +1,204 @@
+"""What all figures of the paper share: claims with their numbers, pictures, CSV."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from maskevidence.data.synthetic import published_ppca_data
+from maskevidence.errors import MissingExtraError, import_extra
+from maskevidence.files import write_atomic
+from maskevidence.models import PPCA
+from maskevidence.moments import GaussianMoments
+from maskevidence.report.curves import COLOURS as COLOURS
+
+SEEDS = (4, 44, 444, 4444, 44444)
+PRECISION = 5.0
+DATA_SEED = 1991
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a figure, and the number that supports or refutes it.
+
+    Attributes:
+        claim: in words.
+        measured: the numbers, in words.
+        holds: whether they support it; None for a number that is reported without a verdict.
+    """
+
+    claim: str
+    measured: str
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure: what it claims, its numbers, and how to draw it.
+
+    Attributes:
+        name: of the files, such as "figure_1".
+        title: one line.
+        claims: the figure's claims.
+        columns: the numbers behind the panels, long form: one list per column, all of one length.
+        numbers: further numbers for `--json`.
+        figure: the matplotlib figure; None without matplotlib.
+        missing: one line on what could not be drawn, or None.
+    """
+
+    name: str
+    title: str
+    claims: list[Claim]
+    columns: dict[str, list[Any]]
+    numbers: dict[str, Any] = field(default_factory=dict)
+    figure: Any = None
+    missing: str | None = None
+
+    def to_csv(self) -> str:
+        """The numbers behind the panels as CSV text; None and NaN are empty."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        for row in zip(*self.columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in row])
+        return text.getvalue()
+
+    def write(self, out: Path) -> list[str]:
+        """Write the CSV, and the picture as PNG and PDF where it could be drawn; the names of the files."""
+        write_atomic(out / f"{self.name}.csv", self.to_csv())
+        names = [f"{self.name}.csv"]
+        if self.figure is not None:
+            for kind in ("png", "pdf"):
+                write_atomic(out / f"{self.name}.{kind}", picture(self.figure, kind))
+                names.append(f"{self.name}.{kind}")
+        return names
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title, claims and numbers, as `--json` gives them."""
+        claims = [{"claim": c.claim, "measured": c.measured, "holds": c.holds} for c in self.claims]
+        return {"figure": self.name, "title": self.title, "claims": claims, "numbers": self.numbers}
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def new_figure(n_panels: int, width: float, height: float) -> tuple[Any, Sequence[Any], str | None]:
+    """A figure with panels side by side; (None, (), why not) where matplotlib is missing."""
+    try:
+        module = import_extra("matplotlib.figure", "plots", "drawing a figure")
+    except MissingExtraError as error:
+        return None, (), f"the picture was not drawn: {error}"
+    figure = module.Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, n_panels, squeeze=False)[0]
+    for ax in axes:
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+    return figure, axes, None
+
+
+def picture(figure: Any, kind: str) -> bytes:
+    """The figure's bytes as "png" or "pdf", the same whenever it is drawn."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"CreationDate": None}
+    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+def long_form(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows as columns."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def published(n_rows: int, n_features: int, n_components: int, seed: int = DATA_SEED) -> tuple[Tensor, PPCA]:
+    """The published generator's rows in float64, and the model with its parameters."""
+    x, model = published_ppca_data(n_rows, n_features, n_components, PRECISION, seed)
+    return x.double(), model
+
+
+def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
+    """Maximum likelihood loadings where the noise variance 1/β and the mean 0 are known.
+
+    W = U_K (Λ_K - σ²)^½ from the leading eigenvectors of the second moments about 0 (Tipping and Bishop
+    1999, Eq. 7).
+    """
+    noise = 1.0 / PRECISION
+    values, vectors = torch.linalg.eigh(moments.about(torch.zeros_like(moments.mean)))
+    scale = (values[-n_components:] - noise).clamp(min=0.0).sqrt()
+    return PPCA.from_parameters(vectors[:, -n_components:] * scale, noise)
+
+
+def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -> Float[Tensor, "R D K"]:
+    """W = randn(D, K) from each seed."""
+    draws = [
+        torch.randn(n_features, n_components, generator=torch.Generator().manual_seed(seed)) for seed in seeds
+    ]
+    return torch.stack(draws).double()
+
+
+class MomentScores(nn.Module):
+    """Scores on moments for several loadings at once, one set of masks for each; the noise is known.
+
+    Args:
+        n_features: D.
+        n_components: K.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(3, 1).sample(9)
+        >>> scores = MomentScores(3, 1)
+        >>> masked = torch.ones(2, 4, 3, dtype=torch.bool)
+        >>> scores(initial_loadings(3, 1, (4, 44)), me.GaussianMoments.from_rows(x), masked).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(self, n_features: int, n_components: int) -> None:
+        super().__init__()
+        self.one = _OneModel(PPCA.from_parameters(torch.zeros(n_features, n_components), 1.0 / PRECISION))
+
+    def forward(
+        self, loadings: Float[Tensor, "R D K"], moments: GaussianMoments, masked: Bool[Tensor, "R P D"]
+    ) -> Float[Tensor, "R P"]:
+        """Score of each mask averaged over the rows behind the moments, nats, shape (R, P)."""
+
+        def score(w: Tensor, m: Tensor) -> Tensor:
+            parameters = {"model.loadings": w}
+            return torch.func.functional_call(self.one, parameters, (moments, m))
+
+        return torch.func.vmap(score)(loadings, masked)
+
+
+class _OneModel(nn.Module):
+    """A model as a module to call with other loadings."""
+
+    def __init__(self, model: PPCA) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        return self.model.score_moments(moments, masked)
+
+
+def log_evidences(loadings: Float[Tensor, "R D K"], moments: GaussianMoments) -> Float[Tensor, " R"]:
+    """Mean exact log evidence of the rows behind the moments for each loadings, nats per observation.
+
+    -½ (D log 2π + log|C| + tr C⁻¹ S), C = W Wᵀ + I/β, S the second moments about 0.
+    """
+    width = loadings.shape[1]
+    noise = torch.eye(width, dtype=loadings.dtype) / PRECISION
+    factor = torch.linalg.cholesky(loadings @ loadings.mT + noise)
+    second = moments.about(torch.zeros_like(moments.mean))
+    distance = torch.cholesky_solve(second.expand_as(factor), factor).diagonal(dim1=1, dim2=2).sum(1)
+    log_determinant = 2 * torch.log(factor.diagonal(dim1=1, dim2=2)).sum(1)
+    return -0.5 * (width * float(np.log(2 * np.pi)) + log_determinant + distance)

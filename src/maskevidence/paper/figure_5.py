@@ -1,0 +1,163 @@
+"""Figure 5, left: the score by mask size while PPCA is trained, from noise to evidence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.masks import EverySize
+from maskevidence.models import PPCA
+from maskevidence.moments import GaussianMoments
+from maskevidence.objective import MaskedObjective
+from maskevidence.paper._figures import (
+    BLACK,
+    PRECISION,
+    SEEDS,
+    Claim,
+    PaperFigure,
+    best_with_known_noise,
+    initial_loadings,
+    log_evidences,
+    long_form,
+    new_figure,
+    published,
+)
+from maskevidence.training import EpochRecord, fit
+
+N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
+EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
+
+
+def figure_5_left(
+    seeds: Sequence[int] = SEEDS[:1], *, epochs: int = EPOCHS, masks_per_size: int = MASKS_PER_SIZE
+) -> PaperFigure:
+    """Curves of PPCA (D=50, N=1000, K=2, β=5) at epochs 0, 100, ..., 600 of training by all sizes, P=20.
+
+    W = randn(D, K) at the start, Adam 0.01, the noise known; new masks at every epoch, others for the curves.
+
+    Args:
+        seeds: the first is that of the initialisation and the masks.
+        epochs: of training.
+        masks_per_size: P, in training and of the curves.
+    """
+    x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
+    moments = GaussianMoments.from_rows(x)
+    model = PPCA.from_parameters(initial_loadings(N_FEATURES, N_COMPONENTS, seeds[:1])[0], 1.0 / PRECISION)
+    model.mean.requires_grad_(False)
+    model.log_noise_variance.requires_grad_(False)
+    every = max(1, round(epochs * EVERY / EPOCHS))
+    curves: dict[int, EvidenceEstimate] = {}
+    exact: dict[int, float] = {}
+
+    def look(epoch: int) -> None:
+        design = EverySize(masks_per_size)
+        curves[epoch] = estimate_evidence(model, moments, design, seed=seeds[0] + 1, batch_size=4096)
+        exact[epoch] = float(log_evidences(model.loadings.detach()[None], moments))
+
+    def after(record: EpochRecord, _model: PPCA) -> None:
+        if record.epoch % every == 0:
+            look(record.epoch)
+
+    look(0)
+    objective = MaskedObjective(EverySize(masks_per_size), seed=seeds[0], masks="shared")
+    history = fit(
+        model,
+        x,
+        objective,
+        learning_rate=LEARNING_RATE,
+        epochs=epochs,
+        seed=seeds[0],
+        evidence_every=every,
+        callbacks=[after],
+    )
+    true = float(log_evidences(true_model.loadings.detach()[None], moments))
+    best = float(log_evidences(best_with_known_noise(moments, N_COMPONENTS).loadings.detach()[None], moments))
+    claims = _claims(curves, exact, true, best)
+    rows = [
+        {
+            "epoch": epoch,
+            "size": int(size),
+            "rate": size / N_FEATURES,
+            "score": float(score),
+            "mask_se": float(se),
+        }
+        for epoch, e in curves.items()
+        for size, score, se in zip(e.curve.size, e.curve.score, e.curve.mask_se, strict=True)
+    ]
+    numbers = {
+        "epochs": list(curves),
+        "area": [e.log_evidence for e in curves.values()],
+        "mask_se": [e.mask_se for e in curves.values()],
+        "exact": list(exact.values()),
+        "true_model": true,
+        "maximum_likelihood": best,
+        "last_objective": float(history.objective[-1]),
+    }
+    drawn, missing = _draw(curves, exact)
+    title = "Figure 5, left: PPCA from noise to evidence"
+    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, drawn, missing)
+
+
+def _claims(
+    curves: dict[int, EvidenceEstimate], exact: dict[int, float], true: float, best: float
+) -> list[Claim]:
+    first, last = min(curves), max(curves)
+    start, end = curves[first], curves[last]
+    se = end.mask_se or 0.0
+    off = abs(end.log_evidence - exact[last]) / se
+    flat = start.curve.score[: len(start.curve.score) * 4 // 5]
+    spread = float(np.ptp(flat) / -flat.mean())
+    below = (start.curve.score < end.curve.score).mean()
+    return [
+        Claim(
+            f"the final area is the exact log evidence of the trained model (epoch {last}, within 3 se)",
+            f"{end.log_evidence:.3f} ± {se:.3f}, exact {exact[last]:.3f} ({off:.1f} se apart)",
+            off <= 3,
+        ),
+        Claim(
+            "the area ends at the true log evidence (exact, within 0.1 nats of the true model's or above)",
+            f"{exact[last]:.3f}; true model {true:.3f}, maximum likelihood {best:.3f}",
+            exact[last] >= true - 0.1,
+        ),
+        Claim(
+            "at random initialisation the curve is low (below the final one at every size)",
+            f"below at {below:.0%} of the sizes; area {start.log_evidence:.0f}",
+            bool(below == 1),
+        ),
+        Claim(
+            "at random initialisation the curve is flat (up to 80 % it varies by less than a tenth)",
+            f"it varies by {spread:.0%} of its mean, {flat.mean():.2f} nats",
+            spread < 0.1,
+        ),
+    ]
+
+
+def _draw(curves: dict[int, EvidenceEstimate], exact: dict[int, float]) -> tuple[Any, str | None]:
+    figure, axes, missing = new_figure(1, 6.4, 4.4)
+    if figure is None:
+        return figure, missing
+    ax = axes[0]
+    shades = np.linspace(0.82, 0.0, len(curves))
+    for (epoch, estimate), shade in zip(curves.items(), shades, strict=True):
+        colour = tuple(shade + (1 - shade) * c for c in (0.0, 0x72 / 255, 0xB2 / 255))
+        low, high = estimate.curve.band(0.95)
+        ax.fill_between(estimate.curve.size, -low, -high, color=colour, alpha=0.3, linewidth=0)
+        label = f"epoch {epoch}: area {estimate.log_evidence:,.1f}, exact {exact[epoch]:,.1f}"
+        ax.plot(estimate.curve.size, -estimate.curve.score, color=colour, linewidth=1.5, label=label)
+    ax.set_yscale("log")
+    ax.invert_yaxis()
+    ax.set_xlim(1, N_FEATURES)
+    ax.set_xlabel("mask size M (of 50 tokens)", fontsize=9)
+    ax.set_ylabel("−S(x; M), log scale upside down  (nats per hidden token)", fontsize=9)
+    ax.axvline(0.15 * N_FEATURES, color=BLACK, linewidth=0.8, linestyle="--")
+    figure.legend(
+        *ax.get_legend_handles_labels(),
+        fontsize=7.5,
+        frameon=False,
+        loc="outside lower center",
+        ncols=2,
+        title="bands: 95 %, drawing of the masks; dashed: 15 %",
+        title_fontsize=7.5,
+    )
+    return figure, missing
