@@ -63,7 +63,7 @@ class TextOptions:
         if extra and extra[0] in scored:
             raise InputError(f"--context-field {extra[0]!r} is scored too; choose another --text")
 
-        from maskevidence.models.masked_lm import BATCH_TOKENS, MaskedLM
+        from maskevidence.models.masked_lm import MaskedLM
         from maskevidence.models.whole_words import WholeWords
 
         loaded = MaskedLM.from_pretrained(
@@ -71,7 +71,7 @@ class TextOptions:
             tokenizer=self.tokenizer,
             device=self.device,
             bfloat16=self.bf16,
-            batch_tokens=BATCH_TOKENS if self.batch_tokens is None else self.batch_tokens,
+            batch_tokens=self.batch_tokens,
             trust_remote_code=self.trust_remote_code,
         )
         with progress("encoding texts", len(texts)) as advance:
