@@ -8,6 +8,7 @@ import typer
 
 from maskevidence.cli import options, output
 from maskevidence.cli.paper import table_1_view
+from maskevidence.errors import InputError
 from maskevidence.report import write_run
 from maskevidence.runs import DataSource, Manifest, RunDirectory
 
@@ -17,7 +18,9 @@ def demo(
         "runs/demo"
     ),
     overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
     threads: options.Threads = None,
+    json: options.Json = None,
 ) -> None:
     """Show it on embedded data: the paper's Table 1, then PPCA on 1,797 real images of digits."""
     options.use_threads(threads)
@@ -25,14 +28,18 @@ def demo(
     from maskevidence.demo import choose_components, smallest_of_the_best
     from maskevidence.paper.table_1 import table_1
 
-    screen = output.console(None)
+    folder = RunDirectory(out)
+    if folder.manifest() is not None and not overwrite:
+        raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
+    screen = output.console(json)
     start = time.perf_counter()
-    screen.print(table_1_view(table_1()))
+    printed = table_1()
+    screen.print(table_1_view(printed))
     screen.print(f"Part 1, the paper's Table 1: {time.perf_counter() - start:.1f} s\n")
 
     start = time.perf_counter()
     table = digits()
-    ranked = choose_components(table)
+    ranked = choose_components(table, seed=seed)
     chosen = smallest_of_the_best(ranked)
     rows = [
         [
@@ -69,8 +76,8 @@ def demo(
         rows_per_block=len(chosen.prepared.table),
         closed_form=chosen.result["closed_form"],
     )
-    folder = RunDirectory(out)
     folder.check(manifest, overwrite=overwrite)
     missing = write_run(folder, manifest, chosen.result, chosen.estimate, chosen.prepared.model)
     screen.print(f"Part 2, PPCA on digits: {time.perf_counter() - start:.1f} s\n")
     screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))
+    output.write_json({"table_1": printed, "digits": [candidate.result for candidate in ranked]}, json)

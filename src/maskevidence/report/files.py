@@ -67,7 +67,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     missing = None
     curve, manifest = run.estimate.curve, run.manifest
     try:
-        picture = draw_curves({manifest.model: curve}, f"{manifest.model} on {manifest.data.name}")
+        picture = draw_curves({manifest.model: curve}, _title(manifest, run.estimate))
     except MissingExtraError as error:
         picture, missing = None, f"{CURVE_PICTURE} was not drawn: {error}"
     write_atomic(folder.path / CURVE, curve.to_csv())
@@ -75,3 +75,10 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         write_atomic(folder.path / CURVE_PICTURE, picture)
     write_atomic(folder.path / ESTIMATE, json.dumps(result, indent=2, allow_nan=False) + "\n")
     return missing
+
+
+def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
+    errors = [("mask_se", estimate.mask_se), ("data_se", estimate.data_se)]
+    known = ", ".join(f"{name} {value:.2f}" for name, value in errors if value is not None)
+    numbers = f"{estimate.log_evidence:.2f} nats per observation" + (f" ({known})" if known else "")
+    return f"{manifest.model} on {manifest.data.name}: log evidence {numbers}"
