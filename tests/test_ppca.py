@@ -1,0 +1,105 @@
+"""What is particular to PPCA: maximum likelihood in closed form, scikit-learn, and what cannot be fitted."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+import maskevidence as me
+
+
+def digits() -> np.ndarray:
+    """scikit-learn's 1797 digits of 8×8 pixels, without the three pixels that are always 0."""
+    x = load_digits().data
+    return x[:, x.std(0) > 0]
+
+
+@pytest.mark.parametrize("n_components", [1, 10, 60])
+def test_digits_are_scored_as_scikit_learn_scores_them(n_components: int) -> None:
+    x = digits()
+    assert x.shape == (1797, 61)
+    ours = me.models.PPCA(61, n_components).fit(x, ddof=1).score_samples(x)
+    theirs = PCA(n_components, svd_solver="full").fit(x).score_samples(x)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
+    """No gradient, no better value nearby, and the leading eigenvalues of the sample covariance kept."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 6)) @ rng.normal(size=(6, 6)) + 3
+    model = me.models.PPCA(6, 2).fit(x)
+    best = model.score_samples(x).mean()
+    model.log_evidence(model.tokens(x)).mean().backward()
+    for parameter in model.parameters():
+        assert parameter.grad.abs().max() < 1e-12
+        with torch.no_grad():
+            old = parameter.clone()
+            parameter.add_(0.01 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+            assert model.score_samples(x).mean() < best
+            parameter.copy_(old)
+    sample = np.linalg.eigvalsh(np.cov(x.T, ddof=0))
+    fitted = np.linalg.eigvalsh(model.covariance.detach().numpy())
+    np.testing.assert_allclose(fitted[-2:], sample[-2:], rtol=1e-10)
+    np.testing.assert_allclose(fitted[:4], sample[:4].mean(), rtol=1e-10)
+
+
+def test_fewer_rows_than_columns_can_be_fitted() -> None:
+    x = np.random.default_rng(0).normal(size=(5, 12))
+    model = me.models.PPCA(12, 2).fit(x)
+    eigenvalues = np.sort(np.linalg.eigvalsh(np.cov(x.T, ddof=0)))
+    assert model.noise_variance.item() == pytest.approx(eigenvalues[:10].mean(), rel=1e-9)
+    assert np.isfinite(model.score_samples(x)).all()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1 / 3, 0.7])
+@pytest.mark.parametrize("n_features", [5, 8, 9])
+def test_equal_eigenvalues_leave_no_component(n_features: int, scale: float) -> None:
+    """Points on the axes: all directions are alike; rounding must not make the root of a negative number."""
+    x = np.concatenate([np.eye(n_features), -np.eye(n_features)]) * scale
+    model = me.models.PPCA(n_features, 2).fit(x)
+    np.testing.assert_allclose(
+        model.covariance.detach(), np.eye(n_features) * scale**2 / n_features, atol=1e-9
+    )
+
+
+def test_the_seed_fixes_the_initial_loadings() -> None:
+    first, again, other = (me.models.PPCA(4, 2, seed=seed).loadings for seed in (1, 1, 2))
+    assert bool((first == again).all())
+    assert not bool((first == other).any())
+
+
+def test_known_parameters_are_kept() -> None:
+    loadings = torch.tensor([[1.0], [2.0], [0.0]], dtype=torch.float64)
+    model = me.models.PPCA.from_parameters(loadings, 0.25, torch.tensor([1.0, 0.0, -1.0]))
+    expected = loadings @ loadings.T + 0.25 * torch.eye(3)
+    torch.testing.assert_close(model.covariance, expected, rtol=1e-14, atol=1e-15)
+    assert model.mean.tolist() == [1.0, 0.0, -1.0]
+    assert (model.n_features, model.n_components) == (3, 1)
+
+
+@pytest.mark.parametrize("n_components", [0, 4, 5, -1])
+def test_a_number_of_components_without_meaning_is_refused(n_components: int) -> None:
+    with pytest.raises(me.InputError, match=f"n_components={n_components} with n_features=4"):
+        me.models.PPCA(4, n_components)
+
+
+@pytest.mark.parametrize("noise_variance", [0.0, -1.0, math.nan])
+def test_a_noise_variance_that_is_not_positive_is_refused(noise_variance: float) -> None:
+    with pytest.raises(me.InputError, match="give a positive variance"):
+        me.models.PPCA.from_parameters(torch.ones(3, 1), noise_variance)
+
+
+def test_data_of_too_few_dimensions_leave_no_noise() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 5))
+    with pytest.raises(me.NumericalError, match=r"space of 2 dimensions or fewer.*use fewer components"):
+        me.models.PPCA(5, 2).fit(x)
+    assert me.models.PPCA(5, 1).fit(x).noise_variance.item() > 0
+
+
+def test_more_components_than_rows_are_refused() -> None:
+    with pytest.raises(me.InputError, match="3 rows are too few for 3 components; give at least 4"):
+        me.models.PPCA(6, 3).fit(np.random.default_rng(0).normal(size=(3, 6)))
