@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.errors import InputError
@@ -77,7 +77,7 @@ class GaussianMoments:
             covariance + share * (1 - share) * torch.outer(step, step),
         )
 
-    def about(self, centre: Float64[Tensor, " D"]) -> Float64[Tensor, "D D"]:
+    def about(self, centre: Float[Tensor, " D"]) -> Float64[Tensor, "D D"]:
         """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
         step = self.mean - centre
         return torch.addr(self.covariance, step, step)

@@ -198,7 +198,7 @@ class Gaussian(GaussianFamily):
         """
         self._check_width(len(moments.mean))
         covariance = self.covariance
-        second = moments.about(self.mean)
+        second = moments.about(self.mean).to(covariance.dtype)
         step = max(1, min(64, _ELEMENTS // self.n_features**2))
         scores = []
         for part in torch.split(masked, step):
