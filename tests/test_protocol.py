@@ -1,0 +1,231 @@
+"""One conformance suite over every model with exact conditionals, and over one written as a user would."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import maskevidence as me
+from maskevidence.tokens import Tokens
+
+D = 5
+
+
+class BinaryTable(torch.nn.Module):
+    """Binary tokens with a table of joint probabilities: every conditional is a ratio of two sums."""
+
+    conditionals = "exact"
+
+    def __init__(self, n_tokens: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.states = torch.cartesian_prod(*[torch.arange(2)] * n_tokens)
+        self.logits = torch.nn.Parameter(torch.randn(len(self.states), generator=generator).double())
+
+    def log_sum(self, values: Tensor, known: Tensor) -> Tensor:
+        """log of the summed probability of the states that agree with the known tokens, shape (B,)."""
+        differ = ((self.states != values[:, None, :]) & known[:, None, :]).any(2)
+        return torch.logsumexp(torch.log_softmax(self.logits, 0).masked_fill(differ, -torch.inf), 1)
+
+    def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
+        visible = tokens.visible(masked)
+        alone = torch.eye(visible.shape[1], dtype=torch.bool)
+        joint = [self.log_sum(tokens.values, visible | token) for token in alone]
+        return torch.where(masked, torch.stack(joint, 1) - self.log_sum(tokens.values, visible)[:, None], 0.0)
+
+    def log_evidence(self, tokens: Tokens) -> Tensor:
+        return self.log_sum(tokens.values, tokens.maskable | tokens.context) - self.log_sum(
+            tokens.values, tokens.context
+        )
+
+
+def _gaussian() -> torch.nn.Module:
+    root = torch.randn(D, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return me.models.Gaussian(torch.arange(D) / 10.0, root @ root.T + torch.eye(D))
+
+
+def _factor_analysis() -> torch.nn.Module:
+    loadings = torch.randn(D, 2, generator=torch.Generator().manual_seed(0))
+    return me.models.FactorAnalysis.from_parameters(loadings, torch.linspace(0.2, 2.0, D))
+
+
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {
+    "Gaussian": _gaussian,
+    "PPCA": lambda: me.models.PPCA(D, 2, seed=1),
+    "FactorAnalysis": _factor_analysis,
+    "BinaryTable": lambda: BinaryTable(D, seed=1),
+}
+
+
+@pytest.fixture(params=sorted(MODELS))
+def model(request: pytest.FixtureRequest) -> torch.nn.Module:
+    return MODELS[request.param]()
+
+
+@pytest.fixture
+def batch(model: torch.nn.Module) -> tuple[Tokens, Tensor]:
+    """Observations with absent and context tokens, and a mask for each."""
+    rng = np.random.default_rng(2)
+    role = rng.choice(3, size=(30, D), p=[0.6, 0.2, 0.2])
+    role[:, 0] = 0
+    values = (
+        rng.integers(2, size=role.shape) if isinstance(model, BinaryTable) else rng.normal(size=role.shape)
+    )
+    maskable = role == 0
+    masked = maskable & (rng.random(role.shape) < 0.6)
+    masked[~masked.any(1), 0] = True
+    fields = (torch.from_numpy(part) for part in (values, maskable, role == 1))
+    return Tokens(*fields, torch.arange(30)), torch.from_numpy(masked)
+
+
+def replaced(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
+    """The same tokens with other values at some places."""
+    generator = torch.Generator().manual_seed(seed)
+    if tokens.values.dtype.is_floating_point:
+        other = 1e3 * torch.randn(where.shape, generator=generator, dtype=tokens.values.dtype)
+    else:
+        other = torch.randint(0, 2, where.shape, generator=generator)
+    values = torch.where(where, other, tokens.values)
+    return Tokens(values, tokens.maskable, tokens.context, tokens.ids)
+
+
+def test_it_is_a_masked_model(model: torch.nn.Module) -> None:
+    assert isinstance(model, me.MaskedModel)
+    assert isinstance(model, torch.nn.Module)
+    assert model.conditionals == "exact"
+
+
+def test_the_answer_has_the_shape_of_the_mask_and_is_exactly_0_elsewhere(model, batch) -> None:
+    tokens, masked = batch
+    answer = model.log_conditionals(tokens, masked)
+    assert answer.shape == masked.shape
+    assert bool((answer[~masked] == 0).all())
+    assert bool((answer[masked] != 0).all())
+    assert bool(torch.isfinite(answer).all())
+    nothing = model.log_conditionals(tokens, torch.zeros_like(masked))
+    assert not nothing.any()
+
+
+def test_a_tokens_answer_does_not_depend_on_other_hidden_values(model, batch) -> None:
+    tokens, masked = batch
+    answer = model.log_conditionals(tokens, masked)
+    for j in range(D):
+        hidden = masked.clone()
+        hidden[:, j] = False
+        other = model.log_conditionals(replaced(tokens, hidden, seed=j), masked)
+        torch.testing.assert_close(other[:, j], answer[:, j], rtol=1e-12, atol=1e-12)
+
+
+def test_it_does_depend_on_visible_values(model, batch) -> None:
+    tokens, masked = batch
+    visible = tokens.visible(masked)
+    other = model.log_conditionals(replaced(tokens, visible), masked)
+    changed = (other != model.log_conditionals(tokens, masked))[visible.any(1)]
+    assert changed.any(1).double().mean() > 0.5
+
+
+def test_absent_values_are_never_read(model, batch) -> None:
+    tokens, masked = batch
+    absent = ~(tokens.maskable | tokens.context)
+    expected = model.log_conditionals(tokens, masked)
+    garbage = [replaced(tokens, absent)]
+    if tokens.values.dtype.is_floating_point:
+        for value in (np.nan, np.inf):
+            values = torch.where(absent, value, tokens.values)
+            garbage.append(Tokens(values, tokens.maskable, tokens.context, tokens.ids))
+    for other in garbage:
+        found = model.log_conditionals(other, masked)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        for gradient in torch.autograd.grad(found.sum(), list(model.parameters())):
+            assert bool(torch.isfinite(gradient).all())
+        torch.testing.assert_close(model.log_evidence(other), model.log_evidence(tokens), rtol=1e-12, atol=0)
+
+
+def test_an_observations_answer_does_not_depend_on_the_batch(model, batch) -> None:
+    tokens, masked = batch
+    answer = model.log_conditionals(tokens, masked)
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    shuffled = model.log_conditionals(tokens[order], masked[order])
+    torch.testing.assert_close(shuffled, answer[order], rtol=1e-12, atol=1e-12)
+    for row in range(5):
+        alone = model.log_conditionals(tokens[row : row + 1], masked[row : row + 1])
+        torch.testing.assert_close(alone, answer[row : row + 1], rtol=1e-12, atol=1e-12)
+    repeated = model.log_conditionals(tokens[torch.zeros(20, dtype=torch.int64)], masked[:1].expand(20, D))
+    torch.testing.assert_close(repeated, answer[:1].expand(20, D), rtol=1e-12, atol=1e-12)
+
+
+def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
+    """Leaving context out is the same as never having had it."""
+    tokens, masked = batch
+    nowhere = torch.zeros_like(tokens.context)
+    without = Tokens(tokens.values, tokens.maskable, nowhere, tokens.ids)
+    other = Tokens(replaced(tokens, tokens.context).values, tokens.maskable, nowhere, tokens.ids)
+    torch.testing.assert_close(
+        model.log_conditionals(other, masked), model.log_conditionals(without, masked), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_conditionals_obey_the_chain_rule_in_any_order(model, batch) -> None:
+    """They are the conditionals of one joint density: two orders of hiding give the same product."""
+    tokens, _ = batch
+    for order in (torch.arange(D), torch.arange(D - 1, -1, -1)):
+        total = torch.zeros(30, dtype=torch.float64)
+        hidden = tokens.maskable.clone()
+        for j in order:
+            step = model.log_conditionals(tokens, hidden)[:, j]
+            total = total + torch.where(tokens.maskable[:, j], step, 0.0)
+            hidden[:, j] = False
+        torch.testing.assert_close(total, model.log_evidence(tokens), rtol=1e-10, atol=1e-10)
+
+
+def test_exhaustive_masks_give_the_evidence_exactly(model, batch) -> None:
+    tokens, _ = batch
+    estimate = me.estimate_evidence(model, tokens, me.Exhaustive())
+    assert estimate.kind == "exact"
+    expected = model.log_evidence(tokens).detach().numpy()
+    np.testing.assert_allclose(estimate.per_observation, expected, rtol=1e-9)
+
+
+def test_gradients_reach_every_parameter(model, batch) -> None:
+    tokens, masked = batch
+    for gradient in torch.autograd.grad(
+        me.score_masks(model, tokens, masked).sum(), list(model.parameters())
+    ):
+        assert bool(torch.isfinite(gradient).all())
+        assert bool((gradient != 0).any())
+
+
+def test_a_table_of_probabilities_sums_to_one_over_the_states() -> None:
+    """The user's model, checked by itself: its evidences over all 2^D states are a distribution."""
+    table = BinaryTable(D, seed=1)
+    everything = torch.ones(len(table.states), D, dtype=torch.bool)
+    tokens = Tokens(table.states, everything, ~everything, torch.arange(len(table.states)))
+    assert table.log_evidence(tokens).exp().sum().item() == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["Gaussian", "PPCA", "FactorAnalysis"])
+def test_every_use_works_in_the_models_dtype(name: str, dtype: torch.dtype) -> None:
+    """Single precision gives the double-precision numbers to its own accuracy, on every path."""
+    reference = MODELS[name]()
+    model = MODELS[name]().to(dtype)
+    x = reference.sample(20, seed=1)
+    moments = me.GaussianMoments.from_rows(x)
+    masked = torch.from_numpy(np.random.default_rng(0).random((6, D)) < 0.5)
+    masked[:, 0] = True
+    np.testing.assert_allclose(model.score_samples(x), reference.score_samples(x), rtol=1e-4)
+    torch.testing.assert_close(
+        model.score_moments(moments, masked).double(),
+        reference.score_moments(moments, masked),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    for design in (me.EverySize(2), me.Orderings(2)):
+        found = me.estimate_evidence(model, model.tokens(x), design).log_evidence
+        assert found == pytest.approx(me.estimate_evidence(reference, x, design).log_evidence, rel=1e-4)
+    x[0, 0] = np.nan
+    filled = model.impute(x)
+    assert filled.values.dtype == filled.variance.dtype == np.float64
+    np.testing.assert_allclose(filled.values, reference.impute(x).values, rtol=1e-3, atol=1e-4)

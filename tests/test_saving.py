@@ -1,0 +1,127 @@
+"""Saved models: bit-equal after the round trip, and one clear line where a folder holds none."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A saved PPCA."""
+    me.models.PPCA(4, 2, seed=3).save(tmp_path)
+    return tmp_path
+
+
+def test_a_loaded_model_is_bit_equal(build, tmp_path: Path) -> None:
+    model = build(6)
+    model.columns = ["a", "b", "c", "d", "e", "ü"]
+    model.save(tmp_path / "new" / "folder")
+    loaded = me.models.load(tmp_path / "new" / "folder")
+    assert type(loaded) is type(model)
+    assert loaded.columns == model.columns
+    state = loaded.state_dict()
+    assert list(state) == list(model.state_dict())
+    for name, value in model.state_dict().items():
+        assert state[name].dtype == value.dtype
+        assert torch.equal(state[name], value)
+    x = model.sample(5)
+    np.testing.assert_array_equal(loaded.sample(5), x)
+    np.testing.assert_array_equal(loaded.score_samples(x), model.score_samples(x))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        me.models.Gaussian(n_features=3, dtype=torch.float32),
+        me.models.PPCA(3, 1, dtype=torch.float32),
+        me.models.FactorAnalysis(3, 2, dtype=torch.float32),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_dtype_is_kept(model: torch.nn.Module, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    loaded = me.models.load(tmp_path)
+    assert loaded.mean.dtype == torch.float32
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+
+
+def test_saving_again_replaces_the_model(folder: Path) -> None:
+    me.models.Gaussian(n_features=2).save(folder)
+    assert type(me.models.load(folder)) is me.models.Gaussian
+
+
+def test_the_folder_holds_two_files_that_say_what_they_are(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["class"] == "PPCA"
+    assert config["arguments"] == {"n_features": 4, "n_components": 2}
+
+
+def refused(folder: Path) -> str:
+    """The one line that refuses to load a folder."""
+    with pytest.raises(me.InputError) as caught:
+        me.models.load(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    assert "there is no folder" in refused(tmp_path / "nothing")
+
+
+def test_a_file_in_place_of_a_folder(folder: Path) -> None:
+    assert "there is no folder" in refused(folder / "config.json")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    message = refused(folder)
+    assert "holds no saved model" in message
+    assert name in message
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"\xff\xfe" + data]
+)
+def test_a_damaged_file(folder: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    path = folder / name
+    path.write_bytes(damage(path.read_bytes()))
+    assert "cannot be read" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"class": "Transformer"}, "describes class 'Transformer'"),
+        ({"class": ["PPCA"]}, "describes class"),
+        ({"class": None}, "describes class None"),
+        ({"format": 99}, "in format 99; this version reads format 1"),
+        ({"class": "FactorAnalysis"}, "do not fit"),
+        ({"class": "Gaussian"}, "do not fit"),
+        ({"arguments": {"n_features": 5, "n_components": 2}}, "do not fit"),
+        ({"arguments": {"n_features": 4}}, "do not fit"),
+        ({"arguments": [4, 2]}, "do not fit"),
+        ({"arguments": {"n_features": 4, "n_components": 9}}, "n_components=9"),
+    ],
+)
+def test_a_config_of_something_else(folder: Path, changes: dict, message: str) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    assert message in refused(folder)
+
+
+def test_a_config_that_is_no_object_or_lacks_its_arguments(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text("[1, 2]")
+    assert "describes class None" in refused(folder)
+    path.write_text('{"format": 1, "class": "PPCA"}')
+    assert "do not fit" in refused(folder)
