@@ -5,10 +5,12 @@ import sys
 import typer
 
 from maskevidence.cli import paper
+from maskevidence.cli.bias import bias
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
 from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
+from maskevidence.cli.train import train
 from maskevidence.errors import MaskEvidenceError
 
 app = typer.Typer(
@@ -22,6 +24,8 @@ app = typer.Typer(
 app.command()(score)
 app.command()(summarize)
 app.command("compare")(compare_runs)
+app.command()(train)
+app.command()(bias)
 app.add_typer(paper.app, name="paper")
 app.command()(demo)
 

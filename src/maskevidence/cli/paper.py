@@ -1,5 +1,8 @@
 """maskevidence paper: the paper's tables and figures."""
 
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -78,3 +81,112 @@ def _csv(result: dict[str, Any]) -> str:
         ",".join("" if row[name] is None else str(row[name]) for name in names) for row in result["rows"]
     ]
     return "\n".join(lines) + "\n"
+
+
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", help="Such as 4,44,444; the paper's by default.", metavar="S,S,...")
+]
+
+
+def _figure(
+    make: Callable[..., Any],
+    quick_options: dict[str, Any],
+    json: str | None,
+    out: Path | None,
+    seeds: str | None,
+    quick: bool,
+    threads: int | None,
+) -> dict[str, Any]:
+    """Make a figure, print its claims, and write its files."""
+    options.use_threads(threads)
+    start = time.perf_counter()
+    chosen = {} if seeds is None else {"seeds": parse_seeds(seeds)}
+    made = make(**chosen, **(quick_options if quick else {}))
+    screen = output.console(json)
+    verdicts = {True: "holds", False: "does not hold", None: ""}
+    screen.print(f"{made.title}\n", style="bold")
+    for claim in made.claims:
+        screen.print(f"  {claim.claim}")
+        screen.print(f"    {verdicts[claim.holds]}: {claim.measured}")
+    screen.print(f"\n{time.perf_counter() - start:.1f} s")
+    if out is not None:
+        screen.print(f"Left in {out}: {', '.join(made.write(out))}")
+        if made.missing:
+            screen.print(made.missing)
+    result = made.to_dict()
+    output.write_json(result, json)
+    return result
+
+
+@app.command("figure-1")
+def figure_1(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+) -> None:
+    """Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512)."""
+    from maskevidence.paper.figure_1 import figure_1 as make
+
+    _figure(make, {"most_masks": 20}, json, out, seeds, quick, threads)
+
+
+@app.command("figure-2")
+def figure_2(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+) -> None:
+    """Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs)."""
+    from maskevidence.paper.figure_2 import figure_2 as make
+
+    _figure(make, {"epochs": 100}, json, out, seeds, quick, threads)
+
+
+@app.command("figure-4")
+def figure_4(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+) -> None:
+    """Figure 4: the score by mask size of trained PPCA models (D=200, K=5 and 50)."""
+    from maskevidence.paper.figure_4 import figure_4 as make
+
+    _figure(make, {"masks_per_size": (1, 10, 2)}, json, out, seeds, quick, threads)
+
+
+@app.command("figure-5-left")
+def figure_5_left(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+) -> None:
+    """Figure 5, left: the curve of PPCA at epochs 0, 100, ..., 600 of training (D=50, K=2)."""
+    from maskevidence.paper.figure_5 import figure_5_left as make
+
+    _figure(make, {"epochs": 120, "masks_per_size": 5}, json, out, seeds, quick, threads)
+
+
+@app.command("all")
+def everything(
+    out: options.Out = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+) -> None:
+    """Every table and figure that has a closed form, each in a folder of its own under --out."""
+    for name, make in (
+        ("table-1", table_1),
+        ("figure-1", figure_1),
+        ("figure-2", figure_2),
+        ("figure-4", figure_4),
+        ("figure-5-left", figure_5_left),
+    ):
+        folder = None if out is None else out / name
+        make(json=None, out=folder, seeds=None, quick=quick, threads=threads)
