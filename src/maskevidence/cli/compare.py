@@ -37,7 +37,7 @@ def compare_runs(
         run = read_run(folder)
         first = first or run.manifest
         _check_same_data(names[0], first, name, run.manifest)
-        per_byte = per_byte or run.manifest.data.tokenizer != first.data.tokenizer
+        per_byte = per_byte or run.manifest.data.fingerprint != first.data.fingerprint
         estimates[name] = run.estimate
     comparison = compare(estimates, per_byte=per_byte)
     screen = output.console(json)
@@ -61,7 +61,9 @@ def _names(runs: list[Path]) -> list[str]:
 
 
 def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:
-    if (first.data.fingerprint, first.shard) != (other.data.fingerprint, other.shard):
+    mine, theirs = first.data, other.data
+    same_texts = mine.text_fingerprint is not None and mine.text_fingerprint == theirs.text_fingerprint
+    if first.shard != other.shard or not (mine.fingerprint == theirs.fingerprint or same_texts):
         raise InputError(
             f"{first_name!r} and {name!r} are of different data ({_data(first)}; {_data(other)}); "
             "score both on the same rows, with the same --seed where a part is held out"

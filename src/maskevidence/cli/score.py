@@ -180,6 +180,7 @@ def score(
             name=data,
             fingerprint=ready.table.fingerprint(),
             source_fingerprint=source_fingerprint,
+            text_fingerprint=getattr(ready.table, "text_fingerprint", None),
             n_observations=len(ready.table),
             columns=list(ready.table.columns),
             test_fraction=test_fraction,

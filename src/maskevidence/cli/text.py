@@ -83,7 +83,7 @@ class TextOptions:
                 block_size=self.block_size,
             )
             advance(len(texts))
-        rows = TextRows(data, texts.columns, encoded)
+        rows = TextRows(data, texts.columns, encoded, texts.fingerprint())
         ready = WholeWords(loaded, encoded) if self.whole_words else loaded
         notes = [*loaded.notes, *encoded.notes]
         if self.whole_words:

@@ -63,6 +63,14 @@ class Texts:
         """The texts of a column."""
         return self.fields[self.columns.index(column)]
 
+    def fingerprint(self) -> str:
+        """A hash of the texts, whatever tokens they are cut into."""
+        digest = hashlib.sha256()
+        for field in self.fields:
+            for text in field:
+                digest.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class TextRows:
@@ -72,11 +80,13 @@ class TextRows:
         name: where they come from, as the user named it.
         columns: the columns that were read.
         encoded: their tokens.
+        text_fingerprint: a hash of the texts, which runs with other tokenizers share.
     """
 
     name: str
     columns: tuple[str, ...]
     encoded: EncodedTexts
+    text_fingerprint: str | None = None
 
     def __len__(self) -> int:
         return len(self.encoded.tokens)

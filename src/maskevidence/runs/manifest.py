@@ -14,7 +14,7 @@ from maskevidence.scoring import growing_option
 SCHEMA = 1
 # How a run was made, and what follows from the rest: a run is the same run without them.
 _INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
-_INCIDENTAL_DATA = {"name", "columns", "notes"}
+_INCIDENTAL_DATA = {"name", "columns", "notes", "text_fingerprint"}
 
 
 class DataSource(BaseModel):
@@ -26,7 +26,7 @@ class DataSource(BaseModel):
         source_fingerprint: SHA-256 of all rows that a model fitted here came from; None where none was.
         n_observations: how many rows are scored, over all shards.
         columns: the columns that are scored.
-        tokenizer: the name of what cut the text into tokens; None where the rows are no text.
+        text_fingerprint: SHA-256 of the texts before they were cut into tokens; None where they are none.
         test_fraction: the share of rows held out and scored; None where all are.
         notes: what was done to them, one sentence each.
     """
@@ -38,7 +38,7 @@ class DataSource(BaseModel):
     source_fingerprint: str | None = None
     n_observations: int
     columns: list[str]
-    tokenizer: str | None = None
+    text_fingerprint: str | None = None
     test_fraction: float | None = None
     notes: list[str] = Field(default_factory=list)
 

@@ -1,0 +1,326 @@
+"""Comparisons: exact differences are met within their errors, and pairing pays."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
+
+D = 5
+
+
+def a_pair(seed: int = 0, change: float = 0.3) -> tuple[me.models.PPCA, me.models.PPCA]:
+    """A model, and one whose parameters differ by about `change`."""
+    rng = np.random.default_rng(seed)
+    loadings, mean = rng.normal(size=(D, 2)), rng.normal(size=D)
+    other = loadings + change * rng.normal(size=loadings.shape)
+    first, second = (
+        me.models.PPCA.from_parameters(torch.from_numpy(w), 0.5, torch.from_numpy(mean))
+        for w in (loadings, other)
+    )
+    return first, second
+
+
+def estimates_of(
+    models: tuple[me.models.PPCA, ...], x: np.ndarray, design: me.MaskDesign, **options: object
+) -> dict[str, me.EvidenceEstimate]:
+    return {
+        name: me.estimate_evidence(model, x, design, **options)
+        for name, model in zip("abc", models, strict=False)
+    }
+
+
+def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarray) -> np.ndarray:
+    """Of the log evidence of each observation, in closed form."""
+    a, b = (model.score_samples(x) for model in models)
+    return a - b
+
+
+@pytest.mark.parametrize("masks", ["own", "shared"])
+@pytest.mark.parametrize(
+    "design", [me.EverySize(4), me.RandomSize(16, 4), me.Orderings(8)], ids=lambda design: design.name
+)
+def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDesign, masks: str) -> None:
+    """Over 100 seeds: the mean error is zero, and 95 % intervals of the masks hold the exact difference."""
+    models = a_pair()
+    x = models[0].sample(20, seed=1)
+    exact = exact_difference(models, x).mean()
+    errors, covered = [], 0
+    for seed in range(100):
+        found = me.compare(estimates_of(models, x, design, seed=seed, masks=masks)).between("a", "b")
+        assert found.pairing == "masks"
+        errors.append(found.difference - exact)
+        half = me.standard_errors.t_half_width(found.mask_se, found.mask_df or math.inf, 0.95)
+        covered += abs(errors[-1]) <= half
+    z = np.mean(errors) / (np.std(errors, ddof=1) / math.sqrt(len(errors)))
+    assert abs(z) < 3
+    assert 0.89 <= covered / len(errors) <= 0.99
+
+
+def test_differences_are_within_three_standard_errors_of_the_exact_ones() -> None:
+    """40 pairs of models, each on data of its own; at most one is beyond three errors of the masks alone."""
+    z = []
+    for seed in range(40):
+        models = a_pair(seed)
+        x = models[0].sample(50, seed=seed)
+        found = me.compare(estimates_of(models, x, me.EverySize(8), seed=seed)).between("a", "b")
+        exact = exact_difference(models, x)
+        assert abs(found.difference - exact.mean()) < 3 * found.standard_error
+        assert found.log_bayes_factor == pytest.approx(len(x) * found.difference)
+        z.append((found.log_bayes_factor - exact.sum()) / found.log_bayes_factor_se)
+    assert sum(abs(score) > 3 for score in z) <= 1
+    assert 0.75 < np.std(z) < 1.3
+
+
+@pytest.mark.parametrize("design", [me.EverySize(4), me.RandomSize(8)], ids=lambda design: design.name)
+def test_paired_errors_of_similar_models_are_at_least_five_times_smaller(design: me.MaskDesign) -> None:
+    models = a_pair(change=0.02)
+    x = models[0].sample(200, seed=3)
+    paired = estimates_of(models, x, design, seed=0)
+    alone = {"a": paired["a"], "b": me.estimate_evidence(models[1], x, design, seed=1)}
+    by_masks = me.compare(paired).between("a", "b")
+    by_observations = me.compare(alone).between("a", "b")
+    unpaired = math.hypot(*(math.hypot(e.mask_se, e.data_se) for e in alone.values()))
+    assert by_masks.mask_se * 5 < by_observations.mask_se
+    assert by_masks.standard_error * 5 < unpaired
+
+
+@pytest.mark.parametrize("masks", ["own", "shared"])
+@pytest.mark.parametrize(
+    "design", [me.EverySize(2), me.RandomSize(4), me.LeaveOneOut()], ids=lambda d: d.name
+)
+def test_a_model_against_itself_gives_exactly_zero(design: me.MaskDesign, masks: str) -> None:
+    model = a_pair()[0]
+    x = model.sample(30, seed=1)
+    found = me.compare(estimates_of((model, model), x, design, masks=masks)).behind[0]
+    numbers = (found.difference, found.mask_se, found.data_se, found.standard_error)
+    assert numbers == (0.0, 0.0, 0.0, 0.0)
+    assert found.interval() == (0.0, 0.0)
+    assert found.win_share == 0.5
+    assert not found.told_apart
+    assert not found.curve.score.any()
+
+
+def test_mask_by_mask_against_a_loop() -> None:
+    """EverySize, own masks: mask_se² = (1/n²) Σ_i Σ_M s²_iM/P over the differences of two scores."""
+    models = a_pair()
+    x = models[0].sample(7, seed=2)
+    both = estimates_of(models, x, me.EverySize(3), seed=4)
+    scores: dict[tuple[int, int], list[float]] = {}
+    a, b = both["a"].scores, both["b"].scores
+    for row in range(len(a)):
+        scores.setdefault((int(a.id[row]), int(a.size[row])), []).append(float(a.score[row] - b.score[row]))
+    variance = sum(np.var(cell, ddof=1) / 3 for cell in scores.values()) / 7**2
+    each = [sum(np.mean(cell) for (i, _), cell in scores.items() if i == id_) for id_ in range(7)]
+    found = me.compare(both).between("a", "b")
+    assert found.difference == pytest.approx(np.mean(each))
+    assert found.mask_se == pytest.approx(math.sqrt(variance))
+    assert found.data_se == pytest.approx(math.sqrt(max(0.0, np.var(each, ddof=1) / 7 - variance)))
+    assert found.win_share == pytest.approx(np.mean(np.array(each) > 0))
+    assert found.curve.score.sum() == pytest.approx(found.difference)
+    assert me.compare(both).between("b", "a").difference == -found.difference
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_intervals_cover_the_difference_in_the_population(paired: bool) -> None:
+    """E log p(x) - log q(x) under p is the Kullback-Leibler divergence; 200 data sets of 40 rows."""
+    models = a_pair(change=0.6)
+    p, q = (
+        torch.distributions.MultivariateNormal(
+            model.mean, model.loadings @ model.loadings.T + 0.5 * torch.eye(D)
+        )
+        for model in models
+    )
+    exact = torch.distributions.kl_divergence(p, q).item()
+    covered = 0
+    for seed in range(200):
+        x = models[0].sample(40, seed=seed)
+        both = {
+            "a": me.estimate_evidence(models[0], x, me.EverySize(2), seed=seed),
+            "b": me.estimate_evidence(models[1], x, me.EverySize(2), seed=seed + 1000 * (not paired)),
+        }
+        low, high = me.compare(both).between("a", "b").interval()
+        covered += low <= exact <= high
+    assert 0.90 <= covered / 200 <= 0.985
+
+
+class TestOtherMasks:
+    def test_are_paired_by_observation_and_it_says_so(self) -> None:
+        models = a_pair()
+        x = models[0].sample(40, seed=1)
+        a = me.estimate_evidence(models[0], x, me.EverySize(4), seed=0)
+        b = me.estimate_evidence(models[1], x, me.RandomSize(8), seed=1)
+        found = me.compare({"a": a, "b": b}).between("a", "b")
+        assert found.pairing == "observations"
+        assert found.curve is None
+        assert any("paired by observation only" in note for note in found.notes)
+        assert found.difference == pytest.approx(a.log_evidence - b.log_evidence)
+        assert found.mask_se == pytest.approx(math.hypot(a.mask_se, b.mask_se))
+        assert abs(found.difference - exact_difference(models, x).mean()) < 3 * found.mask_se
+
+    def test_whose_error_is_not_known(self) -> None:
+        models = a_pair()
+        x = models[0].sample(40, seed=1)
+        own = me.compare(estimates_of(models, x, me.EverySize(1))).behind[0]
+        assert own.mask_se is None
+        assert own.standard_error == own.data_se  # it holds the masks' error
+        shared = me.compare(estimates_of(models, x, me.EverySize(1), masks="shared")).behind[0]
+        assert shared.standard_error is None  # here it does not
+        assert shared.interval() is None
+        assert not shared.told_apart
+
+    def test_pseudo_likelihoods_make_no_bayes_factor(self) -> None:
+        models = a_pair()
+        found = me.compare(estimates_of(models, models[0].sample(40, seed=1), me.LeaveOneOut())).behind[0]
+        assert found.log_bayes_factor is None
+
+
+class TestText:
+    def estimates(self) -> dict[str, me.EvidenceEstimate]:
+        """The same six texts, cut into two and into four tokens each."""
+        rng = np.random.default_rng(0)
+        n_bytes = torch.from_numpy(rng.integers(5, 20, size=6))
+        found = {}
+        for name, width in (("long", 2), ("short", 4)):
+            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
+            tokens = me.Tokens.from_array(rng.normal(size=(6, width)))
+            tokens = me.Tokens(tokens.values, tokens.maskable, tokens.context, tokens.ids, n_bytes)
+            found[name] = me.estimate_evidence(model, tokens, me.EverySize(4))
+        return found
+
+    def test_in_other_tokens_is_compared_per_byte_only_and_it_says_so(self) -> None:
+        both = self.estimates()
+        found = me.compare(both)
+        assert found.unit == "nats per byte"
+        total = {name: e.log_evidence * 6 / e.n_bytes for name, e in both.items()}
+        difference = found.between("long", "short")
+        assert difference.difference == pytest.approx(total["long"] - total["short"])
+        assert difference.log_bayes_factor is None
+        assert difference.curve is None
+        assert any("per byte of text only" in note for note in difference.notes)
+
+    def test_error_per_byte_is_that_of_the_jackknife(self) -> None:
+        rng = np.random.default_rng(5)
+        n, both = 400, {}
+        n_bytes = rng.integers(20, 40, size=n)
+        for name, width in (("a", 2), ("b", 3)):
+            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
+            tokens = me.Tokens.from_array(rng.normal(size=(n, width)))
+            values = (tokens.values, tokens.maskable, tokens.context, tokens.ids, torch.from_numpy(n_bytes))
+            both[name] = me.estimate_evidence(model, me.Tokens(*values), me.LeaveOneOut())
+        gap = both["a"].per_observation - both["b"].per_observation
+        without = (gap.sum() - gap) / (n_bytes.sum() - n_bytes)
+        jackknife = math.sqrt((n - 1) * np.mean((without - without.mean()) ** 2))
+        assert me.compare(both).between("a", "b").data_se == pytest.approx(jackknife, rel=0.01)
+
+    def test_other_tokens_that_are_no_text(self) -> None:
+        models = me.models.PPCA(3, 1), me.models.PPCA(4, 1)
+        both = {str(m.n_features): me.estimate_evidence(m, m.sample(5, seed=0)) for m in models}
+        with pytest.raises(me.InputError, match="knows no bytes of text; estimate all on the same tokens"):
+            me.compare(both)
+
+
+class TestBadInput:
+    def test_one_estimate(self) -> None:
+        with pytest.raises(me.InputError, match="give two or more"):
+            me.compare([me.estimate_evidence(a_pair()[0], np.ones((3, D)))])
+
+    def test_other_observations(self) -> None:
+        model = a_pair()[0]
+        both = [me.estimate_evidence(model, np.ones((n, D)), me.LeaveOneOut()) for n in (3, 4)]
+        with pytest.raises(me.InputError, match="'1' and '2' are of other observations"):
+            me.compare(both)
+
+    def test_a_name_that_was_not_compared(self) -> None:
+        models = a_pair()
+        result = me.compare(estimates_of(models, models[0].sample(5, seed=0), me.LeaveOneOut()))
+        with pytest.raises(me.InputError, match="'c' was not compared"):
+            result.between("a", "c")
+
+
+class TestCommand:
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> Path:
+        model = me.models.PPCA.from_parameters(
+            torch.from_numpy(np.random.default_rng(0).normal(size=(D, 2))), 0.3
+        )
+        np.save(tmp_path / "x.npy", model.sample(400, seed=1))
+        return tmp_path / "x.npy"
+
+    def test_ranks_runs(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
+        for k in (1, 2, 3):
+            assert run("score", f"ppca:{k}", table, "--out", tmp_path / str(k)).code == 0
+        runs = [tmp_path / str(k) for k in (1, 2, 3)]
+        result = json.loads(run("compare", *runs, "--json", "-").out)
+        assert result["unit"] == "nats per observation"
+        assert {entry["name"] for entry in result["ranking"]} == set(map(str, runs))
+        assert result["ranking"][2]["name"] == str(runs[0])
+        assert [difference["told_apart"] for difference in result["differences"]] == [False, True]
+        values = [entry["log_evidence"] for entry in result["ranking"]]
+        assert values == sorted(values, reverse=True)
+        assert [d["difference"] for d in result["differences"]] == pytest.approx(
+            values[0] - np.array(values[1:])
+        )
+        text = " ".join(run("compare", *runs).out.split())
+        assert "cannot be told apart" in text
+        assert f"is better than {runs[0]}" in text
+
+    def test_a_run_with_itself(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
+        out = tmp_path / "a"
+        assert run("score", "ppca:1", table, "--out", out).code == 0
+        result = json.loads(run("compare", out, out, "--json", "-").out)
+        assert result["differences"][0]["difference"] == 0.0
+        assert result["differences"][0]["standard_error"] == 0.0
+        assert result["ranking"][1]["name"] == f"{out} (2)"
+
+    def test_refuses_other_data(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
+        assert run("score", "ppca:1", table, "--out", tmp_path / "a").code == 0
+        assert run("score", "ppca:1", table, "--out", tmp_path / "b", "--seed", 1).code == 0
+        error = run("compare", tmp_path / "a", tmp_path / "b").error
+        assert "are of different data" in error
+        assert "score both on the same rows, with the same --seed" in error
+
+    @pytest.mark.parametrize("same_texts", [True, False])
+    def test_runs_on_the_same_texts_in_other_tokens(
+        self, tmp_path: Path, run: CommandLine, same_texts: bool
+    ) -> None:
+        for name, width in (("a", 2), ("b", 3)):
+            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
+            tokens = me.Tokens.from_array(np.random.default_rng(0).normal(size=(9, width)))
+            values = (tokens.values, tokens.maskable, tokens.context, tokens.ids, torch.arange(10, 19))
+            data = DataSource(
+                name="texts",
+                fingerprint=f"tokens of {name}",
+                text_fingerprint="texts" if same_texts else f"texts of {name}",
+                n_observations=9,
+                columns=["text"],
+            )
+            manifest = Manifest(
+                model=name,
+                conditionals="exact",
+                data=data,
+                design=me.EverySize(4).settings(),
+                masks="own",
+                seed=0,
+                rows_per_block=2,
+            )
+            record_run(RunDirectory(tmp_path / name), manifest, model, me.Tokens(*values))
+        result = run("compare", tmp_path / "a", tmp_path / "b")
+        if same_texts:
+            text = " ".join(result.out.split())
+            assert "nats per byte" in text
+            assert "compared per byte of text only" in text
+            assert "Bayes" not in text
+        else:
+            assert "are of different data" in result.error
+
+    def test_refuses_one_run_and_none(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
+        assert "there is no run in" in run("compare", tmp_path, tmp_path).error
+        assert run("score", "ppca:1", table, "--out", tmp_path / "a").code == 0
+        assert "give two or more to compare" in run("compare", tmp_path / "a").error
