@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError, NumericalError
@@ -198,11 +199,13 @@ def fit_full_em(table: Table, tolerance: float, max_iterations: int) -> tuple[Ve
                 "but determined by the others, give more rows, or use ppca or factor-analysis"
             )
         block = np.where(both, covariance, 0.0) + rest
-        inverse = np.linalg.inv(block) - rest
+        factor = torch.linalg.cholesky(torch.from_numpy(block))  # half the time of numpy's inv
+        inverse = torch.cholesky_inverse(factor).numpy() - rest
+        log_determinant = 2 * torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1).numpy()
         weights = inverse @ covariance  # (P, D, D): column j regresses token j on the observed ones
         centred = np.where(observed, x - mean, 0.0)
         distance = np.einsum("nd,nde,ne->", centred, inverse[pattern_of], centred)
-        constant = observed.sum() * np.log(2 * np.pi) + np.linalg.slogdet(block)[1][pattern_of].sum()
+        constant = observed.sum() * np.log(2 * np.pi) + log_determinant[pattern_of].sum()
         filled = mean + np.where(observed, centred, (centred[:, None, :] @ weights[pattern_of])[:, 0])
         missing = covariance - covariance @ weights
         new_mean = filled.mean(0)
