@@ -19,14 +19,15 @@ from maskevidence.paper._figures import (
     PRECISION,
     SEEDS,
     Claim,
-    MomentScores,
     PaperFigure,
     best_with_known_noise,
     initial_loadings,
     log_evidences,
     long_form,
+    moment_scores,
     new_figure,
     published,
+    second_moments,
 )
 from maskevidence.progress import progress
 
@@ -84,7 +85,7 @@ def train_together(
     width = x.shape[1]
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
-    scores = MomentScores(width, N_COMPONENTS)
+    second = second_moments(moments)
     objectives = [MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
     pairs = every_mask_of_size(width, max(1, int(RATE * width + 1e-9))).expand(len(seeds), -1, -1)
     objective, log_evidence, bias = [], [], []
@@ -93,7 +94,7 @@ def train_together(
             with torch.no_grad():
                 exact = log_evidences(loadings, moments)
                 if epoch in bias_epochs:
-                    bias.append(width * scores(loadings, moments, pairs).mean(1) - exact)
+                    bias.append(width * moment_scores(loadings, second, pairs).mean(1) - exact)
             if epoch == epochs:
                 break
             optimizer.zero_grad()
@@ -102,7 +103,7 @@ def train_together(
             else:
                 drawn = [shared_masks(design, o.step_key(epoch), width) for o in objectives]
                 masked, weight = (torch.stack(parts) for parts in zip(*drawn, strict=True))
-                value = (weight * scores(loadings, moments, masked)).sum(1)
+                value = (weight * moment_scores(loadings, second, masked)).sum(1)
             loss = -value.sum()  # the initialisations do not touch each other
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -151,7 +152,7 @@ def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
     """
     width = len(moments.mean)
     masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9))).expand(len(seeds), -1, -1)
-    scores = MomentScores(width, N_COMPONENTS)
+    second = second_moments(moments)
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
         [loadings],
@@ -163,13 +164,13 @@ def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = -scores(loadings, moments, masked).mean(1).sum()
-        value.backward()
+        value = -moment_scores(loadings, second, masked).mean(1).sum()
+        value.backward()  # type: ignore[no-untyped-call]
         return value
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        best = int(scores(loadings, moments, masked).mean(1).argmax())
+        best = int(moment_scores(loadings, second, masked).mean(1).argmax())
         return float(log_evidences(loadings, moments)[best])
 
 
