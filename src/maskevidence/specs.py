@@ -1,6 +1,7 @@
 """The words MODEL, DATA and --design of the command line, as objects."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
     if word == "gaussian":
         return lambda n_features: Gaussian(n_features=n_features), None
     if name in _LOW_RANK:
-        if not components.isdigit() or int(components) < 1:
+        if not components.isascii() or not components.isdigit() or int(components) < 1:
             raise InputError(f"model {word!r} lacks its number of components; write {name}:8, say")
         return lambda n_features: _LOW_RANK[name](n_features, int(components)), None
     if Path(word).is_dir():
@@ -102,7 +103,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         raise unknown_name("design", word, by_name)
     design = by_name[name]
     fields: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    known = [field for field in design.__dataclass_fields__ if field in options]  # type: ignore[attr-defined]
+    known = [field for field in design.__dataclass_fields__ if field in _OPTIONS]  # type: ignore[attr-defined]
     for option in fields:
         if option not in known:
             of_design = ", ".join(_flag(field) for field in known) or "no option"
@@ -111,7 +112,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         fields["rate"] = _rates(word, argument, count=1)[0]
     elif name == "rates":
         start, stop, step = _rates(word, argument, count=3)
-        if step <= 0 or stop < start:
+        if not (step > 0 and start <= stop < math.inf):
             raise InputError(
                 f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, say rates:0.01-0.99-0.01"
             )
@@ -121,6 +122,9 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
     elif argument:
         raise InputError(f"design {word!r}: {name} takes nothing after a colon")
     return design(**fields)
+
+
+_OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
 
 
 def _flag(option: str) -> str:

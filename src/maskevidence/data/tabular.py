@@ -75,8 +75,8 @@ class Table:
         Raises:
             InputError: a share outside (0, 1), or one that leaves a part empty.
         """
-        n_test = round(len(self) * test_fraction)
-        if not 0.0 < test_fraction < 1.0 or not 1 <= n_test < len(self):
+        n_test = round(len(self) * test_fraction) if 0.0 < test_fraction < 1.0 else 0
+        if not 1 <= n_test < len(self):
             raise InputError(
                 f"a test fraction of {test_fraction:g} of {len(self)} rows leaves no row to train on or none "
                 "to score; give a share in (0, 1) and more rows"
@@ -232,6 +232,11 @@ def _numbers(cells: list[str | None], where: str, first_line: int) -> list[float
 
 
 def _checked(table: Table) -> Table:
+    if not table.values.size:
+        raise InputError(f"{table.name!r} has no rows; give a table with at least one")
+    if len(set(table.columns)) < len(table.columns):
+        twice = next(name for place, name in enumerate(table.columns) if name in table.columns[:place])
+        raise InputError(f"{table.name!r} has two columns named {twice!r}; rename or remove one")
     infinite = np.argwhere(np.isinf(table.values))
     if len(infinite):
         row, column = infinite[0]
