@@ -22,7 +22,7 @@ KINDS = {
 
 def console(json_target: str | None) -> Console:
     """Where tables go: standard output, or the error output where standard output is to be JSON."""
-    return Console(stderr=json_target == "-", highlight=False, soft_wrap=False)
+    return Console(stderr=json_target == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def write_json(content: Mapping[str, Any], target: str | None) -> None:

@@ -1,0 +1,257 @@
+"""The command line: numbers where they belong, and one line for whatever is wrong."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from command_line import PROGRAM, CommandLine, files_in
+
+
+def a_table(folder: Path, n_rows: int = 60, n_columns: int = 5, seed: int = 0) -> Path:
+    """Rows of a PPCA model as CSV."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n_rows, 2)) @ rng.normal(size=(2, n_columns))
+    values += 0.5 * rng.normal(size=values.shape)
+    lines = [
+        ",".join(f"x{j}" for j in range(n_columns)),
+        *(",".join(map(repr, row.tolist())) for row in values),
+    ]
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    return folder / "table.csv"
+
+
+class TestScore:
+    def test_prints_a_table_and_leaves_a_run(self, tmp_path: Path, run: CommandLine) -> None:
+        out = tmp_path / "runs" / "a"
+        result = run("score", "ppca:2", a_table(tmp_path), "--out", out)
+        assert result.code == 0
+        assert result.err == ""
+        text = " ".join(result.out.split())
+        for words in (
+            "log evidence",
+            "nats per observation",
+            "mask error",
+            "data error",
+            "closed form",
+            "unbiased",
+        ):
+            assert words in text
+        left = {name for name in files_in(out) if not name.startswith(("scores/", ".lock"))}
+        model = {"model/config.json", "model/model.safetensors"}
+        assert left == {"run.json", "estimate.json", "curve.csv", "curve.png", *model}
+        estimate = json.loads((out / "estimate.json").read_text())
+        keys = (
+            "log_evidence mask_se mask_df data_se kind n_observations n_tokens n_masks n_model_calls "
+            "design masks seed versions command"
+        )
+        assert set(keys.split()) <= set(estimate)
+        low, high = estimate["interval_95"]
+        assert estimate["log_evidence"] == pytest.approx((low + high) / 2)
+        curve = (out / "curve.csv").read_text().splitlines()
+        assert curve[0] == "size,rate,score,mask_se,data_se,n_masks"
+        assert sum(float(line.split(",")[2]) for line in curve[1:]) == pytest.approx(estimate["log_evidence"])
+
+    def test_json_alone_on_standard_output(self, tmp_path: Path, run: CommandLine) -> None:
+        result = run("score", "gaussian", a_table(tmp_path), "--json", "-")
+        assert json.loads(result.out)["kind"] == "unbiased"
+        assert "log evidence" in result.err
+
+    def test_json_to_a_file_equals_estimate_json(self, tmp_path: Path, run: CommandLine) -> None:
+        result = run(
+            "score", "gaussian", a_table(tmp_path), "--json", tmp_path / "r.json", "--out", tmp_path / "a"
+        )
+        assert result.code == 0
+        assert (tmp_path / "r.json").read_bytes() == (tmp_path / "a" / "estimate.json").read_bytes()
+
+    def test_with_and_without_out_the_same_estimate(self, tmp_path: Path, run: CommandLine) -> None:
+        table = a_table(tmp_path)
+        there = json.loads(run("score", "ppca:2", table, "--json", "-").out)
+        here = json.loads(run("score", "ppca:2", table, "--json", "-", "--out", tmp_path / "a").out)
+        for name in ("log_evidence", "mask_se", "mask_df", "data_se", "closed_form", "per_token"):
+            assert here[name] == pytest.approx(there[name], rel=1e-9)
+        assert here["notes"] == there["notes"]
+
+    @pytest.mark.parametrize("word", ["gaussian", "ppca:2", "factor-analysis:2"])
+    def test_a_saved_model_scored_again_gives_the_same_numbers(
+        self, tmp_path: Path, run: CommandLine, word: str
+    ) -> None:
+        table, out = a_table(tmp_path), tmp_path / "a"
+        first = json.loads(run("score", word, table, "--out", out, "--json", "-").out)
+        again = json.loads(run("score", out / "model", table, "--test-fraction", "0.2", "--json", "-").out)
+        for name in ("log_evidence", "mask_se", "data_se", "closed_form"):
+            assert again[name] == pytest.approx(first[name], rel=1e-12)
+
+    def test_a_saved_model_finds_its_columns_in_another_order(self, tmp_path: Path, run: CommandLine) -> None:
+        table, out = a_table(tmp_path), tmp_path / "a"
+        assert run("score", "ppca:2", table, "--out", out).code == 0
+        rows = [line.split(",") for line in table.read_text().splitlines()]
+        turned = tmp_path / "turned.csv"
+        turned.write_text(
+            "\n".join(",".join([*row[::-1], "0"]) for row in rows).replace("x0,0", "x0,more", 1) + "\n"
+        )
+        command = ("--design", "leave-one-out", "--json", "-")
+        first = json.loads(run("score", out / "model", table, *command).out)
+        assert (
+            json.loads(run("score", out / "model", turned, *command).out)["log_evidence"]
+            == first["log_evidence"]
+        )
+
+    def test_depends_on_the_seed_alone(self, tmp_path: Path, run: CommandLine) -> None:
+        table = a_table(tmp_path)
+
+        def number(*words: object) -> float:
+            return json.loads(run("score", "gaussian", table, "--json", "-", *words).out)["log_evidence"]
+
+        assert number("--seed", 3) == pytest.approx(number("--seed", 3, "--batch-size", 7), rel=1e-12)
+        assert number("--seed", 3) != number("--seed", 4)
+
+    def test_holes_are_fine(self, tmp_path: Path, run: CommandLine) -> None:
+        table = a_table(tmp_path)
+        lines = table.read_text().splitlines()
+        lines[3] = ",".join(["", *lines[3].split(",")[1:]])
+        table.write_text("\n".join(lines) + "\n")
+        assert run("score", "ppca:2", table).code == 0
+
+    def test_a_finished_run_is_shown_again(self, tmp_path: Path, run: CommandLine) -> None:
+        command = ("score", "gaussian", a_table(tmp_path), "--out", tmp_path / "a", "--json", "-")
+        first = run(*command)
+        before = {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in files_in(tmp_path / "a")}
+        second = run(*command)
+        assert second.out == first.out
+        assert "was finished before" in " ".join(second.err.split())
+        assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
+
+    def test_without_matplotlib_says_what_is_missing(
+        self, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+        result = run("score", "gaussian", a_table(tmp_path), "--out", tmp_path / "a")
+        assert result.code == 0
+        assert "curve.png was not drawn" in result.out
+        assert "maskevidence[plots]" in "".join(result.out.split())
+        assert (tmp_path / "a" / "curve.csv").exists()
+        assert not (tmp_path / "a" / "curve.png").exists()
+
+
+def same_every_row(n_rows: int = 20) -> str:
+    return "a,b,c\n" + "1,2,3\n" * n_rows
+
+
+BAD_TABLES = {
+    "empty": ("", "is empty; give a table with at least one row"),
+    "header only": ("a,b\n", "has no rows"),
+    "text in a column": ("a,b\n" + "1,2\n" * 9 + "3,red\n", "has text in column 'b', line 11: 'red'"),
+    "infinite": ("a,b\n" + "1,2\n" * 9 + "inf,2\n", "has an infinite value in column 'a', row 9 (from 0)"),
+    "an empty row": ("a,b\n" + "1,2\n" * 9 + ",\n", "has no value in row 9 (from 0)"),
+    "an empty column": ("a,b,c\n" + "1,,2\n" * 9, "has no value in column 'b'"),
+    "constant": (same_every_row(), "every column of"),
+    "one row": ("a,b\n1,2\n", "leaves no row to train on or none to score"),
+}
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("case", BAD_TABLES, ids=str)
+    def test_tables(self, tmp_path: Path, run: CommandLine, case: str) -> None:
+        text, message = BAD_TABLES[case]
+        (tmp_path / "t.csv").write_text(text)
+        error = run("score", "ppca:1", tmp_path / "t.csv", "--out", tmp_path / "a").error
+        assert message in error
+        assert not (tmp_path / "a").exists()
+
+    @pytest.mark.parametrize(
+        ("model", "n_rows", "n_columns", "message"),
+        [
+            ("ppca:5", 60, 5, "n_components"),
+            ("ppca:9", 60, 5, "n_components"),
+            ("factor-analysis:7", 60, 5, "n_components"),
+            ("ppca:4", 4, 6, "rows"),
+            ("gaussian", 4, 6, "rows"),
+        ],
+    )
+    def test_models_that_the_table_cannot_carry(
+        self, tmp_path: Path, run: CommandLine, model: str, n_rows: int, n_columns: int, message: str
+    ) -> None:
+        table = a_table(tmp_path, n_rows, n_columns)
+        assert message in run("score", model, table, "--out", tmp_path / "a").error
+        assert not (tmp_path / "a").exists()
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (("pcca:8", "T"), "unknown model 'pcca:8'; did you mean 'ppca:K'"),
+            (("ppca:2", "digit"), "unknown data 'digit'; did you mean 'digits'"),
+            (("ppca:2", "T", "--design", "orderngs"), "unknown design 'orderngs'; did you mean 'orderings'"),
+            (("ppca:2", "nothing.csv"), "there is no file 'nothing.csv'"),
+            (
+                ("ppca:2", "T", "--design", "fixed-rate:0"),
+                "mask rate 0; give a share of the tokens in (0, 1]",
+            ),
+            (("ppca:2", "T", "--design", "fixed-rate:1.5"), "mask rate 1.5; give a share"),
+            (("ppca:2", "T", "--test-fraction", "0"), "leaves no row to train on"),
+            (("ppca:2", "T", "--test-fraction", "nan"), "leaves no row to train on"),
+            (("ppca:2", "T", "--masks-per-size", "0"), "masks_per_size=0; give a whole number of 1 or more"),
+            (("ppca:2", "T", "--batch-size", "0"), "batch-size"),
+            (("ppca:2", "T", "--limit", "0"), "limit"),
+            (("ppca:2", "T", "--threads", "0"), "threads"),
+            (("ppca:2", "T", "--save-every", "-1"), "save-every"),
+            (("ppca:2", "T", "--masks", "some"), "masks"),
+            (("ppca:2", "T", "--seed", "x"), "seed"),
+            (("ppca:2", "T", "--nonsense"), "No such option: --nonsense"),
+            (("ppca:2",), "Missing argument"),
+            (("ppca:2", "digits", "--design", "exhaustive"), "masks, too many to enumerate"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+    )
+    def test_words(self, tmp_path: Path, run: CommandLine, words: tuple[str, ...], message: str) -> None:
+        table = a_table(tmp_path)
+        given = [str(table) if word == "T" else word for word in words]
+        assert message in run("score", *given, "--out", tmp_path / "a").error
+        assert not (tmp_path / "a").exists()
+
+    def test_a_shard_without_a_folder(self, tmp_path: Path, run: CommandLine) -> None:
+        assert "--shard needs --out" in run("score", "ppca:2", a_table(tmp_path), "--shard", "1/2").error
+
+    def test_a_saved_model_and_another_table(self, tmp_path: Path, run: CommandLine) -> None:
+        assert run("score", "ppca:2", a_table(tmp_path), "--out", tmp_path / "a").code == 0
+        (tmp_path / "b").mkdir()
+        other = a_table(tmp_path / "b", n_columns=4)
+        assert "has no column 'x4'" in run("score", tmp_path / "a" / "model", other).error
+
+    def test_a_place_for_json_that_cannot_be_written(self, tmp_path: Path, run: CommandLine) -> None:
+        (tmp_path / "file").write_text("")
+        result = run("score", "gaussian", a_table(tmp_path), "--json", tmp_path / "file" / "r.json")
+        assert result.code == 2
+        assert "cannot be written" in result.err
+        assert len(result.err.splitlines()) == 1
+
+    @pytest.mark.parametrize("command", ["score", "summarize", "compare", "paper", "demo"])
+    def test_help(self, run: CommandLine, command: str) -> None:
+        result = run(command, "--help")
+        assert result.code == 0
+        assert "Usage: maskevidence" in result.out or "Usage" in result.out
+
+    def test_an_unknown_command(self, run: CommandLine) -> None:
+        assert "No such command 'scor'" in run("scor").error
+
+
+def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Exit code, both outputs and no traceback, as a shell sees them."""
+    table = a_table(tmp_path)
+    good = subprocess.run(
+        [*PROGRAM, "score", "gaussian", str(table), "--json", "-"], capture_output=True, text=True
+    )
+    assert good.returncode == 0
+    assert json.loads(good.stdout)["n_observations"] == 12
+    bad = subprocess.run([*PROGRAM, "score", "gaussian", "x.csv"], capture_output=True, text=True)
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr == "error: there is no file 'x.csv'; check the path\n"
+
+
+def test_version(run: CommandLine) -> None:
+    assert run("--version").out == f"maskevidence {me.__version__}\n"
+    assert "score" in run().out
