@@ -83,7 +83,7 @@ def main() -> int:
     show(f"QNLI validation, {RATE:.0%} masked, float32; {machine()}", columns, rows)
     memory = {what: float(_in_new_process(what, options.quick)) for what in MEMORY_RUNS}
     show(
-        f"Peak memory of a process, BERT with 2 layers of 128, random sizes; budget {MEMORY_BUDGET_MIB:,} MiB",
+        f"Peak memory, BERT with 2 layers of 128, random sizes; budget {MEMORY_BUDGET_MIB:,} MiB",
         ("scored", "peak, MiB"),
         [(what, f"{peak:,.0f}") for what, peak in memory.items()],
     )

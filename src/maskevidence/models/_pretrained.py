@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from maskevidence.errors import InputError, import_extra
@@ -61,7 +62,15 @@ def load_masked_lm(
             model, report = transformers.AutoModelForMaskedLM.from_pretrained(
                 name, config=config, dtype=torch.float32, output_loading_info=True, **options
             )
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            ImportError,
+            RuntimeError,
+            AttributeError,
+            SafetensorError,
+        ) as error:
             raise _why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
         missing = sorted(report["missing_keys"])
         if missing:
