@@ -121,3 +121,12 @@ def test_a_model_that_cannot_impute_is_named() -> None:
         me.InputError, match=r"^Linear cannot impute: .* use PPCA, FactorAnalysis or Gaussian"
     ):
         me.impute(torch.nn.Linear(2, 2), [[1.0, float("nan")]])
+
+
+def test_a_column_that_others_determine_stops_em_and_is_named() -> None:
+    """The likelihood has no maximum there: no covariance may come back, however flat the climb."""
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    table = np.column_stack([x, x @ [0.1, 0.1, 0.1]])
+    table[0, 0] = np.nan
+    with pytest.raises(me.NumericalError, match=r"not positive definite.* leave out column 3, all but deter"):
+        me.models.Gaussian(n_features=4).fit(table)
