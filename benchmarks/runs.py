@@ -1,0 +1,274 @@
+"""Run directories: kills at random moments, what saving costs, and how fast a large run is summarised.
+
+Kills: `maskevidence score --out` is started, killed with SIGKILL at a random moment and resumed, each time in
+a new folder; sorted Parquet rows and estimate must be those of an uninterrupted run, to the last bit.
+Overhead: a run with a run directory, summary included, against the same estimate in memory. Summary: one
+million rows in 20 parts. Takes about six minutes on two cores.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio
+
+# isort: split
+import numpy as np
+import torch
+from pyarrow import parquet
+
+import maskevidence as me
+from maskevidence.masks import MaskKey
+from maskevidence.report import write_summary
+from maskevidence.runs import (
+    DataSource,
+    Manifest,
+    RunDirectory,
+    list_parts,
+    read_run,
+    record_run,
+    rows_per_block,
+    write_scores,
+)
+from maskevidence.score import ScoreTable
+
+PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
+KILLS = 20
+MOST_OVERHEAD = 0.03
+MOST_SECONDS = 5.0
+
+
+def main() -> int:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    numbers: dict[str, Any] = {}
+    targets: list[Target] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for part in (kills, overhead, summary):
+            found, asked = part(Path(folder) / part.__name__, options.quick)
+            numbers[part.__name__] = found
+            targets += asked
+    print(f"\n{machine()}")
+    return finish(numbers, targets, options.json)
+
+
+def kills(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
+    """Kill and resume; the share of the masks that were saved before the kill is where it struck."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(6, 6))
+    covariance = torch.from_numpy(root @ root.T + np.eye(6))
+    me.models.Gaussian(torch.zeros(6, dtype=torch.float64), covariance).save(folder / "model")
+    np.save(folder / "rows.npy", rng.normal(size=(2000, 6)))
+    design = ("--masks-per-size", "20", "--save-every", "0", "--threads", "1")
+    command = [*PROGRAM, "score", str(folder / "model"), str(folder / "rows.npy"), *design, "--out"]
+
+    def run(out: Path) -> float:
+        start = time.perf_counter()
+        subprocess.run([*command, str(out)], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    run(folder / "warm")
+    seconds = run(folder / "whole")
+    wanted_rows, wanted = sorted_rows(folder / "whole"), estimate(folder / "whole")
+    n_parts = len(list_parts(folder / "whole" / "scores"))
+    moments = random.Random(0)
+    struck, same = [], 0
+    for k in range(3 if quick else KILLS):
+        out = folder / f"killed-{k}"
+        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for_parts(out, moments.randrange(n_parts), limit=20 * seconds)
+        time.sleep(moments.uniform(0.0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        struck.append(len(list_parts(out / "scores")) / n_parts)
+        run(out)
+        same += sorted_rows(out) == wanted_rows and estimate(out) == wanted
+    inside = sum(0.0 < share < 1.0 for share in struck)
+    rows = [
+        ("uninterrupted run", f"{seconds:.1f} s, {n_parts} parts"),
+        ("kills", str(len(struck))),
+        ("of these with some scores saved and some not", str(inside)),
+        ("share saved at the kill", f"{min(struck):.0%} to {max(struck):.0%}"),
+        ("ended bit-equal to the uninterrupted run", str(same)),
+    ]
+    show("Killed with SIGKILL and resumed", ("what", "found"), rows)
+    found = {"seconds": seconds, "parts": n_parts, "share_saved": struck, "bit_equal": same}
+    return found, [Target("kills that ended bit-equal", same, low=len(struck))]
+
+
+def wait_for_parts(out: Path, n: int, limit: float) -> None:
+    start = time.perf_counter()
+    while len(list_parts(out / "scores")) < n and time.perf_counter() - start < limit:
+        time.sleep(0.001)
+
+
+def sorted_rows(folder: Path) -> bytes:
+    """All rows of the Parquet files, sorted, as bytes."""
+    table = parquet.read_table(folder / "scores").sort_by(
+        [("id", "ascending"), ("draw", "ascending"), ("size", "ascending")]
+    )
+    columns = [table.column(name).combine_chunks() for name in table.column_names if name != "n_bytes"]
+    return b"".join(column.to_numpy().tobytes() for column in columns)
+
+
+def estimate(folder: Path) -> dict[str, Any]:
+    """estimate.json but for what names the folder."""
+    content = json.loads((folder / "estimate.json").read_text())
+    return {name: value for name, value in content.items() if name not in ("command", "versions")}
+
+
+def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
+    """A run with a directory against the same in memory, interleaved."""
+    folder.mkdir()
+    rows, found, targets = [], {}, []
+    for name, (model, tokens, design) in subjects(quick).items():
+        places = iter(range(10_000))
+
+        def in_memory(model: Any = model, tokens: me.Tokens = tokens, design: Any = design) -> None:
+            me.estimate_evidence(model, tokens, design)
+
+        def on_disk(
+            model: Any = model,
+            tokens: me.Tokens = tokens,
+            design: Any = design,
+            name: str = name,
+            places: Any = places,
+        ) -> None:
+            out = RunDirectory(folder / f"{name.replace(' ', '-')}-{next(places)}")
+            record_run(out, manifest_of(model, tokens, design), model, tokens)
+            run = read_run(out.path)
+            run.result()
+
+        rounds = 3 if quick else 7
+        timings = interleaved({"in memory": in_memory, "run directory": on_disk}, rounds=rounds)
+        ratios = [d / m for m, d in zip(*(t.seconds for t in timings.values()), strict=True)]
+        extra = float(np.median(ratios)) - 1.0
+        found[name] = {key: timing.seconds for key, timing in timings.items()} | {"overhead": extra}
+        rows.append(
+            (
+                name,
+                *(f"{timing.median:.2f} s" for timing in timings.values()),
+                f"{extra:+.1%}",
+                spread_of_ratio(timings, "run directory", "in memory"),
+            )
+        )
+        targets.append(Target(f"overhead, {name}", extra, high=MOST_OVERHEAD))
+    columns = ("model and rows", "in memory", "run directory", "overhead", "ratio in a round")
+    show("What a run directory costs, its summary included (median of the rounds' ratios)", columns, rows)
+    return found, targets
+
+
+def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
+    """A 2-layer BERT with random weights on texts of 12 to 60 tokens, and a Gaussian on 10,000 rows."""
+    rng = np.random.default_rng(0)
+    n_rows, width = 2_000 if quick else 10_000, 20
+    root = rng.normal(size=(width, width))
+    covariance = torch.from_numpy(root @ root.T + np.eye(width))
+    gaussian = me.models.Gaussian(torch.zeros(width, dtype=torch.float64), covariance)
+    found: dict[str, tuple[Any, me.Tokens, me.MaskDesign]] = {
+        f"gaussian, {n_rows:,} rows of {width}": (
+            gaussian,
+            me.Tokens.from_array(rng.normal(size=(n_rows, width))),
+            me.EverySize(2),
+        )
+    }
+    try:
+        from transformers import BertConfig, BertForMaskedLM
+    except ImportError:
+        return found
+    from maskevidence.models.masked_lm import MaskedLM
+
+    config = BertConfig(
+        vocab_size=30_522,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=512,
+        max_position_embeddings=64,
+    )
+    torch.manual_seed(0)
+    model = MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
+    n_texts = 60 if quick else 120
+    lengths = rng.integers(12, 61, size=n_texts)
+    inside = torch.arange(60)[None, :] < torch.from_numpy(lengths)[:, None]
+    tokens = me.Tokens(
+        values=torch.from_numpy(rng.integers(1000, 30_000, size=(n_texts, 60))),
+        maskable=inside,
+        context=torch.zeros_like(inside),
+        ids=torch.arange(n_texts),
+        n_bytes=torch.from_numpy(5 * lengths),
+    )
+    found[f"2-layer BERT, {n_texts} texts"] = (model, tokens, me.RandomSize(8))
+    return found
+
+
+def manifest_of(model: Any, tokens: me.Tokens, design: me.MaskDesign) -> Manifest:
+    return Manifest(
+        model="a model",
+        conditionals=model.conditionals,
+        data=DataSource(name="rows", fingerprint="", n_observations=len(tokens), columns=[]),
+        design=design.settings(),
+        masks="own",
+        seed=0,
+        rows_per_block=rows_per_block(model, tokens, design, MaskKey()),
+    )
+
+
+def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
+    """One million rows: 50,000 observations of 20 tokens with a mask of each size."""
+    n, width, n_parts = (5_000, 20, 20) if quick else (50_000, 20, 20)
+    rng = np.random.default_rng(0)
+    design = me.EverySize(1)
+    data = DataSource(name="rows", fingerprint="", n_observations=n, columns=[])
+    per_part = n // n_parts
+    whole = Manifest(
+        model="a model",
+        conditionals="learned",
+        data=data,
+        design=design.settings(),
+        masks="own",
+        seed=0,
+        rows_per_block=per_part,
+    )
+    run = RunDirectory(folder)
+    run.path.mkdir()
+    run.begin(whole)
+    for k in range(n_parts):
+        ids = np.repeat(np.arange(k * per_part, (k + 1) * per_part), width)
+        size = np.tile(np.arange(1, width + 1), per_part)
+        table = ScoreTable(
+            ids, np.zeros_like(ids), size, np.full_like(ids, width), -rng.exponential(size=len(ids))
+        )
+        write_scores(run, whole.model_copy(update={"shard": (k + 1, n_parts)}), table, per_part)
+
+    def in_process() -> None:
+        read = read_run(folder)
+        write_summary(run, read, read.result())
+
+    command = [*PROGRAM, "summarize", str(folder)]
+    timings = interleaved(
+        {
+            "files read, summary computed and written": in_process,
+            "the whole command, program start included": lambda: subprocess.run(
+                command, check=True, capture_output=True, env=os.environ
+            ),
+        },
+        rounds=3 if quick else 5,
+    )
+    n_rows = len(read_run(folder).estimate.scores)
+    rows = [(name, f"{timing.median:.2f} s") for name, timing in timings.items()]
+    show(f"Summary of {n_rows:,} rows in {n_parts} parts", ("what", "median"), rows)
+    found = {name: timing.seconds for name, timing in timings.items()}
+    first = next(iter(timings.values()))
+    return found | {"rows": n_rows}, [Target("seconds for a million rows", first.median, high=MOST_SECONDS)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
