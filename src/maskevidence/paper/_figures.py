@@ -101,7 +101,7 @@ def new_figure(n_panels: int, width: float, height: float) -> tuple[Any, Sequenc
     except MissingExtraError as error:
         return None, (), f"the picture was not drawn: {error}"
     figure = module.Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(1, n_panels, squeeze=False)[0]
+    axes = list(figure.subplots(1, n_panels, squeeze=False)[0])
     for ax in axes:
         ax.grid(alpha=0.25, linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)

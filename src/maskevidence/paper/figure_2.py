@@ -34,7 +34,6 @@ from maskevidence.progress import progress
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
 OBJECTIVES = ("all sizes", "random sizes", "20 %")
-Floats = Float64[np.ndarray, "R E"]
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,14 @@ class Training:
 
     Attributes:
         objective: shape (R, E); minus the loss before each step, nats per observation.
-        log_evidence: shape (R, E); exact, before each step.
+        log_evidence: shape (R, E + 1); exact, before each step and after the last.
         loadings: shape (R, D, K); after the last step.
         bias: shape (R, n); D·S(x; M) of every mask of the 20 % minus the log evidence, at `bias_epochs`;
             empty for the other objectives.
     """
 
-    objective: Floats
-    log_evidence: Floats
+    objective: Float64[np.ndarray, "R E"]
+    log_evidence: Float64[np.ndarray, "R E+1"]
     loadings: Tensor
     bias: Float64[np.ndarray, "R n"]
 
