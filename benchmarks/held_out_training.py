@@ -24,7 +24,7 @@ import torch
 import maskevidence as me
 from maskevidence.data.tabular import Table, read_table
 
-N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 1500, 0.02
+N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 600, 0.02
 TABLES = (("horse-colic", ("c2",)), ("winequality-red", ()))
 MODELS: dict[str, Callable[..., me.models.PPCA | me.models.FactorAnalysis]] = {
     "PPCA": me.models.PPCA,
