@@ -100,6 +100,10 @@ class TestVaryingLengths:
         bins = [members for members in bins if members.any()]
         np.testing.assert_allclose(curve.rate, [rate[members].mean() for members in bins])
         assert curve.n_masks.tolist() == [int(members.sum()) for members in bins]
+        for score, members in zip(curve.score, bins, strict=True):
+            each = [table.score[members & (table.id == i)].mean() for i in np.unique(table.id[members])]
+            expected = table.score[members].mean() if design.pooled else np.mean(each)
+            assert score == pytest.approx(expected, rel=1e-12)
         assert (curve.rate[1:] > curve.rate[:-1]).all()
 
     def test_points_of_rates_are_the_rates(self) -> None:

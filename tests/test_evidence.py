@@ -371,7 +371,10 @@ class TestErrors:
             assert estimate.mask_se is None
             assert estimate.mask_df is None
             assert estimate.data_se > 0
-            assert len(estimate.notes) == 1
+            (note,) = estimate.notes
+            assert note.endswith("data_se holds their error too")
+            shared = me.estimate_evidence(model, model.sample(3), design, masks="shared")
+            assert "does not hold their error" in shared.notes[0]
             with pytest.raises(me.InputError, match=f"no interval: mask_se is not known: {design.name}"):
                 estimate.interval()
 
@@ -482,6 +485,12 @@ class TestRefusals:
             me.estimate_evidence(build_ppca(3), tokens)
         with pytest.raises(me.InputError, match="the data have no token to hide"):
             me.estimate_evidence(build_ppca(3), tokens[:0])
+
+    def test_a_token_of_two_roles(self, build_ppca) -> None:
+        every = torch.ones(1, 3, dtype=torch.bool)
+        tokens = Tokens(torch.zeros(1, 3, dtype=torch.float64), every, every, torch.tensor([5]))
+        with pytest.raises(me.InputError, match="token 0 of observation 5 is both maskable and context"):
+            me.estimate_evidence(build_ppca(3), tokens)
 
     def test_a_batch_of_nothing(self, build_ppca) -> None:
         with pytest.raises(me.InputError, match="batch_size=0; give a whole number"):

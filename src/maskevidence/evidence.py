@@ -204,9 +204,12 @@ def summarize_scores(
     )
     notes = []
     if mean.mask_se is None:
+        held = (
+            "holds their error too" if key.masks == "own" else "does not hold their error, the same for all"
+        )
         notes.append(
             f"mask_se is not known: {design.name} with {design.n_replicates} independent masks needs "
-            f"{design.least_replicates}; data_se holds the masks' error too"
+            f"{design.least_replicates}; data_se {held}"
         )
     return EvidenceEstimate(
         log_evidence=mean.mean,

@@ -98,10 +98,17 @@ def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign
 
 
 def check_tokens(tokens: Tokens) -> None:
+    """Raise an InputError where observations cannot be scored: nothing to hide, unclear roles, equal ids."""
     empty = torch.nonzero(tokens.n_tokens == 0).flatten()
     if len(tokens) == 0 or len(empty):
         which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
         raise InputError(f"{which} no token to hide; leave such observations out")
+    both = torch.nonzero(tokens.maskable & tokens.context)
+    if len(both):
+        row, column = both[0].tolist()
+        raise InputError(
+            f"token {column} of observation {int(tokens.ids[row])} is both maskable and context; make it one"
+        )
     if len(torch.unique(tokens.ids)) < len(tokens):
         raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")
 

@@ -34,7 +34,7 @@ class MeanWithErrors(NamedTuple):
         mask_se: Monte-Carlo standard error of the masks, given the observations.
         mask_df: its degrees of freedom (infinite where there is no Monte-Carlo error).
         data_se: sampling standard error of the observations; where mask_se is None it still holds the
-            masks' error.
+            masks' error (of own masks: shared ones move all observations together, which it cannot see).
     """
 
     mean: float
