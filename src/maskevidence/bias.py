@@ -90,8 +90,8 @@ def bias(
         InputError: a model without exact conditionals or closed form, a rate outside (0, 1].
 
     Source:
-        Moreno-Muñoz, Recasens, Hauberg (2023), section 3 (where the block's bias is printed without its
-        sign).
+        Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, where the
+        block's bias is printed without its sign.
 
     Example:
         >>> import maskevidence as me

@@ -55,8 +55,8 @@ class MaskedObjective:
         InputError: a design or a seed that is none.
 
     Source:
-        Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, Eq. 3 and
-        the supplement on random mask sizes.
+        Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, Prop. 1
+        and the supplement on random mask sizes.
 
     Example:
         >>> import maskevidence as me
