@@ -55,7 +55,7 @@ def load_masked_lm(
         )
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "revision": revision or "main"}
     options["local_files_only"] = is_folder or not hub_reachable()
-    with _quiet(transformers):
+    with quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(name, **options)
             _check_has_head(transformers, config, name, trust_remote_code)
@@ -147,9 +147,9 @@ def _first_sentence(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars and reports of loading, which are not this package's to print."""
-    log = transformers.utils.logging
+def quiet() -> Iterator[None]:
+    """No progress bars and reports of transformers, which are not this package's to print."""
+    log = import_extra("transformers", "hf", "a masked language model").utils.logging
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()

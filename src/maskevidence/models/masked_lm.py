@@ -368,9 +368,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
         if not hasattr(self.network, "save_pretrained"):
             raise InputError("this network does not know how to save itself; save its weights yourself")
-        self.network.save_pretrained(str(folder))
-        if self.tokenizer is not None:
-            self.tokenizer.save_pretrained(str(folder))
+        from maskevidence.models._pretrained import quiet
+
+        with quiet():
+            self.network.save_pretrained(str(folder))
+            if self.tokenizer is not None:
+                self.tokenizer.save_pretrained(str(folder))
 
 
 def _checked_budget(batch_tokens: int | None) -> int | None:
