@@ -164,6 +164,17 @@ class TestOtherMasks:
         assert found.mask_se == pytest.approx(math.hypot(a.mask_se, b.mask_se))
         assert abs(found.difference - exact_difference(models, x).mean()) < 3 * found.mask_se
 
+    def test_take_their_own_share_out_of_the_sampling_error(self) -> None:
+        """Own masks: data_se² = s²(e - e')/n - mask_se², mask_se² the sum of both."""
+        models = a_pair()
+        x = models[0].sample(40, seed=1)
+        a, b = (me.estimate_evidence(model, x, me.EverySize(2), seed=k) for k, model in enumerate(models))
+        spread = (a.per_observation - b.per_observation).var(ddof=1) / 40
+        found = me.compare({"a": a, "b": b}).between("a", "b")
+        assert found.data_se == pytest.approx(math.sqrt(spread - a.mask_se**2 - b.mask_se**2))
+        v, w = a.mask_se**2, b.mask_se**2
+        assert found.mask_df == pytest.approx((v + w) ** 2 / (v**2 / a.mask_df + w**2 / b.mask_df))
+
     def test_whose_error_is_not_known(self) -> None:
         models = a_pair()
         x = models[0].sample(40, seed=1)
