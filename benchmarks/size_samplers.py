@@ -227,7 +227,7 @@ def main() -> int:
             rows.append((sampler_name, *cells))
         for other in (OURS, "within each text"):
             gains = [f"{(a / b) ** 2:.1f}" for a, b in zip(sd[INDEPENDENT], sd[other], strict=True)]
-            rows.append((f"variance, independent over {other}", *gains))
+            rows.append((f"variance of independent / {other}", *gains))
         title = (
             f"{name}: area {curve.sum():.1f} nats per text of {D} tokens, scores {curve[0]:.2f} at size 1, "
             f"{curve[D // 2 - 1]:.2f} at {D // 2}, {curve[-1]:.2f} at {D}; standard error over {REPETITIONS} "
