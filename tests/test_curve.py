@@ -122,9 +122,7 @@ class TestVaryingLengths:
     [
         (me.EverySize(2), "own"),
         (me.EverySize(4), "shared"),
-        (me.Orderings(3), "own"),
         (me.RandomSize(8), "own"),
-        (me.RandomSize(8, 8), "own"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

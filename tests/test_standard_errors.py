@@ -90,7 +90,7 @@ def test_cell_variances_are_those_of_the_sum_of_independent_replicates() -> None
 def test_both_variances_are_unbiased(shared_part: float) -> None:
     """Truths t_i, and mask errors of which a part is the same for all observations: means by a z-test."""
     rng = np.random.default_rng(2)
-    n, n_strata, n_replicates, repeats = 6, 3, 4, 4000
+    n, n_strata, n_replicates, repeats = 6, 3, 4, 2000
     spread = np.array([3.0, 4.0, 5.0]) / n_replicates
     mask_variances, data_variances, means = [], [], []
     for _ in range(repeats):
