@@ -11,10 +11,11 @@ _SECONDS = 5.0
 def hub_reachable() -> bool:
     """Whether the hub may be asked (HF_HUB_OFFLINE is not set) and answers; asked once per process."""
     hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
-    if hub.constants.HF_HUB_OFFLINE:
+    constants = import_extra("huggingface_hub.constants", "hf", "the Hugging Face hub")
+    if constants.HF_HUB_OFFLINE:
         return False
     try:
-        hub.get_session().head(hub.constants.ENDPOINT, timeout=_SECONDS)
+        hub.get_session().head(constants.ENDPOINT, timeout=_SECONDS)
     except Exception:  # of whichever HTTP library the installed version uses: each means no answer
         return False
     return True
@@ -31,11 +32,11 @@ def not_in_cache(what: str, alternative: str) -> InputError:
         >>> str(not_in_cache("model 'a/b'", "give a folder"))[:50]
         "model 'a/b' is not in the local cache, and the hub"
     """
-    hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
+    constants = import_extra("huggingface_hub.constants", "hf", "the Hugging Face hub")
     why = (
         "may not be asked (HF_HUB_OFFLINE is set)"
-        if hub.constants.HF_HUB_OFFLINE
-        else f"({hub.constants.ENDPOINT}) does not answer"
+        if constants.HF_HUB_OFFLINE
+        else f"({constants.ENDPOINT}) does not answer"
     )
     return InputError(
         f"{what} is not in the local cache, and the hub {why}; {alternative}, or set HF_HOME to a cache that "
