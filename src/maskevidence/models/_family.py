@@ -115,9 +115,6 @@ class GaussianFamily(nn.Module, ABC):
                 "give the columns that it was fitted to"
             )
 
-    def _check_moments(self, moments: GaussianMoments) -> None:
-        self._check_width(len(moments.mean))
-
 
 def normal_log_density(
     residual: Float[Tensor, "*shape"], variance: Float[Tensor, "*shape"]
