@@ -90,8 +90,8 @@ def test_a_constant_column_is_named() -> None:
 
 
 def test_no_convergence_says_how_far_it_was() -> None:
-    with pytest.raises(me.NumericalError, match=r"did not converge in 3 iterations: .* by \d.*e?.* nats"):
-        me.models.FactorAnalysis(7, 2).fit(varied(), tolerance=1e-15, max_iterations=3)
+    with pytest.raises(me.NumericalError, match=r"did not converge in 2 iterations: .* by \d.*e?.* nats"):
+        me.models.FactorAnalysis(7, 2).fit(varied(), tolerance=1e-15, max_iterations=2)
 
 
 @pytest.mark.parametrize("noise", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, -1.0]])

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float64
+from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.progress import progress
@@ -16,6 +17,8 @@ State = TypeVar("State")
 Vector = Float64[np.ndarray, " D"]
 Matrix = Float64[np.ndarray, "D K"]
 Table = Float64[np.ndarray, "N D"]
+_STEPS_AT_ONCE = 20  # of L-BFGS, between two looks at what they gained
+_AT_BOUND = 1.05  # a noise variance closer to its bound than this is put on it
 NOISE_BOUND = 1e-3  # of the column's variance: below it a factor model's likelihood can grow without end
 
 
@@ -88,31 +91,67 @@ def fit_factor_analysis(
 ) -> LowRankParameters:
     """Maximum likelihood factor analysis of complete data.
 
-    Alternates the loadings that are best for the noise, from the leading eigenvectors of Ψ^-½ S Ψ^-½, and the
-    noise that is best for the loadings, ψ_j = S_jj - |w_j|², bounded below by `NOISE_BOUND` · S_jj.
+    For given noise the best loadings come from the leading eigenvectors of Ψ^-½ S Ψ^-½; what remains is a
+    function of ψ alone with ∂/∂ψ_j = ½ (S_jj - |w_j|² - ψ_j)/ψ_j², nats per observation, climbed by L-BFGS in
+    θ with ψ_j = S_jj (b + (1 - b)·sigmoid(θ_j)), b = `NOISE_BOUND`. (Alternating between loadings and noise
+    creeps where a ψ_j tends to 0, and stops short.)
 
     Source:
-        Jöreskog (1967); Barber (2012), Bayesian Reasoning and Machine Learning, section 21.2.
+        Jöreskog (1967), Some Contributions to Maximum Likelihood Factor Analysis.
     """
     mean = table.mean(0)
-    second = (table - mean).T @ (table - mean) / len(table)
-    variance = np.diagonal(second)
+    scale = table.std(0)
+    correlation = (table - mean).T @ (table - mean) / len(table) / np.outer(scale, scale)
+    constant = -0.5 * len(scale) * math.log(2 * math.pi) - np.log(scale).sum()
 
     def best_loadings(noise: Vector) -> tuple[Matrix, float]:
         root = np.sqrt(noise)
-        eigenvalues, vectors = np.linalg.eigh(second / np.outer(root, root))
+        eigenvalues, vectors = np.linalg.eigh(correlation / np.outer(root, root))
         leading = np.maximum(eigenvalues[-n_components:], 1.0)
         loadings = root[:, None] * vectors[:, -n_components:] * np.sqrt(leading - 1.0)
         explained = (eigenvalues[-n_components:] * (1.0 - 1.0 / leading)).sum()
-        constant = np.log(2 * np.pi * noise).sum() + np.log(leading).sum()
-        return loadings, float(-0.5 * (constant + eigenvalues.sum() - explained))
+        log_determinant = np.log(noise).sum() + np.log(leading).sum()
+        return loadings, float(constant - 0.5 * (log_determinant + eigenvalues.sum() - explained))
 
-    def step(noise: Vector) -> tuple[Vector, float]:
-        loadings, log_evidence = best_loadings(noise)
-        return np.maximum(variance - (loadings**2).sum(1), NOISE_BOUND * variance), log_evidence
+    def climbed(start: Vector) -> Vector:
+        share = np.clip((start - NOISE_BOUND) / (1.0 - NOISE_BOUND), 0.01, 0.99)
+        theta = torch.from_numpy(np.log(share / (1.0 - share)))
+        optimizer = torch.optim.LBFGS(
+            [theta],
+            max_iter=_STEPS_AT_ONCE,
+            history_size=_STEPS_AT_ONCE,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            line_search_fn="strong_wolfe",
+        )
 
-    noise = _climb(step, variance / 2, "factor analysis", tolerance, max_iterations)
-    return LowRankParameters(mean, best_loadings(noise)[0], noise)
+        def noise_and_share() -> tuple[Vector, Vector]:
+            share = torch.sigmoid(theta).numpy()
+            return NOISE_BOUND + (1.0 - NOISE_BOUND) * share, share
+
+        def closure() -> float:
+            noise, share = noise_and_share()
+            loadings, log_evidence = best_loadings(noise)
+            slope = 0.5 * (1.0 - (loadings**2).sum(1) - noise) / noise**2
+            theta.grad = torch.from_numpy(-slope * (1.0 - NOISE_BOUND) * share * (1.0 - share))
+            return -log_evidence
+
+        def step(state: Tensor) -> tuple[Tensor, float]:
+            return state, -float(optimizer.step(closure))  # type: ignore[no-untyped-call]
+
+        with torch.no_grad():
+            _climb(step, theta, "factor analysis", tolerance, max_iterations)
+        noise, _ = noise_and_share()
+        return np.where(noise < _AT_BOUND * NOISE_BOUND, NOISE_BOUND, noise)
+
+    # the likelihood can have several maxima: climb from where EM starts, from half of each variance, and from
+    # what the other columns leave of each
+    principal = principal_components((table - mean) / scale, n_components, ddof=0)
+    unexplained = 1.0 / np.diagonal(np.linalg.pinv(correlation, hermitian=True))
+    starts = (principal.noise, np.full(len(scale), 0.5), unexplained)
+    noise = max((climbed(start) for start in starts), key=lambda noise: best_loadings(noise)[1])
+    loadings, _ = best_loadings(noise)
+    return LowRankParameters(mean, loadings * scale[:, None], noise * scale**2)
 
 
 def fit_low_rank_em(
