@@ -1,5 +1,6 @@
 """What a Gaussian needs to know of complete data: their number, mean and second moments."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -48,8 +49,8 @@ class GaussianMoments:
             raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")
         mean = rows.mean(0)
         centred = rows - mean
-        covariance = (centred.T @ centred).div_(len(rows))
-        if not bool(torch.isfinite(covariance).all()):  # D² entries to look at rather than N·D
+        covariance = torch.addmm(rows.new_zeros(1), centred.T, centred, beta=0, alpha=1 / len(rows))
+        if not math.isfinite(float(covariance.sum())):  # NaN and infinity survive every sum
             raise InputError(
                 "moments need a complete table of finite numbers, given missing, infinite or too large "
                 "values; score the rows themselves where values are missing"
