@@ -1,6 +1,6 @@
 """Log evidence of any model that predicts hidden tokens from visible ones, with error bars one can trust."""
 
-from maskevidence import models
+from maskevidence import data, models
 from maskevidence.bias import RateBias, bias
 from maskevidence.compare import Comparison, Difference, compare
 from maskevidence.curve import Curve
@@ -54,6 +54,7 @@ __all__ = [
     "Tokens",
     "bias",
     "compare",
+    "data",
     "estimate_evidence",
     "fit",
     "impute",

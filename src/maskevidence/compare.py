@@ -35,7 +35,7 @@ class Difference:
         mask_se: Monte-Carlo standard error of the masks, given these observations; None where not known.
         mask_df: its degrees of freedom; None where unknown or infinite.
         data_se: sampling standard error of the observations; None for a single one. Where mask_se is None it
-            still holds the masks' error.
+            still holds the masks' error, unless the masks are shared.
         pairing: "masks" where the same masks were scored by both, else "observations".
         masks_shared: whether all observations of a run had the same masks.
         win_share: share of the observations on which the first is above, ties counted half.

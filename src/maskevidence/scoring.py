@@ -178,10 +178,15 @@ def _score_orderings(
             advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
-    id_, draw, n = (
-        np.broadcast_to(values[:, None], score.shape)[real] for values in (ids[row], order, n_tokens[row])
+
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Int64[np.ndarray, " n_masks"]:
+        return np.broadcast_to(values[:, None], score.shape)[real]
+
+    n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])
+    table = ScoreTable(
+        repeated(ids[row]), repeated(order), size[real], repeated(n_tokens[row]), score[real], n_bytes
     )
-    return ScoreTable(id_, draw, size[real], n, score[real]), math.ceil(len(row) / batch_size)
+    return table, math.ceil(len(row) / batch_size)
 
 
 def score_shared_moments(
