@@ -197,7 +197,7 @@ def peak_memory(what: str, quick: bool) -> float:
         n_scored, design = int(tokens.n_tokens.sum()), me.RandomSize(4)
         assert n_scored > 15_000
     else:
-        questions = read_texts("glue/qnli:validation")["question"]
+        questions = read_texts("glue/qnli:validation", ["question"])["question"]
         tokens = model.encode((list(questions) * 2)[: 1000 if quick else 10_000]).tokens
         design = me.RandomSize(1, replicates=1)
     me.estimate_evidence(model, tokens, design)
