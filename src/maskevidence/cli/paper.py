@@ -1,5 +1,7 @@
 """maskevidence paper: the paper's tables and figures."""
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +34,7 @@ def table_1(
     ] = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
-) -> None:
+) -> dict[str, Any]:
     """Table 1: the sum of scores over mask sizes against the true log evidence (PPCA, D=200, K=5, N=1000)."""
     options.use_threads(threads)
     from maskevidence.paper import table_1 as module
@@ -43,6 +45,7 @@ def table_1(
     if out is not None:
         write_atomic(out / "table_1.csv", _csv(result))
     output.write_json(result, json)
+    return result
 
 
 def table_1_view(result: dict[str, Any]) -> Any:
@@ -125,11 +128,11 @@ def figure_1(
     seeds: Seeds = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
-) -> None:
+) -> dict[str, Any]:
     """Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512)."""
     from maskevidence.paper.figure_1 import figure_1 as make
 
-    _figure(make, {"most_masks": 20}, json, out, seeds, quick, threads)
+    return _figure(make, {"most_masks": 20}, json, out, seeds, quick, threads)
 
 
 @app.command("figure-2")
@@ -139,11 +142,11 @@ def figure_2(
     seeds: Seeds = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
-) -> None:
+) -> dict[str, Any]:
     """Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs)."""
     from maskevidence.paper.figure_2 import figure_2 as make
 
-    _figure(make, {"epochs": 100}, json, out, seeds, quick, threads)
+    return _figure(make, {"epochs": 100}, json, out, seeds, quick, threads)
 
 
 @app.command("figure-4")
@@ -153,11 +156,11 @@ def figure_4(
     seeds: Seeds = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
-) -> None:
+) -> dict[str, Any]:
     """Figure 4: the score by mask size of trained PPCA models (D=200, K=5 and 50)."""
     from maskevidence.paper.figure_4 import figure_4 as make
 
-    _figure(make, {"masks_per_size": (1, 10, 2)}, json, out, seeds, quick, threads)
+    return _figure(make, {"masks_per_size": (1, 10, 2)}, json, out, seeds, quick, threads)
 
 
 @app.command("figure-5-left")
@@ -167,26 +170,31 @@ def figure_5_left(
     seeds: Seeds = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
-) -> None:
+) -> dict[str, Any]:
     """Figure 5, left: the curve of PPCA at epochs 0, 100, ..., 600 of training (D=50, K=2)."""
     from maskevidence.paper.figure_5 import figure_5_left as make
 
-    _figure(make, {"epochs": 120, "masks_per_size": 5}, json, out, seeds, quick, threads)
+    return _figure(make, {"epochs": 120, "masks_per_size": 5}, json, out, seeds, quick, threads)
 
 
 @app.command("all")
 def everything(
+    json: options.Json = None,
     out: options.Out = None,
+    seeds: Seeds = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
 ) -> None:
     """Every table and figure that has a closed form, each in a folder of its own under --out."""
-    for name, make in (
-        ("table-1", table_1),
-        ("figure-1", figure_1),
-        ("figure-2", figure_2),
-        ("figure-4", figure_4),
-        ("figure-5-left", figure_5_left),
-    ):
-        folder = None if out is None else out / name
-        make(json=None, out=folder, seeds=None, quick=quick, threads=threads)
+    made: dict[str, Any] = {}
+    with contextlib.redirect_stdout(sys.stderr if json == "-" else sys.stdout):
+        for name, make in (
+            ("table-1", table_1),
+            ("figure-1", figure_1),
+            ("figure-2", figure_2),
+            ("figure-4", figure_4),
+            ("figure-5-left", figure_5_left),
+        ):
+            folder = None if out is None else out / name
+            made[name] = make(json=None, out=folder, seeds=seeds, quick=quick, threads=threads)
+    output.write_json(made, json)
