@@ -149,8 +149,8 @@ def score(
             )
         ready = texts.prepare(model, data, mask_design, limit)
     else:
-        texts.refuse(model)
         build, saved = parse_model(model)
+        texts.refuse(model)
         rows = parse_data(data, limit)
         fitted = build is not None
         if build is not None:
