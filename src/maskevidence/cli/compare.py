@@ -7,10 +7,10 @@ import numpy as np
 import typer
 
 from maskevidence.cli import options, output
-from maskevidence.compare import Comparison, Difference, compare
+from maskevidence.compare import Comparison, Difference
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate
-from maskevidence.runs import Manifest, read_run
+from maskevidence.runs import compare_runs as pair_runs
+from maskevidence.runs import distinct, read_run
 
 POINTS = 10
 
@@ -30,16 +30,8 @@ def compare_runs(
     """
     if len(runs) < 2:
         raise InputError("one run was given; give two or more to compare")
-    names, first = _names(runs), None
-    estimates: dict[str, EvidenceEstimate] = {}
-    per_byte = False
-    for name, folder in zip(names, runs, strict=True):
-        run = read_run(folder)
-        first = first or run.manifest
-        _check_same_data(names[0], first, name, run.manifest)
-        per_byte = per_byte or run.manifest.data.fingerprint != first.data.fingerprint
-        estimates[name] = run.estimate
-    comparison = compare(estimates, per_byte=per_byte)
+    names = distinct(list(map(str, runs)))
+    comparison = pair_runs({name: read_run(folder) for name, folder in zip(names, runs, strict=True)})
     screen = output.console(json)
     screen.print(_ranking(comparison))
     for difference in comparison.behind:
@@ -50,31 +42,6 @@ def compare_runs(
     for note in dict.fromkeys(note for difference in comparison.behind for note in difference.notes):
         screen.print(f"note: {note}")
     output.write_json(comparison.to_dict(), json)
-
-
-def _names(runs: list[Path]) -> list[str]:
-    """The folders as given; a folder that comes again gets a number."""
-    names: list[str] = []
-    for run in map(str, runs):
-        names.append(run if run not in names else f"{run} ({names.count(run) + 1})")
-    return names
-
-
-def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:
-    mine, theirs = first.data, other.data
-    same_texts = mine.text_fingerprint is not None and mine.text_fingerprint == theirs.text_fingerprint
-    if first.shard != other.shard or not (mine.fingerprint == theirs.fingerprint or same_texts):
-        raise InputError(
-            f"{first_name!r} and {name!r} are of different data ({_data(first)}; {_data(other)}); "
-            "score both on the same rows, with the same --seed where a part is held out"
-        )
-
-
-def _data(manifest: Manifest) -> str:
-    k, n = manifest.shard
-    shard = f", shard {k}/{n}" if n > 1 else ""
-    data = manifest.data
-    return f"{data.name}, {data.n_observations:,} rows, fingerprint {data.fingerprint[:12]}{shard}"
 
 
 def _ranking(comparison: Comparison) -> Any:

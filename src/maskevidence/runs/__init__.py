@@ -5,6 +5,7 @@ from maskevidence.runs.blocks import parse_shard, rows_per_block
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, RunDirectory
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.pairing import compare_runs, distinct
 from maskevidence.runs.parts import list_parts, read_part
 from maskevidence.runs.record import SAVE_EVERY, record_run, write_scores
 from maskevidence.runs.summary import Run, read_run
@@ -19,6 +20,8 @@ __all__ = [
     "Manifest",
     "Run",
     "RunDirectory",
+    "compare_runs",
+    "distinct",
     "list_parts",
     "locked",
     "parse_shard",

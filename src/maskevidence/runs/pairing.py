@@ -1,0 +1,58 @@
+"""Several runs side by side: their names, and the comparison of those that are of the same observations."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from maskevidence.compare import Comparison, compare
+from maskevidence.errors import InputError
+from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.summary import Run
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names as given; one that comes again gets a number.
+
+    Example:
+        >>> distinct(["a", "b", "a"])
+        ['a', 'b', 'a (2)']
+    """
+    return [
+        name if not (before := names[:place].count(name)) else f"{name} ({before + 1})"
+        for place, name in enumerate(names)
+    ]
+
+
+def compare_runs(runs: Mapping[str, Run]) -> Comparison:
+    """Rank runs of the same observations; of texts in different tokens per byte.
+
+    Args:
+        runs: by name, two or more.
+
+    Raises:
+        InputError: fewer than two, or runs of different data.
+    """
+    if len(runs) < 2:
+        raise InputError("one run was given; give two or more to compare")
+    name, first = next(iter(runs.items()))
+    for other, run in islice(runs.items(), 1, None):
+        _check_same_data(name, first.manifest, other, run.manifest)
+    fingerprint = first.manifest.data.fingerprint
+    per_byte = any(run.manifest.data.fingerprint != fingerprint for run in runs.values())
+    return compare({name: run.estimate for name, run in runs.items()}, per_byte=per_byte)
+
+
+def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:
+    mine, theirs = first.data, other.data
+    same_texts = mine.text_fingerprint is not None and mine.text_fingerprint == theirs.text_fingerprint
+    if first.shard != other.shard or not (mine.fingerprint == theirs.fingerprint or same_texts):
+        raise InputError(
+            f"{first_name!r} and {name!r} are of different data ({_data(first)}; {_data(other)}); "
+            "score both on the same rows, with the same --seed where a part is held out"
+        )
+
+
+def _data(manifest: Manifest) -> str:
+    k, n = manifest.shard
+    shard = f", shard {k}/{n}" if n > 1 else ""
+    data = manifest.data
+    return f"{data.name}, {data.n_observations:,} rows, fingerprint {data.fingerprint[:12]}{shard}"
