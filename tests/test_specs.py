@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.specs import parse_data, parse_design, parse_model
+from maskevidence.specs import parse_data, parse_design, parse_model, parse_size
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,28 @@ def test_bad_data(word: str, message: str) -> None:
         parse_data(word)
 
 
-def test_a_folder_is_no_table(tmp_path: Path) -> None:
-    with pytest.raises(me.InputError, match="is not a"):
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    with pytest.raises(me.InputError, match="has no image"):
         parse_data(str(tmp_path))
+
+
+def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number in range(2):
+        Image.fromarray(np.full((2, 3), 51 * number, dtype=np.uint8)).save(tmp_path / f"{number}.png")
+    table = parse_data(str(tmp_path))
+    assert np.array_equal(table.values, [[0.0] * 6, [0.2] * 6])
+    assert len(parse_data(str(tmp_path), limit=1)) == 1
+    assert len(parse_data(str(tmp_path), resize=(4, 4)).columns) == 16
+
+
+def test_options_of_images_belong_to_images() -> None:
+    with pytest.raises(me.InputError, match="--resize belongs to images; 'digits' is none"):
+        parse_data("digits", resize=(4, 4))
+
+
+@pytest.mark.parametrize("word", ["", "x", "28x", "0x4", "1x2x3", "-3"])
+def test_sizes_that_are_none(word: str) -> None:
+    with pytest.raises(me.InputError, match="is no size of images; write 28x28"):
+        parse_size(word)

@@ -22,11 +22,17 @@ class Prepared:
         model: fitted or loaded; its `columns` are those of a table of numbers.
         table: the rows to be scored.
         notes: what was done to get there, one sentence each.
+        test_fraction: the share of rows that was held out and is scored; None where all are.
+        fitted: whether the model was fitted here.
+        source_fingerprint: of all rows that a model fitted here came from; None where none was.
     """
 
     model: Any
     table: Table | TextRows
     notes: tuple[str, ...]
+    test_fraction: float | None = None
+    fitted: bool = False
+    source_fingerprint: str | None = None
 
 
 def fit_held_out(
@@ -59,7 +65,7 @@ def fit_held_out(
     if bounded:
         names = ", ".join(kept[j] for j in bounded)
         notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
-    return Prepared(model, test.select(kept), tuple(notes))
+    return Prepared(model, test.select(kept), tuple(notes), test_fraction, True, table.fingerprint())
 
 
 def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
@@ -85,7 +91,7 @@ def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed
             f"{table.name} has {len(table.columns)} columns, the model {model.n_features} features; "
             "give the table that it was fitted to"
         )
-    return Prepared(model, table, tuple(notes))
+    return Prepared(model, table, tuple(notes), test_fraction)
 
 
 def score_rows(

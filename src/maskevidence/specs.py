@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import DESIGNS, MaskDesign
@@ -66,20 +67,59 @@ def is_masked_lm(word: str) -> bool:
     return isinstance(config, dict) and "class" not in config
 
 
-def parse_data(word: str, limit: int | None = None) -> Table:
-    """A DATA word: a .csv, .npy or .parquet file, or the name of a data set.
+def parse_data(
+    word: str,
+    limit: int | None = None,
+    *,
+    column: str | None = None,
+    resize: tuple[int, int] | None = None,
+    skip_bad: bool = False,
+) -> Table:
+    """A DATA word for a model of numbers: a table, or images as rows of pixels in [0, 1].
+
+    Args:
+        word: a .csv, .npy or .parquet file, the name of a data set, or images as `read_images` takes them.
+        limit: the first so many rows.
+        column: of the images.
+        resize: (height, width) that images are brought to.
+        skip_bad: leave images out that cannot be read.
 
     Raises:
-        InputError: no such file or name (with the close matches), or a table that cannot be read.
+        InputError: no such file or name (with the close matches), a table or images that cannot be read, or
+            options of images for a table.
     """
+    if is_image_source(word):
+        return read_images(word, column=column, limit=limit, resize=resize, skip_bad=skip_bad).table()
+    for flag, value in (("--column", column), ("--resize", resize), ("--skip-bad", skip_bad)):
+        if value:
+            raise InputError(f"{flag} belongs to images; {word!r} is none")
     path = Path(word)
     if path.exists() or path.suffix.lower() in SUFFIXES or "/" in word:
         table = read_table(path)
     elif word in DATA_SETS:
         table = DATA_SETS[word]()
     else:
-        raise unknown_name("data", word, [*DATA_SETS, *(f"a {suffix} file" for suffix in SUFFIXES)])
+        known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
+        raise unknown_name("data", word, known)
     return table if limit is None else table.head(limit)
+
+
+def parse_size(word: str | None) -> tuple[int, int] | None:
+    """A --resize word, "28x28" or "28" for both, as (height, width); None for None.
+
+    Raises:
+        InputError: no such size.
+
+    Example:
+        >>> parse_size("32x24"), parse_size("28")
+        ((32, 24), (28, 28))
+    """
+    if word is None:
+        return None
+    parts = word.lower().split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(f"{word!r} is no size of images; write 28x28 (height x width)")
+    return int(parts[0]), int(parts[-1])
 
 
 def parse_design(word: str, **options: int | None) -> MaskDesign:

@@ -20,6 +20,45 @@ Threads = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Use the first N rows only.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A smaller version, in a few seconds.")]
 
+_ROWS = "Rows of numbers and images"
+TestFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--test-fraction",
+        rich_help_panel=_ROWS,
+        help="Share of the rows held out and scored. A model that is fitted first has 0.2, a saved one "
+        "scores all rows unless this is given.",
+    ),
+]
+Binarise = Annotated[
+    str | None,
+    typer.Option(
+        "--binarise",
+        metavar="HOW",
+        rich_help_panel=_ROWS,
+        help="Make values in [0, 1] binary: threshold:0.5 (1 above it), or stochastic (1 with the value as "
+        "its probability, by --seed).",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        "--column", metavar="NAME", rich_help_panel=_ROWS, help="The column with the images, of several."
+    ),
+]
+Resize = Annotated[
+    str | None,
+    typer.Option(
+        "--resize", metavar="HxW", rich_help_panel=_ROWS, help="Bring images to this size, such as 28x28."
+    ),
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad", rich_help_panel=_ROWS, help="Leave images out that cannot be read, and name them."
+    ),
+]
+
 _TEXTS = "Texts and masked language models"
 Text = Annotated[
     str | None,

@@ -16,7 +16,7 @@ KINDS = {
     "unbiased": "unbiased for the log evidence",
     "approximate": "approximate: the model's conditionals approximate those of a joint density",
     "lower_bound": "lower bound: no joint density stands behind the conditionals",
-    "pseudo": "pseudo: not the log evidence, since not all mask sizes are covered",
+    "pseudo": "pseudo: not the log evidence, as not all mask sizes are covered or the target is transformed",
 }
 
 

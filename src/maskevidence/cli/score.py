@@ -5,23 +5,14 @@ from typing import Annotated
 import typer
 
 from maskevidence.cli import options, output
+from maskevidence.cli.recording import record
+from maskevidence.cli.rows import RowOptions
 from maskevidence.cli.text import TextOptions, show_token_scores, token_scores
 from maskevidence.errors import InputError
-from maskevidence.held_out import fit_held_out, score_rows, use_saved
+from maskevidence.held_out import score_rows
 from maskevidence.masks import MaskKey, Masks
-from maskevidence.models.saving import fingerprint
-from maskevidence.report import write_summary
-from maskevidence.runs import (
-    SAVE_EVERY,
-    DataSource,
-    Manifest,
-    RunDirectory,
-    parse_shard,
-    read_run,
-    record_run,
-    rows_per_block,
-)
-from maskevidence.specs import is_masked_lm, parse_data, parse_design, parse_model
+from maskevidence.runs import SAVE_EVERY, parse_shard, read_run
+from maskevidence.specs import is_masked_lm, parse_design
 
 
 def score(
@@ -37,7 +28,8 @@ def score(
         str,
         typer.Argument(
             metavar="DATA",
-            help="digits, or a .csv, .npy or .parquet table; for texts a .txt, .jsonl, .csv or .parquet "
+            help="digits, mnist:test and its kin, a folder of images, or a .csv, .npy or .parquet table; for "
+            "texts a .txt, .jsonl, .csv or .parquet "
             "file, glue/qnli:validation and its kin, or hub:OWNER/NAME[/CONFIG][:SPLIT].",
         ),
     ],
@@ -63,18 +55,15 @@ def score(
     masks: Annotated[
         Masks, typer.Option("--masks", help="own: for each observation; shared: by all.")
     ] = "own",
-    test_fraction: Annotated[
-        float | None,
-        typer.Option(
-            "--test-fraction",
-            help="Share of the rows held out and scored. A model that is fitted first has 0.2, a saved one "
-            "scores all rows unless this is given.",
-        ),
-    ] = None,
     seed: options.Seed = 0,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Masks in one call of the model.")
     ] = 1024,
+    test_fraction: options.TestFraction = None,
+    binarise: options.Binarise = None,
+    column: options.Column = None,
+    resize: options.Resize = None,
+    skip_bad: options.SkipBad = False,
     text: options.Text = None,
     context_field: options.ContextField = None,
     block_size: options.BlockSize = None,
@@ -119,6 +108,7 @@ def score(
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
     """
     options.use_threads(threads)
+    rows = RowOptions(test_fraction, binarise, column, resize, skip_bad)
     texts = TextOptions(
         text,
         context_field,
@@ -140,83 +130,34 @@ def score(
         replicates=replicates,
         orders=orders,
     )
-    source_fingerprint = None
-    fitted = False
     if of_texts:
-        if test_fraction is not None:
-            raise InputError(
-                "--test-fraction belongs to tables of numbers; choose a split of the texts instead"
-            )
+        rows.refuse("texts", ("test_fraction", "binarise", "column", "resize", "skip_bad"))
         ready = texts.prepare(model, data, mask_design, limit)
     else:
-        build, saved = parse_model(model)
         texts.refuse(model)
-        rows = parse_data(data, limit)
-        fitted = build is not None
-        if build is not None:
-            test_fraction = 0.2 if test_fraction is None else test_fraction
-            ready = fit_held_out(build, rows, test_fraction, seed)
-            source_fingerprint = rows.fingerprint()
-        else:
-            ready = use_saved(saved, rows, test_fraction, seed)
+        ready = rows.prepare(model, data, limit, seed)
     screen = output.console(json)
     if out is None:
         if shard is not None:
             raise InputError("--shard needs --out, a folder of its own for each shard")
         result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
         output.show_estimate(screen, result)
-        if per_token:
-            result["tokens"] = token_scores(ready, estimate.scores)
-            show_token_scores(screen, result["tokens"], out)
-        output.write_json(result, json)
-        return
-    tokens = ready.table.tokens()
-    key = MaskKey(seed, masks)
-    manifest = Manifest(
-        model=model,
-        model_fingerprint=None if fitted else fingerprint(ready.model),
-        conditionals=ready.model.conditionals,
-        data=DataSource(
-            name=data,
-            fingerprint=ready.table.fingerprint(),
-            source_fingerprint=source_fingerprint,
-            text_fingerprint=getattr(ready.table, "text_fingerprint", None),
-            n_observations=len(ready.table),
-            columns=list(ready.table.columns),
-            test_fraction=test_fraction,
-            notes=list(ready.notes),
-        ),
-        design=mask_design.settings(),
-        masks=masks,
-        seed=seed,
-        shard=(1, 1) if shard is None else parse_shard(shard),
-        rows_per_block=rows_per_block(ready.model, tokens, mask_design, key),
-    )
-    folder = RunDirectory(out)
-    n_scored = record_run(
-        folder,
-        manifest,
-        ready.model,
-        tokens,
-        fitted=fitted,
-        overwrite=overwrite,
-        batch_size=batch_size,
-        save_every=save_every,
-    )
-    finished = folder.estimate() if n_scored == 0 else None
-    if finished is not None:
-        result = finished
-        output.show_estimate(screen, result)
-        screen.print(f"This run in {folder.path} was finished before; --overwrite makes it anew.")
     else:
-        run = read_run(out)
-        result = run.result()
-        missing = write_summary(folder, run, result)
-        output.show_estimate(screen, result)
-        screen.print(f"Left in {folder.path}: {', '.join(folder.files())}")
-        if missing:
-            screen.print(missing)
+        result = record(
+            screen,
+            ready,
+            model,
+            data,
+            mask_design,
+            MaskKey(seed, masks),
+            out,
+            shard=(1, 1) if shard is None else parse_shard(shard),
+            overwrite=overwrite,
+            batch_size=batch_size,
+            save_every=save_every,
+        )
     if per_token:
-        result = result | {"tokens": token_scores(ready, read_run(out).estimate.scores)}
+        scores = estimate.scores if out is None else read_run(out).estimate.scores
+        result = result | {"tokens": token_scores(ready, scores)}
         show_token_scores(screen, result["tokens"], out)
     output.write_json(result, json)

@@ -75,14 +75,7 @@ class Table:
         Raises:
             InputError: a share outside (0, 1), or one that leaves a part empty.
         """
-        n_test = round(len(self) * test_fraction) if 0.0 < test_fraction < 1.0 else 0
-        if not 1 <= n_test < len(self):
-            raise InputError(
-                f"a test fraction of {test_fraction:g} of {len(self)} rows leaves no row to train on or none "
-                "to score; give a share in (0, 1) and more rows"
-            )
-        shuffled = np.random.default_rng(seed).permutation(len(self))
-        test, train = np.sort(shuffled[:n_test]), np.sort(shuffled[n_test:])
+        train, test = held_out_rows(len(self), test_fraction, seed)
         return (
             replace(self, values=self.values[train], ids=self.ids[train]),
             replace(self, values=self.values[test], ids=self.ids[test]),
@@ -94,6 +87,29 @@ class Table:
         low = np.where(observed, self.values, np.inf).min(axis=0)
         high = np.where(observed, self.values, -np.inf).max(axis=0)
         return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+
+
+def held_out_rows(
+    n_rows: int, test_fraction: float, seed: int
+) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
+    """Positions of a training and a held-out part of rows, chosen at random, each in their order.
+
+    Raises:
+        InputError: a share outside (0, 1), or one that leaves a part empty.
+
+    Example:
+        >>> train, test = held_out_rows(5, 0.4, seed=0)
+        >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()])
+        (3, 2, [0, 1, 2, 3, 4])
+    """
+    n_test = round(n_rows * test_fraction) if 0.0 < test_fraction < 1.0 else 0
+    if not 1 <= n_test < n_rows:
+        raise InputError(
+            f"a test fraction of {test_fraction:g} of {n_rows} rows leaves no row to train on or none "
+            "to score; give a share in (0, 1) and more rows"
+        )
+    shuffled = np.random.default_rng(seed).permutation(n_rows)
+    return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
 
 def read_table(path: str | Path) -> Table:

@@ -4,37 +4,21 @@ import csv
 import hashlib
 import io
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
 
-from maskevidence.errors import InputError, import_extra, unknown_name
-from maskevidence.hub import hub_reachable, not_in_cache
+from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
+from maskevidence.errors import InputError, unknown_name
 from maskevidence.models.text_encoding import EncodedTexts
 from maskevidence.tokens import Tokens
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
 _PREFERRED = ("text", "sentence")
-
-
-class HubSet(NamedTuple):
-    """A data set that has a word of its own.
-
-    Attributes:
-        folder: below MASKEVIDENCE_DATA.
-        hub: its name on the hub; None where it is not there.
-        config: its configuration there.
-    """
-
-    folder: str
-    hub: str | None
-    config: str | None = None
 
 
 _GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
@@ -186,55 +170,36 @@ def _only_text(source: str, read: _Columns) -> str:
 def _open(source: str, running: bool) -> _Columns:
     path = Path(source)
     if source.startswith("hub:"):
-        name, _, split = source.removeprefix("hub:").partition(":")
-        owner_and_name, config = "/".join(name.split("/")[:2]), "/".join(name.split("/")[2:]) or None
-        return _from_hub(source, owner_and_name, config, split or None)
+        return _Columns(from_hub_word(source))
     if path.is_file():
         return _from_file(path, running)
-    base, _, split = source.rpartition(":") if ":" in source else (source, "", "")
-    if path.is_dir() or Path(base).is_dir():
-        folder = path if path.is_dir() else Path(base)
-        return _from_folder(source, folder, None if path.is_dir() else split, running)
+    if path.is_dir():
+        return _from_folder(source, path, None, running)
+    base, split = divide(source)
+    if Path(base).is_dir():
+        return _from_folder(source, Path(base), split, running)
     if base in TEXT_SETS:
-        return _from_set(source, TEXT_SETS[base], split or None, running)
+        return _from_set(source, TEXT_SETS[base], split, running)
     if path.suffix.lower() in TEXT_SUFFIXES or source.startswith((".", "/", "~")):
         raise InputError(f"there is no file {source!r}; check the path")
     raise unknown_name("text", source, [*TEXT_SETS, "hub:OWNER/NAME[/CONFIG][:SPLIT]", "a file or folder"])
 
 
 def _from_set(source: str, known: HubSet, split: str | None, running: bool) -> _Columns:
-    root = os.environ.get("MASKEVIDENCE_DATA")
-    folder = Path(root) / known.folder if root else None
-    if folder is not None and folder.is_dir() and (split is None or split in _splits(folder)):
+    folder = known.local()
+    if folder is not None and (split is None or split in splits(folder, TEXT_SUFFIXES)):
         return _from_folder(source, folder, split, running)
     if known.hub is None:
         raise InputError(f"{source!r} is not in MASKEVIDENCE_DATA; point that variable to the folder with it")
-    return _from_hub(source, known.hub, known.config, split)
-
-
-def _splits(folder: Path) -> dict[str, list[Path]]:
-    """Files by split: "train-00000-of-00002.parquet" and "train.parquet" belong to train."""
-    found: dict[str, list[Path]] = {}
-    for file in sorted(folder.iterdir()):
-        if file.suffix.lower() in TEXT_SUFFIXES:
-            name = file.stem.split("-")[0] if "-of-" in file.stem else file.stem
-            found.setdefault(name, []).append(file)
-    return found
+    return _Columns(from_hub(source, known.hub, known.config, split))
 
 
 def _from_folder(source: str, folder: Path, split: str | None, running: bool) -> _Columns:
-    splits = _splits(folder)
-    if not splits:
+    found = splits(folder, TEXT_SUFFIXES)
+    if not found:
         kinds = ", ".join(TEXT_SUFFIXES)
         raise InputError(f"the folder {str(folder)!r} has no {kinds} file; give one with texts")
-    if split is None and len(splits) > 1:
-        raise InputError(
-            f"{source!r} has the splits {', '.join(splits)}; choose one, as in {source}:{next(iter(splits))}"
-        )
-    chosen = next(iter(splits)) if split is None else split
-    if chosen not in splits:
-        raise InputError(f"{source!r} has no split {chosen!r}; it has {', '.join(splits)}")
-    parts = [_from_file(file, running) for file in splits[chosen]]
+    parts = [_from_file(file, running) for file in choose_split(source, found, split)]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
     return _Columns(
@@ -322,38 +287,3 @@ def _from_parquet(file: Path) -> _Columns:
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{str(file)!r} cannot be read as Parquet: {reason}; write it again") from error
-
-
-def _from_hub(source: str, name: str, config: str | None, split: str | None) -> _Columns:
-    datasets = import_extra("datasets", "hf", "a data set of the hub")
-    offline = not hub_reachable()
-    with _only_cache(datasets, offline):
-        try:
-            found = datasets.load_dataset(name, config, split=split)
-        except (ConnectionError, OSError, ValueError, RuntimeError) as error:
-            if offline:
-                raise not_in_cache(
-                    f"data set {source!r}",
-                    "give a file or folder, or a MASKEVIDENCE_DATA folder that holds it",
-                ) from error
-            reason = " ".join(str(error).split())
-            raise InputError(f"data set {source!r} cannot be loaded from the hub: {reason}") from error
-    if hasattr(found, "keys"):  # a dictionary of splits
-        if len(found) > 1:
-            raise InputError(
-                f"{source!r} has the splits {', '.join(found)}; choose one, as in "
-                f"{source}:{next(iter(found))}"
-            )
-        found = next(iter(found.values()))
-    return _Columns(found)
-
-
-@contextmanager
-def _only_cache(datasets: Any, offline: bool) -> Iterator[None]:
-    """No attempts on the network, each of which takes many seconds to fail, where it is known to be gone."""
-    before = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = before or offline
-    try:
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE = before

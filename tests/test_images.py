@@ -1,0 +1,250 @@
+"""Images from files, folders, Parquet and the hub's layout; and grey levels made binary."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from maskevidence.data.binarise import binarise
+from maskevidence.data.images import is_image_source, read_images
+from maskevidence.data.tabular import Table
+from maskevidence.errors import InputError
+
+RANDOM = np.random.default_rng(0)
+GREY = RANDOM.integers(0, 256, (5, 4, 6), dtype=np.uint8)
+COLOUR = RANDOM.integers(0, 256, (3, 4, 6, 3), dtype=np.uint8)
+
+needs_data = pytest.mark.skipif(
+    "MASKEVIDENCE_DATA" not in os.environ, reason="MASKEVIDENCE_DATA is not set: no real images"
+)
+
+
+def png(levels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(levels).save(file, "png")
+    return file.getvalue()
+
+
+def save(folder: Path, images: np.ndarray, start: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, levels in enumerate(images, start=start):
+        (folder / f"{number}.png").write_bytes(png(levels))
+
+
+def save_parquet(path: Path, contents: list[bytes], name: str = "image") -> None:
+    cells = [{"bytes": content, "path": None} for content in contents]
+    parquet.write_table(pa.table({name: cells, "label": list(range(len(cells)))}), path)
+
+
+def test_a_folder_of_grey_images(tmp_path: Path) -> None:
+    save(tmp_path, GREY)
+    images = read_images(str(tmp_path))
+    assert np.array_equal(images.pixels[..., 0], GREY)
+    assert images.ids.tolist() == [0, 1, 2, 3, 4]
+    table = images.table()
+    assert np.array_equal(table.values * 255, GREY.reshape(5, 24))
+    assert table.columns[:7] == ("r0c0", "r0c1", "r0c2", "r0c3", "r0c4", "r0c5", "r1c0")
+
+
+def test_colour_stays_colour_in_order(tmp_path: Path) -> None:
+    save(tmp_path, COLOUR)
+    images = read_images(str(tmp_path))
+    assert np.array_equal(images.pixels, COLOUR)
+    assert np.array_equal(images.table().values[1] * 255, COLOUR[1].ravel())
+    assert images.table().columns[:4] == ("r0c0b0", "r0c0b1", "r0c0b2", "r0c1b0")
+
+
+def test_grey_among_colour_is_read_as_colour_and_said(tmp_path: Path) -> None:
+    save(tmp_path, COLOUR)
+    save(tmp_path, GREY[:1], start=7)
+    images = read_images(str(tmp_path))
+    assert images.pixels.shape == (4, 4, 6, 3)
+    assert np.array_equal(images.pixels[3], np.repeat(GREY[0][..., None], 3, axis=2))
+    assert images.notes == ("1 grey image(s) among colour ones were read as colour",)
+
+
+def test_splits_and_classes_of_a_folder(tmp_path: Path) -> None:
+    save(tmp_path / "train" / "cats", GREY[:2])
+    save(tmp_path / "train" / "dogs", GREY[2:3])
+    save(tmp_path / "test" / "cats", GREY[3:])
+    assert np.array_equal(read_images(f"{tmp_path}:train").pixels[..., 0], GREY[:3])
+    assert len(read_images(f"{tmp_path}:test")) == 2
+    with pytest.raises(InputError, match=r"has the splits test, train; choose one, as in .*:test"):
+        read_images(str(tmp_path))
+    with pytest.raises(InputError, match="has no split 'valid'; it has test, train"):
+        read_images(f"{tmp_path}:valid")
+
+
+def test_parquet_files_in_several_parts_and_a_limit(tmp_path: Path) -> None:
+    save_parquet(tmp_path / "train-00000-of-00002.parquet", [png(one) for one in GREY[:2]])
+    save_parquet(tmp_path / "train-00001-of-00002.parquet", [png(one) for one in GREY[2:]])
+    images = read_images(str(tmp_path))
+    assert np.array_equal(images.pixels[..., 0], GREY)
+    assert np.array_equal(read_images(str(tmp_path), limit=3).pixels, images.pixels[:3])
+    assert len(read_images(str(tmp_path / "train-00000-of-00002.parquet"))) == 2
+    assert is_image_source(str(tmp_path / "train-00000-of-00002.parquet"))
+
+
+def test_a_column_of_bytes_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"a": [png(GREY[0])], "b": [png(GREY[1])], "n": [1]}), file)
+    assert np.array_equal(read_images(str(file), column="b").pixels[0, ..., 0], GREY[1])
+    with pytest.raises(InputError, match="has images in a, b; choose with --column NAME"):
+        read_images(str(file))
+    with pytest.raises(InputError, match=r"column 'n' of .* holds no images; those that do: a, b"):
+        read_images(str(file), column="n")
+    with pytest.raises(InputError, match="has no column 'c'; it has a, b, n"):
+        read_images(str(file), column="c")
+
+
+def test_a_table_of_numbers_is_no_image_source(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"a": [1.0]}), file)
+    assert not is_image_source(str(file))
+    with pytest.raises(InputError, match="has no column with images; it has a"):
+        read_images(str(file))
+
+
+def test_sizes_must_agree_or_be_made_to(tmp_path: Path) -> None:
+    save(tmp_path, GREY[:2])
+    save(tmp_path, RANDOM.integers(0, 256, (1, 8, 8), dtype=np.uint8), start=5)
+    message = r"image 5.png of .* has 8x8 pixels, the first one 4x6; .* --resize 4x6"
+    with pytest.raises(InputError, match=message):
+        read_images(str(tmp_path))
+    images = read_images(str(tmp_path), resize=(4, 6))
+    assert images.pixels.shape == (3, 4, 6, 1)
+    assert np.array_equal(images.pixels[:2, ..., 0], GREY[:2])
+    assert images.notes == ("resized 1 image(s) to 4x6 pixels",)
+
+
+def test_corrupt_images_are_named_and_skipped_only_on_demand(tmp_path: Path) -> None:
+    save(tmp_path, GREY[:3])
+    (tmp_path / "1.png").write_bytes(png(GREY[1])[:60])
+    (tmp_path / "2a.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"image 1.png of .* cannot be read .*--skip-bad"):
+        read_images(str(tmp_path))
+    images = read_images(str(tmp_path), skip_bad=True)
+    assert images.ids.tolist() == [0, 2]
+    assert images.notes == ("skipped 2 image(s) that cannot be read: 1.png, 2a.png",)
+    for name in ("0.png", "2.png"):
+        (tmp_path / name).unlink()
+    with pytest.raises(InputError, match=r"none of the 2 images of .* can be read"):
+        read_images(str(tmp_path), skip_bad=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [("I;16", "more than 8 bits per channel"), ("F", "more than 8 bits"), ("RGBA", "transparent pixels")],
+)
+def test_levels_that_cannot_be_kept(mode: str, message: str, tmp_path: Path) -> None:
+    Image.new(mode, (3, 3)).save(tmp_path / "x.tif")
+    with pytest.raises(InputError, match=message):
+        read_images(str(tmp_path))
+
+
+def test_opaque_and_palette_images_keep_their_colours(tmp_path: Path) -> None:
+    picture = Image.fromarray(COLOUR[0])
+    picture.convert("RGBA").save(tmp_path / "a.png")
+    picture.quantize(256).save(tmp_path / "b.png")
+    images = read_images(str(tmp_path))
+    assert np.array_equal(images.pixels[0], COLOUR[0])
+    assert np.abs(images.pixels[1].astype(int) - COLOUR[0]).max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("mnits", "did you mean 'mnist'"),
+        ("./nothing", "there is no file or folder './nothing'"),
+        (__file__, "is one file; give the folder with the images"),
+    ],
+)
+def test_sources_that_are_none(source: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_images(source)
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no image \(.png, .*\) and no .parquet"):
+        read_images(str(tmp_path))
+
+
+def test_parts_and_fingerprints(tmp_path: Path) -> None:
+    save(tmp_path, GREY)
+    images = read_images(str(tmp_path))
+    train, test = images.split(0.4, seed=1)
+    assert sorted([*train.ids.tolist(), *test.ids.tolist()]) == [0, 1, 2, 3, 4]
+    rows = images.table().split(0.4, seed=1)[1]
+    assert np.array_equal(rows.ids, test.ids)
+    assert len({images.fingerprint(), train.fingerprint(), images.head(2).fingerprint()}) == 3
+    assert images.fingerprint() == read_images(str(tmp_path)).fingerprint()
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("source", "shape"),
+    [
+        ("mnist:test", (50, 28, 28, 1)),
+        ("fashion-mnist", (50, 28, 28, 1)),
+        ("cifar100:test", (50, 32, 32, 3)),
+        ("tiny-imagenet", (50, 64, 64, 3)),
+    ],
+)
+def test_the_real_sets(source: str, shape: tuple[int, ...]) -> None:
+    images = read_images(source, limit=50)
+    assert images.pixels.shape == shape
+    assert images.pixels.min() < 10
+    assert images.pixels.max() > 240
+
+
+def grey_table() -> Table:
+    values = np.tile(np.array([0.0, 0.1, 0.5, 0.75, 1.0, np.nan]), (4000, 1))
+    return Table("grey", values, tuple("abcdef"), np.arange(4000))
+
+
+def test_a_threshold_is_exceeded() -> None:
+    table = binarise(grey_table(), "threshold:0.5")
+    assert np.array_equal(table.values[0], [0, 0, 0, 1, 1, np.nan], equal_nan=True)
+    assert np.array_equal(binarise(table, "threshold").values, table.values, equal_nan=True)
+
+
+def test_stochastic_binarisation_has_the_values_as_its_means() -> None:
+    table = binarise(grey_table(), "stochastic", seed=3)
+    assert set(np.unique(table.values[:, :5])) == {0.0, 1.0}
+    for column, mean in enumerate([0.0, 0.1, 0.5, 0.75, 1.0]):
+        se = np.sqrt(mean * (1 - mean) / len(table))
+        assert abs(table.values[:, column].mean() - mean) <= 4 * se
+    assert np.isnan(table.values[:, 5]).all()
+
+
+def test_stochastic_binarisation_depends_on_seed_and_id_alone() -> None:
+    table = grey_table()
+    whole = binarise(table, "stochastic", seed=3).values
+    part = binarise(table.split(0.5, seed=0)[1], "stochastic", seed=3)
+    assert np.array_equal(part.values, whole[part.ids], equal_nan=True)
+    assert not np.array_equal(whole, binarise(table, "stochastic", seed=4).values, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("treshold", "did you mean 'threshold:0.5'"),
+        ("threshold:x", "has no threshold in"),
+        ("threshold:1", "has no threshold in"),
+        ("stochastic:2", "unknown way to binarise"),
+    ],
+)
+def test_ways_to_binarise_that_are_none(how: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        binarise(grey_table(), how)
+
+
+def test_values_to_binarise_lie_in_the_unit_interval() -> None:
+    table = Table("t", np.array([[0.0, 2.0]]), ("a", "b"), np.array([7]))
+    with pytest.raises(InputError, match=r"t has 2 in column 'b', row 7 \(from 0\)"):
+        binarise(table, "threshold")
