@@ -136,7 +136,7 @@ def read_images(
     encoded = _open(source, column, limit)
     if not encoded:
         raise InputError(f"{source!r} has no image; give one or more")
-    read: list[UInt8[np.ndarray, "..."]] = []
+    read: list[UInt8[np.ndarray, "H W C"]] = []
     ids: list[int] = []
     bad: list[str] = []
     n_resized = 0

@@ -1,0 +1,169 @@
+"""What `train` does with models of rows: standard units, `fit`, and the model back in the data's units."""
+
+import json as json_module
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskevidence.checkpoints import FILE
+from maskevidence.cli import output
+from maskevidence.cli.rows import RowOptions
+from maskevidence.errors import InputError
+from maskevidence.files import write_atomic
+from maskevidence.masks import Masks
+from maskevidence.objective import Likelihood, MaskedObjective, Objective
+from maskevidence.provenance import command, versions
+from maskevidence.specs import parse_design, parse_model
+from maskevidence.training import fit
+from maskevidence.units import to_data_units, units_of
+
+_ONE_EACH = {
+    "every-size": {"masks_per_size": 1},
+    "random-size": {"draws": 1, "replicates": 1},
+    "orderings": {"orders": 1},
+    "fixed-rate": {"masks_per_size": 1},
+    "rates": {"masks_per_size": 1},
+}
+
+
+@dataclass(frozen=True)
+class RowTraining:
+    """How a model of rows is trained.
+
+    Attributes:
+        model: such as "ppca:8".
+        data: its rows.
+        out: the folder for the model and its checkpoints.
+        objective: "likelihood", or a mask design.
+        masks_per_size, draws, orders: of the design; None for one each.
+        masks: "own" or "shared".
+        epochs: passes over the rows.
+        learning_rate: of Adam, in standard units.
+        batch_size: rows in one step.
+        test_fraction: share of the rows held out; 0 for none.
+        checkpoint_every: epochs between two checkpoints.
+        seed: of masks, order and held-out rows.
+        limit: the first so many rows.
+        overwrite: replace a model in `out`.
+        rows: how the data are read.
+    """
+
+    model: str
+    data: str
+    out: Path
+    objective: str
+    masks_per_size: int | None = None
+    draws: int | None = None
+    orders: int | None = None
+    masks: Masks = "own"
+    epochs: int = 500
+    learning_rate: float = 0.02
+    batch_size: int = 512
+    test_fraction: float = 0.2
+    checkpoint_every: int = 20
+    seed: int = 0
+    limit: int | None = None
+    overwrite: bool = False
+    rows: RowOptions = field(default_factory=RowOptions)
+
+
+def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
+    """Train and save the model, and print its log evidence.
+
+    Returns:
+        What train.json holds.
+    """
+    loss = _objective(
+        asked.objective,
+        asked.masks,
+        asked.seed,
+        masks_per_size=asked.masks_per_size,
+        draws=asked.draws,
+        orders=asked.orders,
+    )
+    build, _ = parse_model(asked.model)
+    if build is None:
+        raise InputError(f"{asked.model!r} is a saved model; give one to be trained, such as ppca:8")
+    table = asked.rows.read(asked.data, asked.limit, asked.seed)
+    rows, test = (table, None) if asked.test_fraction == 0 else table.split(asked.test_fraction, asked.seed)
+    dropped = rows.constant_columns()
+    kept = [column for column in table.columns if column not in dropped]
+    if not kept:
+        raise InputError(f"every column of {table.name} is constant; there is nothing to train on")
+    rows = rows.select(kept)
+    made = build(len(kept))
+    made.columns = kept
+    units = units_of(made, rows.values)
+    out = asked.out
+    if asked.overwrite:
+        (out / FILE).unlink(missing_ok=True)
+    elif (out / "config.json").exists() and not (out / FILE).exists():
+        raise InputError(f"{str(out)!r} holds a model; give another folder, or --overwrite to replace it")
+    history = fit(
+        made,
+        units.standard(rows.values),
+        loss,
+        learning_rate=asked.learning_rate,
+        epochs=asked.epochs,
+        batch_size=asked.batch_size,
+        seed=asked.seed,
+        checkpoint=out,
+        checkpoint_every=asked.checkpoint_every,
+    )
+    to_data_units(made, units)
+    made.save(out)
+    write_atomic(out / "history.csv", history.to_csv())
+    with torch.no_grad():
+        train_evidence = float(made.log_evidence(rows.tokens()).mean())
+        held_out = None
+        if test is not None:
+            held_out = float(made.log_evidence(test.select(kept).tokens()).mean())
+    result = {
+        "model": asked.model,
+        "data": asked.data,
+        "objective": loss.settings(),
+        "epochs": len(history),
+        "resumed_from": history.resumed_from,
+        "n_train": len(rows),
+        "n_test": 0 if test is None else len(test),
+        "log_evidence_train": train_evidence,
+        "log_evidence_held_out": held_out,
+        "dropped_columns": dropped,
+        "seed": asked.seed,
+        "versions": versions(),
+        "command": command(),
+    }
+    write_atomic(out / "train.json", json_module.dumps(result, indent=2, allow_nan=False) + "\n")
+    _show(screen, result, out)
+    return result
+
+
+def _objective(word: str, masks: Masks, seed: int, **counts: int | None) -> Objective:
+    """The --objective word; a design has one mask of a kind per step where no number is given."""
+    if word == "likelihood":
+        if any(count is not None for count in counts.values()):
+            raise InputError(
+                "the likelihood draws no masks; leave --masks-per-size, --draws and --orders out"
+            )
+        return Likelihood()
+    given = {name: count for name, count in counts.items() if count is not None}
+    replicates = {"replicates": 1} if "draws" in given else {}
+    chosen = _ONE_EACH.get(word.partition(":")[0], {}) | given | replicates
+    names = ("masks_per_size", "draws", "replicates", "orders")
+    design = parse_design(word, **{name: chosen.get(name) for name in names})
+    return MaskedObjective(design, seed=seed, masks=masks)
+
+
+def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
+    rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
+    if result["log_evidence_held_out"] is not None:
+        rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: exact log evidence"
+    screen.print(output.table(["rows", "nats per observation"], rows, title))
+    if result["dropped_columns"]:
+        screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["resumed_from"] is not None:
+        screen.print(f"note: went on from the checkpoint after epoch {result['resumed_from']}")
+    screen.print(f"Left in {out}: config.json, model.safetensors, history.csv, train.json, {FILE}")
