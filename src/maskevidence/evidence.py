@@ -234,7 +234,8 @@ def summarize_scores(
 
 
 def _kind(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:
-    if not all(design.covers_all_sizes(int(length)) for length in np.unique(lengths)):
+    covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
+    if conditionals == "transformed" or not covered:
         return "pseudo"
     if conditionals == "exact":
         return "exact" if design.deterministic else "unbiased"

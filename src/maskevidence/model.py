@@ -5,12 +5,12 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor
+from torch import Generator, Tensor
 
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
-Conditionals = Literal["exact", "approximate", "learned"]
+Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 
 
 @runtime_checkable
@@ -19,7 +19,8 @@ class MaskedModel(Protocol):
 
     Attributes:
         conditionals: "exact" where `log_conditionals` are the conditionals of one joint density,
-            "approximate" where they approximate those of one, "learned" where no joint stands behind them.
+            "approximate" where they approximate those of one, "learned" where no joint stands behind them,
+            "transformed" where what is scored is not the tokens themselves (every sum is then `pseudo`).
     """
 
     conditionals: Conditionals
@@ -39,6 +40,17 @@ class HasLogEvidence(Protocol):
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p of the maskable tokens given the context, nats per observation, shape (B,)."""
+        ...
+
+
+@runtime_checkable
+class HasElbo(Protocol):
+    """A model with an encoder q(z | x), for variational inference."""
+
+    def elbo(
+        self, tokens: Tokens, *, generator: Generator | None = None, samples: int = 1
+    ) -> Float[Tensor, " B"]:
+        """A lower bound of log p of the maskable tokens, by so many draws from q; nats, shape (B,)."""
         ...
 
 

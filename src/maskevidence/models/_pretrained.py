@@ -48,13 +48,8 @@ def load_masked_lm(
         InputError: for whatever is missing or does not fit.
     """
     transformers = import_extra("transformers", "hf", "a masked language model")
-    is_folder = Path(name).is_dir()
-    if not is_folder and _looks_like_a_path(name):
-        raise InputError(
-            f"there is no folder {name!r}; give a folder that save_pretrained wrote, or OWNER/NAME on the hub"
-        )
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "revision": revision or "main"}
-    options["local_files_only"] = is_folder or not hub_reachable()
+    is_folder = check_is_folder_or_name(name)
+    options = {"trust_remote_code": trust_remote_code, **reachable_options(is_folder, revision)}
     with quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(name, **options)
@@ -71,7 +66,7 @@ def load_masked_lm(
             AttributeError,
             SafetensorError,
         ) as error:
-            raise _why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
+            raise why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
         missing = sorted(report["missing_keys"])
         if missing:
             raise InputError(
@@ -83,6 +78,25 @@ def load_masked_lm(
     if getattr(tokenizer, "mask_token_id", None) is None:
         raise InputError(f"the tokenizer of {name!r} has no mask token; give a masked language model")
     return model, tokenizer
+
+
+def check_is_folder_or_name(name: str) -> bool:
+    """Whether a model is to come from a folder; if not, from the hub.
+
+    Raises:
+        InputError: a folder that is not there.
+    """
+    is_folder = Path(name).is_dir()
+    if not is_folder and _looks_like_a_path(name):
+        raise InputError(
+            f"there is no folder {name!r}; give a folder that save_pretrained wrote, or OWNER/NAME on the hub"
+        )
+    return is_folder
+
+
+def reachable_options(is_folder: bool, revision: str | None) -> dict[str, Any]:
+    """The options of `from_pretrained` that say where to look: the network only where there is one."""
+    return {"revision": revision or "main", "local_files_only": is_folder or not hub_reachable()}
 
 
 def _looks_like_a_path(name: str) -> bool:
@@ -100,7 +114,8 @@ def _check_has_head(transformers: Any, config: Any, name: str, trust_remote_code
     )
 
 
-def _why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bool) -> Exception:
+def why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bool) -> Exception:
+    """What a user can do about an error of transformers while it loaded a model."""
     if isinstance(error, InputError):
         return error
     reason = _first_sentence(error)

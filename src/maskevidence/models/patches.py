@@ -1,0 +1,120 @@
+"""Images as patches: the tokens of a masked image model, and back."""
+
+import numpy as np
+from jaxtyping import Shaped
+from torch import Tensor
+
+from maskevidence.errors import InputError
+
+
+def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tensor, "N D K"]:
+    """Cut images into square patches.
+
+    Patches go row by row from the top left; the K = P·P·C entries of a patch go over its rows, then its
+    columns, then the channels. This is the order of transformers' `ViTMAEForPreTraining.patchify`.
+
+    Args:
+        pixels: shape (N, H, W, C), of any dtype.
+        patch_size: P, in pixels; it divides H and W.
+
+    Returns:
+        Shape (N, D, K) with D = (H / P)·(W / P), of the same dtype.
+
+    Raises:
+        InputError: a patch size that does not divide the sides.
+
+    Example:
+        >>> import torch
+        >>> image = torch.arange(16).reshape(1, 4, 4, 1)
+        >>> patchify(image, 2)[0].tolist()
+        [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+    """
+    n, height, width, channels = pixels.shape
+    if patch_size < 1 or height % patch_size or width % patch_size:
+        raise InputError(
+            f"images of {size_in_words((height, width))} pixels cannot be cut into patches of "
+            f"{patch_size}×{patch_size}; give a size that divides both sides"
+        )
+    rows, columns = height // patch_size, width // patch_size
+    cut = pixels.reshape(n, rows, patch_size, columns, patch_size, channels)
+    return cut.permute(0, 1, 3, 2, 4, 5).reshape(n, rows * columns, patch_size * patch_size * channels)
+
+
+def unpatchify(
+    patches: Shaped[Tensor, "N D K"], height: int, width: int, channels: int
+) -> Shaped[Tensor, "N H W C"]:
+    """Put patches together again: the inverse of `patchify`.
+
+    Args:
+        patches: shape (N, D, K).
+        height: H of the images, in pixels.
+        width: W.
+        channels: C.
+
+    Returns:
+        Shape (N, H, W, C).
+
+    Raises:
+        InputError: patches that do not make such images.
+
+    Example:
+        >>> import torch
+        >>> image = torch.randn(2, 6, 4, 3)
+        >>> bool((unpatchify(patchify(image, 2), 6, 4, 3) == image).all())
+        True
+    """
+    n, d, k = patches.shape
+    side = round((k / channels) ** 0.5)
+    if side * side * channels != k or height % side or width % side or height * width * channels != d * k:
+        raise InputError(
+            f"{d} patches of {k} values make no image of {size_in_words((height, width))} with {channels} "
+            "channels; give the size that they were cut from"
+        )
+    grid = patches.reshape(n, height // side, width // side, side, side, channels)
+    return grid.permute(0, 1, 3, 2, 4, 5).reshape(n, height, width, channels)
+
+
+def check_images(pixels: np.ndarray, image_size: int, channels: int) -> None:
+    """Raise an InputError unless these are images that a model of this size and colour reads.
+
+    Args:
+        pixels: should be uint8 of shape (N, H, W, C).
+        image_size: H and W of the model.
+        channels: C of the model.
+
+    Example:
+        >>> check_images(np.zeros((5, 32, 32, 3), dtype=np.uint8), 28, 3)
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: the images have 32×32 pixels, the model reads 28×28; \
+resize them (--resize 28), or give a model of their size
+    """
+    if pixels.ndim != 4 or pixels.dtype != np.uint8 or not len(pixels):
+        raise InputError(
+            f"the images have shape {pixels.shape} and dtype {pixels.dtype}; give uint8 of (N, H, W, C)"
+        )
+    wanted = (image_size, image_size)
+    if pixels.shape[1:3] != wanted:
+        raise InputError(
+            f"the images have {size_in_words(pixels.shape[1:3])} pixels, the model reads "
+            f"{size_in_words(wanted)}; resize them (--resize {image_size}), or give a model of their size"
+        )
+    if pixels.shape[3] != channels:
+        raise InputError(
+            f"the images are {_colour(pixels.shape[3])}, the model reads {_colour(channels)}; convert the "
+            "images, or give a model of their kind"
+        )
+
+
+def size_in_words(size: tuple[int, ...]) -> str:
+    """Height and width as people write them.
+
+    Example:
+        >>> size_in_words((28, 32))
+        '28×32'
+    """
+    return "×".join(map(str, size))
+
+
+def _colour(channels: int) -> str:
+    return {1: "grey (1 channel)", 3: "in colour (3 channels)"}.get(channels, f"of {channels} channels")
