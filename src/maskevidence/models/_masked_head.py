@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 PROBE_LENGTH = 8
@@ -38,6 +38,24 @@ def input_taken_from(head: nn.Module) -> Iterator[Captured]:
     handle = head.register_forward_pre_hook(take, with_kwargs=True)
     try:
         yield captured
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def only_positions(head: nn.Module, hidden: Bool[Tensor, "B L"]) -> Iterator[None]:
+    """While it is open, the head is given the hidden positions alone, in one row of shape (1, n, H).
+
+    The model's own call then returns their logits: a wrapper around it (of distributed training, say) sees
+    all of the model.
+    """
+
+    def keep(_module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return (args[0][hidden][None], *args[1:]), keywords
+
+    handle = head.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        yield
     finally:
         handle.remove()
 

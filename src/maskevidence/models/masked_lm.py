@@ -1,6 +1,6 @@
 """Masked language models: any transformer of Hugging Face, or any network from ids to logits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from maskevidence.models._masked_head import (
     find_head,
     input_taken_from,
     log_probs_in_pieces,
+    only_positions,
     padding_is_ignored,
     probe_inputs,
     target_log_probs,
@@ -342,6 +343,41 @@ save_pretrained wrote, or OWNER/NAME on the hub
             assert captured.hidden is not None
             rows = self._rows_of_head()
             return log_probs_in_pieces(head, captured, captured.hidden[hidden], targets, rows)
+
+    def hidden_log_probs(
+        self,
+        inputs: Mapping[str, Tensor],
+        targets: Int64[Tensor, "B L"],
+        hidden: Bool[Tensor, "B L"],
+        network: nn.Module | None = None,
+    ) -> Float[Tensor, " n"]:
+        """log p of the hidden tokens of one batch that is prepared already, row by row: for training loops.
+
+        Args:
+            inputs: what the transformer is called with: ids with the hidden ones replaced, attention mask,
+                ...
+            targets: shape (B, L); the ids, read where they are hidden.
+            hidden: shape (B, L); what to predict.
+            network: this model's transformer in a wrapper (of distributed training), which is called in place
+                of it.
+
+        Returns:
+            Shape (n,), nats; differentiable.
+
+        Example:
+            >>> uniform = MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 4), mask_token_id=4)
+            >>> hidden, targets = torch.tensor([[True, False]]), torch.tensor([[0, 1]])
+            >>> uniform.hidden_log_probs({"input_ids": torch.tensor([[4, 1]])}, targets, hidden)
+            tensor([-1.3863])
+        """
+        chosen = targets[hidden]
+        if not self._takes:
+            return self._any_network(inputs["input_ids"], hidden, chosen)
+        call = self.network if network is None else network
+        if not self._head:
+            return target_log_probs(call(**inputs).logits[hidden], chosen)
+        with only_positions(self._head[0], hidden):
+            return target_log_probs(call(**inputs).logits[0], chosen)
 
     def _any_network(
         self, shown: Int64[Tensor, "b L"], hidden: Bool[Tensor, "b L"], targets: Int64[Tensor, " n"]

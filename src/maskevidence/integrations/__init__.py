@@ -1,0 +1,1 @@
+"""Masked evidence inside other libraries; each module imports its own when it is asked for."""
