@@ -106,6 +106,8 @@ def test_each_token_of_leave_one_out(
     assert (
         "another run" in run(*command, "--out", tmp_path / "w").error
     )  # without --whole-words it is another
+    assert run(*command[:5], "--limit", 4, "--out", tmp_path / "w", "--overwrite").code == 0
+    assert not (tmp_path / "w" / "tokens.csv").exists()  # of the run that is no more
 
 
 def test_pairs_prompts_blocks_and_long_texts(

@@ -157,40 +157,6 @@ def figure_1_bytes(made: object, kind: str) -> bytes:
     return picture(made.figure, kind)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("word", ["ppca:2", "factor-analysis:2", "gaussian"])
-def test_train_leaves_a_model_that_score_reads(word: str, run: CommandLine, tmp_path: Path) -> None:
-    table, out, target = tmp_path / "table.csv", tmp_path / "run", tmp_path / "a.json"
-    x = me.models.PPCA(4, 2, seed=3).sample(150) * [1.0, 100.0, 0.01, 5.0] + [0.0, 1e3, 0.0, -7.0]
-    x[::9, 1] = np.nan
-    np.savetxt(table, x, delimiter=",", header="a,b,c,d", comments="")
-    arguments = ["train", word, table, "--out", out, "--json", target, "--learning-rate", "0.05"]
-    trained = run(*arguments, "--epochs", "60")
-    assert trained.code == 0, trained
-    held_out = json.loads(target.read_text())["log_evidence_held_out"]
-    scored = run("score", out, table, "--test-fraction", "0.2", "--json", target)
-    assert scored.code == 0, scored
-    assert json.loads(target.read_text())["closed_form"] == pytest.approx(held_out, rel=1e-10)
-    assert "after epoch 60" in run(*arguments, "--epochs", "60").out
-    refused = run(*arguments, "--epochs", "60", "--objective", "likelihood")
-    assert "of another training" in refused.error
-
-
-def test_train_says_what_is_wrong(run: CommandLine, tmp_path: Path) -> None:
-    table, out = tmp_path / "table.csv", tmp_path / "run"
-    np.savetxt(
-        table, np.random.default_rng(0).normal(size=(30, 3)), delimiter=",", header="a,b,c", comments=""
-    )
-    for options, message in (
-        (["--learning-rate", "0"], "learning_rate=0.0"),
-        (["--epochs", "0"], "epochs=0"),
-        (["--objective", "fixed-rate:2"], "mask rate 2"),
-        (["--objective", "likelihood", "--draws", "3"], "draws no masks"),
-        (["--objective", "every-sise"], "every-size"),
-    ):
-        assert message in run("train", "ppca:1", table, "--out", out, *options).error
-    assert not out.exists()
-
-
 def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:
     table, target = tmp_path / "table.csv", tmp_path / "bias.json"
     np.savetxt(table, me.models.PPCA(6, 2).sample(100), delimiter=",", header="a,b,c,d,e,f", comments="")

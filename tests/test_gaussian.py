@@ -87,6 +87,10 @@ class TestFamily:
         )
         np.testing.assert_allclose(model.score_samples(x), expected, rtol=1e-10)
 
+    def test_no_rows_to_draw(self, build) -> None:
+        with pytest.raises(me.InputError, match="n=-1; give a whole number of rows"):
+            build(3).sample(-1)
+
     def test_samples_have_the_models_moments(self, build) -> None:
         """Each mean and each second moment by a z-test, the distances by a chi-square distribution."""
         model, n = build(4), 20_000

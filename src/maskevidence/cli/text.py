@@ -13,9 +13,9 @@ from maskevidence.held_out import Prepared
 from maskevidence.masks import LeaveOneOut, MaskDesign
 from maskevidence.models.text_encoding import Long
 from maskevidence.progress import progress
+from maskevidence.runs.directory import TOKENS
 from maskevidence.score import ScoreTable
 
-TOKENS = "tokens.csv"
 _SHOWN = 40
 
 

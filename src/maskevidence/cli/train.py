@@ -63,6 +63,16 @@ def train(
         int | None,
         typer.Option("--epochs", rich_help_panel=_ROWS, help="Passes over the rows; by default 500."),
     ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience",
+            min=1,
+            rich_help_panel=_ROWS,
+            help="Stop when the evidence of held-out rows was not higher for so many epochs, and keep the "
+            "best.",
+        ),
+    ] = None,
     binarise: options.Binarise = None,
     config: Annotated[
         str | None,

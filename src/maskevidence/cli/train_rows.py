@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float64
 
 from maskevidence.checkpoints import FILE
 from maskevidence.cli import output
 from maskevidence.cli.rows import RowOptions
+from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
 from maskevidence.files import write_atomic
 from maskevidence.masks import Masks
@@ -43,6 +46,7 @@ class RowTraining:
         learning_rate: of Adam, in standard units.
         batch_size: rows in one step.
         test_fraction: share of the rows held out; 0 for none.
+        patience: stop when the held-out evidence was not higher for so many epochs.
         checkpoint_every: epochs between two checkpoints.
         seed: of masks, order and held-out rows.
         limit: the first so many rows.
@@ -62,6 +66,7 @@ class RowTraining:
     learning_rate: float = 0.02
     batch_size: int = 512
     test_fraction: float = 0.2
+    patience: int | None = None
     checkpoint_every: int = 20
     seed: int = 0
     limit: int | None = None
@@ -109,6 +114,8 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         epochs=asked.epochs,
         batch_size=asked.batch_size,
         seed=asked.seed,
+        held_out=None if asked.patience is None else units.standard(_held_out(test, kept)),
+        patience=asked.patience,
         checkpoint=out,
         checkpoint_every=asked.checkpoint_every,
     )
@@ -125,6 +132,8 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         "data": asked.data,
         "objective": loss.settings(),
         "epochs": len(history),
+        "best_epoch": history.best_epoch,
+        "stopped": history.stopped,
         "resumed_from": history.resumed_from,
         "n_train": len(rows),
         "n_test": 0 if test is None else len(test),
@@ -138,6 +147,12 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     write_atomic(out / "train.json", json_module.dumps(result, indent=2, allow_nan=False) + "\n")
     _show(screen, result, out)
     return result
+
+
+def _held_out(test: Table | None, columns: list[str]) -> Float64[np.ndarray, "N D"]:
+    if test is None:
+        raise InputError("--patience needs held-out rows to judge by; give --test-fraction above 0")
+    return test.select(columns).values
 
 
 def _objective(word: str, masks: Masks, seed: int, **counts: int | None) -> Objective:
@@ -164,6 +179,8 @@ def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
     screen.print(output.table(["rows", "nats per observation"], rows, title))
     if result["dropped_columns"]:
         screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["stopped"] is not None:
+        screen.print(f"note: {result['stopped']}; the model is that of epoch {result['best_epoch']}")
     if result["resumed_from"] is not None:
         screen.print(f"note: went on from the checkpoint after epoch {result['resumed_from']}")
     screen.print(f"Left in {out}: config.json, model.safetensors, history.csv, train.json, {FILE}")

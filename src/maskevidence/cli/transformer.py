@@ -11,7 +11,7 @@ _OWN = {
     "masked-lm": ("text", "block_size", "tokenizer", "vocabulary_size"),
     "vit-mae": ("patch_size", "column", "resize", "skip_bad"),
 }
-_OF_ROWS = ("epochs", "binarise", "masks_per_size", "draws", "orders")
+_OF_ROWS = ("epochs", "patience", "binarise", "masks_per_size", "draws", "orders")
 
 
 @dataclass(frozen=True)

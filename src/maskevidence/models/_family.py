@@ -93,7 +93,13 @@ class GaussianFamily(nn.Module, ABC):
         return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
 
     def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
-        """Draw n rows from the model, shape (n, D); the same for the same seed."""
+        """Draw n rows from the model, shape (n, D); the same for the same seed.
+
+        Raises:
+            InputError: n below 0.
+        """
+        if n < 0:
+            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             factor = torch.linalg.cholesky(self.covariance).cpu()
