@@ -4,6 +4,7 @@ from maskevidence import data, models
 from maskevidence.bias import RateBias, bias
 from maskevidence.compare import Comparison, Difference, compare
 from maskevidence.curve import Curve
+from maskevidence.elbo import Elbo
 from maskevidence.errors import InputError, MaskEvidenceError, MissingExtraError, NumericalError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.impute import Imputation, impute
@@ -30,6 +31,7 @@ __all__ = [
     "Comparison",
     "Curve",
     "Difference",
+    "Elbo",
     "EverySize",
     "EvidenceEstimate",
     "Exhaustive",

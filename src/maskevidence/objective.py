@@ -98,6 +98,8 @@ class MaskedObjective:
             raise InputError("an observation has no token to hide; leave such observations out")
         if isinstance(self.design, Orderings) and isinstance(model, HasScoreOrderings):
             return self._of_orderings(model, tokens, key, self.design)
+        if key.masks == "shared" and bool(tokens.maskable.all()) and not isinstance(model, HasBatches):
+            return self._of_complete_rows(model, tokens, key)
         return self._of_tokens(model, tokens, key)
 
     def step_key(self, step: int) -> MaskKey:
@@ -148,6 +150,14 @@ class MaskedObjective:
             score = score_masks(model, tokens[torch.from_numpy(row).to(device)[pairs]], masked[pairs])
             total = total + (weight[pairs] * score).sum()
         return -total / len(tokens)
+
+    def _of_complete_rows(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
+        """Masks that all rows share, each drawn once and scored on all of them."""
+        masked, weight = shared_masks(self.design, key, tokens.width)
+        total = torch.zeros((), dtype=weight.dtype, device=tokens.values.device)
+        for mask, share in zip(masked.to(tokens.values.device), weight.tolist(), strict=True):
+            total = total + share * score_masks(model, tokens, mask.expand(len(tokens), -1)).mean()
+        return -total
 
     def _of_orderings(
         self, model: HasScoreOrderings, tokens: Tokens, key: MaskKey, design: Orderings

@@ -2,22 +2,40 @@
 
 from typing import TYPE_CHECKING, Any
 
+from maskevidence.models._quadrature import Grid, Importance
+from maskevidence.models.bernoulli import BernoulliPCA
 from maskevidence.models.factor_analysis import FactorAnalysis
 from maskevidence.models.gaussian import Gaussian
 from maskevidence.models.ppca import PPCA
 from maskevidence.models.saving import load
 
 if TYPE_CHECKING:
+    from maskevidence.models.masked_image import MaskedImage
     from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.reconstruction import ReconstructionLoss
     from maskevidence.models.whole_words import WholeWords
 
 # name -> module: imported when first asked for
 _LAZY = {
+    "MaskedImage": "maskevidence.models.masked_image",
+    "ReconstructionLoss": "maskevidence.models.reconstruction",
     "MaskedLM": "maskevidence.models.masked_lm",
     "WholeWords": "maskevidence.models.whole_words",
 }
 
-__all__ = ["PPCA", "FactorAnalysis", "Gaussian", "MaskedLM", "WholeWords", "load"]
+__all__ = [
+    "PPCA",
+    "BernoulliPCA",
+    "FactorAnalysis",
+    "Gaussian",
+    "Grid",
+    "Importance",
+    "MaskedImage",
+    "MaskedLM",
+    "ReconstructionLoss",
+    "WholeWords",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ _CLASSES = {
     "Gaussian": "maskevidence.models.gaussian",
     "PPCA": "maskevidence.models.ppca",
     "FactorAnalysis": "maskevidence.models.factor_analysis",
+    "BernoulliPCA": "maskevidence.models.bernoulli",
 }
 
 

@@ -1,0 +1,134 @@
+"""Where an integral over the latent space N(0, I_K) is evaluated: grids, and quasi-Monte-Carlo points."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from maskevidence.errors import InputError
+
+MOST_AXES = 3
+_MOST_NODES = 2**22
+
+
+class Nodes(NamedTuple):
+    """Points z_q and log weights of a quadrature, Σ_q w_q f(z_q) ≈ E f(z), z ~ N(0, I_K).
+
+    Attributes:
+        points: shape (Q, K).
+        log_weights: shape (Q,); normalised, Σ_q w_q = 1, so that the quadrature is itself a density: a
+            mixture of Q components.
+    """
+
+    points: Float[Tensor, "Q K"]
+    log_weights: Float[Tensor, " Q"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The same nodes for every observation: evenly spaced on [-half_width, half_width] in each dimension.
+
+    Weights are those of the standard normal, normalised. The error falls faster than any power of the
+    spacing once that is below the width of the posteriors: the trapezoidal rule for a smooth integrand that
+    vanishes at the ends (Trefethen and Weideman 2014, The Exponentially Convergent Trapezoidal Rule).
+
+    Args:
+        per_axis: nodes in each dimension, 2 or more.
+        half_width: where the grid ends; beyond 5, one in 1.7 million draws of a dimension falls.
+
+    Raises:
+        InputError: a number or a width that makes no grid.
+
+    Example:
+        >>> Grid(per_axis=3, half_width=1.0).nodes(1).points.flatten().tolist()
+        [-1.0, 0.0, 1.0]
+    """
+
+    per_axis: int = 20
+    half_width: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.per_axis < 2 or not 0 < self.half_width < float("inf"):
+            raise InputError(
+                f"a grid of {self.per_axis} nodes per axis to ±{self.half_width:g}; give 2 nodes or more and "
+                "a finite width above 0, such as Grid(20, 5.0)"
+            )
+
+    @property
+    def spacing(self) -> float:
+        """The distance between neighbours in one dimension."""
+        return 2 * self.half_width / (self.per_axis - 1)
+
+    def n_nodes(self, n_components: int) -> int:
+        """Q, in so many dimensions."""
+        return self.per_axis**n_components
+
+    def check(self, n_components: int) -> None:
+        """Raise an InputError where a grid over so many dimensions is out of reach."""
+        if n_components > MOST_AXES or self.n_nodes(n_components) > _MOST_NODES:
+            raise InputError(
+                f"a grid of {self.per_axis} nodes per axis has {self.per_axis}^{n_components} nodes over "
+                f"K={n_components} dimensions; a grid is for K up to {MOST_AXES} and {_MOST_NODES:,} nodes: "
+                "give integration=Importance() instead"
+            )
+
+    def nodes(
+        self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+    ) -> Nodes:
+        """The nodes in so many dimensions."""
+        self.check(n_components)
+        axis = torch.linspace(
+            -self.half_width, self.half_width, self.per_axis, dtype=torch.float64, device=device
+        )
+        log_axis = torch.log_softmax(-0.5 * axis.square(), 0)
+        points = torch.cartesian_prod(*[axis] * n_components).reshape(-1, n_components)
+        log_weights = torch.cartesian_prod(*[log_axis] * n_components).reshape(-1, n_components).sum(1)
+        return Nodes(points.to(dtype), log_weights.to(dtype))
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Nodes of its own for every observation and mask: importance sampling at quasi-Monte-Carlo points.
+
+    Half of the points are from the prior, half from a Gaussian at the mode of the posterior given the visible
+    tokens, half as wide again as its curvature says; the weights are those of the mixture of both, so that
+    none exceeds twice its mean under the prior (Owen and Zhou 2000, Safe and Effective Importance Sampling).
+
+    Args:
+        n_nodes: a power of two, 4 or more.
+        seed: of the scrambling of the Sobol points.
+
+    Raises:
+        InputError: a number that is no power of two.
+    """
+
+    n_nodes: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_nodes < 4 or self.n_nodes & (self.n_nodes - 1):
+            raise InputError(f"n_nodes={self.n_nodes}; give a power of two from 4 on, such as 512")
+
+    def normal_points(
+        self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "n K"]:
+        """Half as many points as nodes, spread as N(0, I_K), shape (n_nodes / 2, K)."""
+        engine = torch.quasirandom.SobolEngine(n_components, scramble=True, seed=self.seed)  # type: ignore[no-untyped-call]
+        uniform = engine.draw(self.n_nodes // 2, dtype=torch.float64)
+        inside = uniform.clamp(2.0**-40, 1 - 2.0**-40)
+        return torch.special.ndtri(inside).to(dtype).to(device)
+
+
+Integration = Grid | Importance
+
+
+def integration_from(settings: dict[str, float | int]) -> Integration:
+    """The rule that its fields describe, as a saved model's config.json holds them.
+
+    Example:
+        >>> integration_from({"per_axis": 20, "half_width": 5.0})
+        Grid(per_axis=20, half_width=5.0)
+    """
+    return Grid(**settings) if "per_axis" in settings else Importance(**settings)  # type: ignore[arg-type]
