@@ -81,18 +81,32 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             f"{header.get('format')}; this is {here}, format {FORMAT}: go on with that version, or start "
             "anew in another folder"
         )
-    theirs, ours = header["settings"], json.loads(json.dumps(dict(settings)))
-    differences = [
-        f"{name} {theirs.get(name)!r} instead of {ours.get(name)!r}"
-        for name in [*ours, *(name for name in theirs if name not in ours)]
-        if theirs.get(name) != ours.get(name)
-    ]
-    if differences:
+    different = differences(header["settings"], settings)
+    if different:
         raise InputError(
-            f"{str(path)!r} is of another training ({'; '.join(differences)}); give another folder, or "
-            "remove the file to start anew"
+            f"{str(path)!r} is of another training ({different}); give another folder, or remove the file to "
+            "start anew"
         )
     return _decode(header["state"], tensors)
+
+
+def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """In what the settings of a training that was saved differ from those of this one; empty if in nothing.
+
+    Args:
+        theirs: as they were read from JSON.
+        ours: as they would be written to it.
+
+    Example:
+        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
+        'seed 1 instead of 2'
+    """
+    now = json.loads(json.dumps(dict(ours)))
+    return "; ".join(
+        f"{name} {theirs.get(name)!r} instead of {now.get(name)!r}"
+        for name in [*now, *(name for name in theirs if name not in now)]
+        if theirs.get(name) != now.get(name)
+    )
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:

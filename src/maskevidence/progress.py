@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
+from maskevidence.errors import import_extra
+
 
 @runtime_checkable
 class Advance(Protocol):
@@ -39,3 +41,18 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda steps, text=None: bar.update(task, advance=steps, description=text)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and reports of transformers, which are not this package's to print."""
+    log = import_extra("transformers", "hf", "a masked language model").utils.logging
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()

@@ -165,6 +165,10 @@ def train(
 
 
 def _train_transformer(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
+    if asked.model == "masked-lm":
+        from maskevidence.cli.train_masked_lm import train_masked_lm
+
+        return train_masked_lm(asked, screen)
     raise InputError(
         f"{asked.model!r} cannot be trained by this version; give a model of rows, such as ppca:8"
     )

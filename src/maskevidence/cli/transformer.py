@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
+from maskevidence.masks import MaskDesign, RandomSize
+from maskevidence.specs import parse_design
 
 TRANSFORMERS = ("masked-lm", "vit-mae")
 _OWN = {
@@ -72,6 +74,21 @@ class TransformerOptions:
             for name in names:
                 if model != self.model and getattr(self, name):
                     raise InputError(f"{_flag(name)} belongs to {model}; leave it out for {self.model}")
+
+
+def objective_of_transformer(model: str, word: str) -> MaskDesign:
+    """The design behind --objective; a transformer gets one of its masks for each observation and step.
+
+    Raises:
+        InputError: an unknown design, or the likelihood.
+
+    Example:
+        >>> objective_of_transformer("masked-lm", "random-size")
+        RandomSize(draws=1, replicates=1)
+    """
+    if word == "likelihood":
+        raise InputError(f"the likelihood of {model} has no closed form; give --objective random-size")
+    return RandomSize(1, 1) if word == RandomSize.name else parse_design(word)
 
 
 def refuse_options_of_rows(model: str, given: dict[str, Any]) -> None:

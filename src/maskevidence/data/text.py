@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from maskevidence.data.python_topics import python_topics
 from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.models.text_encoding import EncodedTexts
@@ -24,6 +25,7 @@ _PREFERRED = ("text", "sentence")
 _GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 TEXT_SETS = {f"glue/{name}": HubSet(f"glue/{name}", "nyu-mll/glue", name) for name in _GLUE}
 TEXT_SETS["tiny-shakespeare"] = HubSet("tiny_shakespeare", None)
+PYTHON_TOPICS = "python-topics"
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ def read_texts(
 
     Args:
         source: a .txt (one text a line), .jsonl, .csv or .parquet file; a folder of .parquet files named by
-            split; a data set's own word such as "glue/qnli"; or "hub:OWNER/NAME[/CONFIG]". A split follows
-            after a colon where there is more than one.
+            split; a data set's own word such as "glue/qnli", or "python-topics", which is always there; or
+            "hub:OWNER/NAME[/CONFIG]". A split follows after a colon where there is more than one.
         columns: the columns with the texts; by default "text", "sentence", or the only one with text.
         extra: further columns to read.
         limit: read the first so many rows only.
@@ -180,9 +182,14 @@ def _open(source: str, running: bool) -> _Columns:
         return _from_folder(source, Path(base), split, running)
     if base in TEXT_SETS:
         return _from_set(source, TEXT_SETS[base], split, running)
+    if source == PYTHON_TOPICS:
+        lines = python_topics()
+        kept = lines if running else [line.strip() for line in lines if line.strip()]
+        return _Columns({"text": list(kept)})
     if path.suffix.lower() in TEXT_SUFFIXES or source.startswith((".", "/", "~")):
         raise InputError(f"there is no file {source!r}; check the path")
-    raise unknown_name("text", source, [*TEXT_SETS, "hub:OWNER/NAME[/CONFIG][:SPLIT]", "a file or folder"])
+    words = [*TEXT_SETS, PYTHON_TOPICS, "hub:OWNER/NAME[/CONFIG][:SPLIT]", "a file or folder"]
+    raise unknown_name("text", source, words)
 
 
 def _from_set(source: str, known: HubSet, split: str | None, running: bool) -> _Columns:

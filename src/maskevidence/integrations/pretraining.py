@@ -1,7 +1,6 @@
 """A masked language model trained on blocks of text by transformers' Trainer."""
 
 import csv
-import gc
 import io
 import json
 import math
@@ -20,10 +19,11 @@ from torch.utils.data import Dataset
 from maskevidence.errors import InputError, NumericalError, import_extra
 from maskevidence.generator import keyed_ranks
 from maskevidence.integrations.collator import ID, MaskSizeCollator
+from maskevidence.integrations.processes import end_processes, on_cpu
 from maskevidence.integrations.trainer import EvidenceTrainer
 from maskevidence.masks import MaskDesign
 from maskevidence.models.masked_lm import MaskedLM
-from maskevidence.progress import Advance, progress
+from maskevidence.progress import Advance, progress, quiet
 from maskevidence.tokens import Tokens
 
 _transformers = import_extra("transformers", "hf", "training a masked language model")
@@ -169,7 +169,7 @@ def train_masked_lm(
         raise InputError("training needs a transformers model and its tokenizer; give MaskedLM both")
     collator = MaskSizeCollator(model.tokenizer, design, seed=recipe.seed)
     checkpoint = None if out is None else newest_checkpoint(out)
-    with _random_state_kept(), tempfile.TemporaryDirectory() as nowhere, _quiet():
+    with _random_state_kept(), tempfile.TemporaryDirectory() as nowhere, quiet():
         mean_tokens = float(tokens.n_tokens.double().mean())
         arguments = training_arguments(
             recipe,
@@ -220,7 +220,7 @@ def training_arguments(
     Raises:
         InputError: a batch that the processes cannot share.
     """
-    on_cpu = not torch.cuda.is_available() and not torch.backends.mps.is_available()
+    slow = on_cpu()
     arguments = _transformers.TrainingArguments(
         output_dir=str(out),
         max_steps=recipe.steps,
@@ -232,11 +232,11 @@ def training_arguments(
         max_grad_norm=recipe.clip * tokens_per_text,
         seed=recipe.seed,
         optim="adamw_torch_fused",
-        use_cpu=on_cpu,
+        use_cpu=slow,
         train_sampling_strategy="sequential",
         average_tokens_across_devices=False,
         remove_unused_columns=False,
-        dataloader_pin_memory=not on_cpu,
+        dataloader_pin_memory=not slow,
         ddp_find_unused_parameters=False,
         logging_steps=min(LOG_EVERY, recipe.steps),
         logging_nan_inf_filter=False,
@@ -267,21 +267,6 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
         if all((path / name).is_file() for name in _WHOLE):
             return path
     return None
-
-
-def end_processes() -> None:
-    """Leave the group of processes that training joined, once nothing of it is in use.
-
-    What wraps the model goes first and the others are waited for: a process that ends while another still
-    talks to it aborts.
-    """
-    gc.collect()
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.barrier()
-        distributed.destroy_process_group()
-        state = import_extra("accelerate.state", "hf", "training a masked language model")
-        state.AcceleratorState._reset_state(reset_partial_state=True)
 
 
 class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
@@ -319,15 +304,3 @@ def _random_state_kept() -> Iterator[None]:
         yield
     random.setstate(own)
     np.random.set_state(numpys)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Nothing on the screen that is not this package's."""
-    log = _transformers.utils.logging
-    before = log.get_verbosity()
-    log.set_verbosity_error()
-    try:
-        yield
-    finally:
-        log.set_verbosity(before)

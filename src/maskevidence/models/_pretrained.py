@@ -1,8 +1,6 @@
 """Transformers models and tokenizers, loaded with one clear line where something is wrong."""
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from torch import nn
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.hub import hub_reachable, not_in_cache
+from maskevidence.progress import quiet as quiet
 
 # A vocabulary is often padded to a multiple of 64 or 128: so many embeddings may be without a token.
 _SPARE_EMBEDDINGS = 256
@@ -159,21 +158,6 @@ def _load_tokenizer(transformers: Any, place: str, model: str, options: dict[str
 def _first_sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars and reports of transformers, which are not this package's to print."""
-    log = import_extra("transformers", "hf", "a masked language model").utils.logging
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
 
 
 def check_vocabulary(model: Any, tokenizer: Any, mask_token_id: int) -> None:

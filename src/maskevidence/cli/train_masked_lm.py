@@ -1,0 +1,251 @@
+"""What `train masked-lm` does: a tokenizer, a model, blocks of text, Trainer, and the held-out evidence."""
+
+import json as json_module
+import shutil
+from contextlib import nullcontext
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from maskevidence.checkpoints import differences
+from maskevidence.cli import output
+from maskevidence.cli.transformer import TransformerOptions, objective_of_transformer
+from maskevidence.data.text import Texts, read_texts
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.files import write_atomic
+from maskevidence.masks import RandomSize
+from maskevidence.models.masked_lm import MaskedLM
+from maskevidence.models.saving import fingerprint
+from maskevidence.provenance import command, versions
+from maskevidence.runs import locked
+
+SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
+TEST_FRACTION = 0.1
+CHECKPOINT_EVERY = 200
+
+
+def train_masked_lm(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
+    """Train a masked language model on running text, save it, and print its held-out log evidence.
+
+    Started by `torchrun`, all processes train, and the first one alone prints and writes.
+
+    Returns:
+        What train.json holds.
+    """
+    from maskevidence.integrations import pretraining
+    from maskevidence.integrations.processes import is_main_process, main_process_first
+
+    design = objective_of_transformer(asked.model, asked.objective)
+    recipe = pretraining.Recipe(**_given(asked, ("steps", "batch_size", "learning_rate", "seed")))
+    columns = None if asked.text is None else [name.strip() for name in asked.text.split(",")]
+    texts = read_texts(asked.data, columns, limit=asked.limit, running=True)
+    train_texts, test_texts = _parts(
+        texts, TEST_FRACTION if asked.test_fraction is None else asked.test_fraction
+    )
+    start = _Start(asked)
+    settings = {
+        **start.settings(),
+        "text": texts.fingerprint(),
+        "test_fraction": asked.test_fraction,
+        "objective": asked.objective,
+        **asdict(recipe),
+        "version": metadata.version("maskevidence"),
+    }
+    main = is_main_process()
+    with locked(asked.out) if main else nullcontext():
+        finished = None
+        with main_process_first():
+            if main:
+                finished = _begin(asked.out, settings, asked.overwrite)
+            tokenizer = start.tokenizer(asked.out, train_texts, save=main)
+        if finished is not None:
+            _show(screen, finished, asked.out)
+            screen.print(f"This training in {asked.out} was finished before; --overwrite makes it anew.")
+            return finished
+        model = start.model(tokenizer)
+        encoded = model.encode(train_texts, block_size=start.block_size(model))
+        held_out = (
+            None if test_texts is None else model.encode(test_texts, block_size=start.block_size(model))
+        )
+        trained = pretraining.train_masked_lm(
+            model,
+            encoded.tokens,
+            design,
+            recipe,
+            out=asked.out,
+            checkpoint_every=asked.checkpoint_every or CHECKPOINT_EVERY,
+        )
+        if not main:
+            raise typer.Exit
+        model.save(asked.out)
+        write_atomic(asked.out / HISTORY, trained.to_csv())
+        estimate = None
+        if held_out is not None:
+            estimate = estimate_evidence(model, held_out.tokens, RandomSize(8), seed=asked.seed)
+        result = {
+            "model": asked.model,
+            "data": asked.data,
+            "objective": design.settings(),
+            "recipe": asdict(recipe),
+            "resumed_from": trained.resumed_from,
+            "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "n_train": len(encoded.tokens),
+            "n_test": 0 if held_out is None else len(held_out.tokens),
+            "loss": trained.history[-1]["loss"],
+            "held_out": None if estimate is None else _numbers(estimate),
+            "notes": list(encoded.notes),
+            "seed": asked.seed,
+            "versions": versions(),
+            "command": command(),
+        }
+        write_atomic(asked.out / RESULT, json_module.dumps(result, indent=2, allow_nan=False) + "\n")
+        for checkpoint in asked.out.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+    _show(screen, result, asked.out)
+    return result
+
+
+class _Start:
+    """What training starts from: a new BERT with word pieces of its own, or a model and its tokenizer."""
+
+    def __init__(self, asked: TransformerOptions) -> None:
+        from maskevidence.integrations.small_bert import SIZES
+
+        self.asked = asked
+        self.config = asked.config or "small"
+        self.size = SIZES.get(self.config)
+        self.given: MaskedLM | None = None
+        if self.size is None:
+            if asked.vocabulary_size is not None:
+                raise InputError(
+                    f"--vocabulary-size belongs to new models; {self.config!r} has its tokenizer"
+                )
+            self.given = MaskedLM.from_pretrained(self.config, tokenizer=asked.tokenizer)
+        elif asked.tokenizer is not None and asked.vocabulary_size is not None:
+            raise InputError("--tokenizer brings its vocabulary; leave --vocabulary-size out")
+
+    def settings(self) -> dict[str, Any]:
+        """What the model depends on, as it is written to training.json."""
+        return {
+            "config": self.config,
+            "weights": None if self.given is None else fingerprint(self.given),
+            "tokenizer": self.asked.tokenizer,
+            "vocabulary_size": self.asked.vocabulary_size,
+            "block_size": self.asked.block_size,
+        }
+
+    def tokenizer(self, out: Path, texts: list[str], *, save: bool) -> Any:
+        """The tokenizer: the one in `out` where training goes on, or in the other processes."""
+        from maskevidence.integrations.small_bert import load_tokenizer, word_pieces
+
+        if self.given is not None:
+            return self.given.tokenizer
+        if (out / "tokenizer.json").exists():
+            return load_tokenizer(out)
+        if self.asked.tokenizer is not None:
+            return load_tokenizer(self.asked.tokenizer)
+        assert self.size is not None
+        made = word_pieces(texts, self.asked.vocabulary_size or self.size.vocabulary_size)
+        if save:
+            made.save_pretrained(str(out))
+        return made
+
+    def model(self, tokenizer: Any) -> MaskedLM:
+        from maskevidence.integrations.small_bert import new_bert
+
+        if self.given is not None:
+            return self.given
+        assert self.size is not None
+        positions = max(self.size.block_size, self.asked.block_size or 0)
+        return new_bert(tokenizer, self.config, positions=positions, seed=self.asked.seed)
+
+    def block_size(self, model: MaskedLM) -> int:
+        """Tokens of a block: as asked for, of the size, or as many as the model reads, up to 512."""
+        if self.asked.block_size is not None:
+            return self.asked.block_size
+        return min(model.max_tokens or 512, 512 if self.size is None else self.size.block_size)
+
+
+def _begin(out: Path, settings: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
+    """Make the folder ready for this training; what it left there, where it was finished before.
+
+    Raises:
+        InputError: the folder holds another training or model.
+    """
+    if overwrite:
+        for name in (SETTINGS, RESULT, "tokenizer.json"):
+            (out / name).unlink(missing_ok=True)
+        for checkpoint in out.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+    if (out / SETTINGS).exists():
+        try:
+            theirs = json_module.loads((out / SETTINGS).read_text())
+        except json_module.JSONDecodeError as error:
+            raise InputError(
+                f"{str(out / SETTINGS)!r} cannot be read; give another folder, or --overwrite"
+            ) from error
+        different = differences(theirs, settings)
+        if different:
+            raise InputError(
+                f"{str(out)!r} is of another training ({different}); give another folder, or --overwrite to "
+                "replace it"
+            )
+        if (out / RESULT).exists():
+            return json_module.loads((out / RESULT).read_text())
+        return None
+    held = [name for name in ("config.json", "checkpoint.safetensors") if (out / name).exists()]
+    held += [path.name for path in out.glob("checkpoint-*")]
+    if held:
+        raise InputError(
+            f"{str(out)!r} holds another model ({held[0]}); give another folder, or --overwrite to replace it"
+        )
+    write_atomic(out / SETTINGS, json_module.dumps(settings, indent=2) + "\n")
+    return None
+
+
+def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:
+    """The first rows to train on, the last ones held out: running text is not shuffled."""
+    if not 0 <= test_fraction < 1:
+        raise InputError(f"--test-fraction {test_fraction:g}; give a share of the text in [0, 1)")
+    rows = list(zip(*texts.fields, strict=True))
+    n_train = len(rows) - round(len(rows) * test_fraction)
+    train, test = ([text for row in part for text in row] for part in (rows[:n_train], rows[n_train:]))
+    if not any(text.strip() for text in train):
+        raise InputError(f"{texts.name!r} has no word to train on; give a text")
+    return train, test if any(text.strip() for text in test) else None
+
+
+def _given(asked: TransformerOptions, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
+
+
+def _numbers(estimate: EvidenceEstimate) -> dict[str, Any]:
+    numbers = estimate.to_dict()
+    for name in ("versions", "command"):
+        numbers.pop(name)
+    return numbers
+
+
+def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
+    recipe = result["recipe"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
+        f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
+    )
+    screen.print(title, style="bold")
+    for note in result["notes"]:
+        screen.print(f"note: {note}")
+    if result["resumed_from"] is not None:
+        screen.print(f"note: went on from the checkpoint after step {result['resumed_from']}")
+    if result["held_out"] is None:
+        screen.print("nothing was held out")
+    else:
+        screen.print("held out:")
+        output.show_estimate(screen, result["held_out"])
+    screen.print(
+        f"Left in {out}: config.json, model.safetensors, tokenizer.json, {HISTORY}, {RESULT}, {SETTINGS}"
+    )

@@ -1,0 +1,56 @@
+"""The processes that `torchrun` starts: which one this is, who goes first, and a clean end."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from maskevidence.errors import import_extra
+
+
+def n_processes() -> int:
+    """How many processes train together; 1 where this one was not started by `torchrun`."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that prints and writes.
+
+    Example:
+        >>> is_main_process()
+        True
+    """
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+@contextmanager
+def main_process_first() -> Iterator[None]:
+    """The main process does what is inside before the others do, which find what it wrote."""
+    if n_processes() == 1:
+        yield
+        return
+    state = import_extra("accelerate", "hf", "training in several processes").PartialState(cpu=on_cpu())
+    with state.main_process_first():
+        yield
+
+
+def on_cpu() -> bool:
+    """Whether there is nothing faster to train on."""
+    return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+
+
+def end_processes() -> None:
+    """Leave the group of processes that training joined, once nothing of it is in use.
+
+    What wraps the model goes first, and the others are waited for: a process that ends while another still
+    talks to it aborts.
+    """
+    gc.collect()
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+        state = import_extra("accelerate.state", "hf", "training in several processes")
+        state.AcceleratorState._reset_state(reset_partial_state=True)
