@@ -3,6 +3,7 @@
 from maskevidence.files import write_atomic
 from maskevidence.runs.blocks import parse_shard, rows_per_block
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, RunDirectory
+from maskevidence.runs.engine import Engine, here
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.pairing import compare_runs, distinct
@@ -17,11 +18,13 @@ __all__ = [
     "MODEL",
     "SAVE_EVERY",
     "DataSource",
+    "Engine",
     "Manifest",
     "Run",
     "RunDirectory",
     "compare_runs",
     "distinct",
+    "here",
     "list_parts",
     "locked",
     "parse_shard",

@@ -11,11 +11,12 @@ from maskevidence.models import load
 from maskevidence.progress import progress
 from maskevidence.runs.blocks import Piece, block_rows, missing, shard_blocks
 from maskevidence.runs.directory import MODEL, RunDirectory
+from maskevidence.runs.engine import Engine, Scorer, Scoring, Work, here
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, joined, list_parts, write_part
 from maskevidence.score import ScoreTable
-from maskevidence.scoring import check_tokens, growing_option, n_masks, score_repeats
+from maskevidence.scoring import check_tokens, growing_option
 from maskevidence.tokens import Tokens
 
 SAVE_EVERY = 10.0
@@ -31,6 +32,7 @@ def record_run(
     overwrite: bool = False,
     batch_size: int = 1024,
     save_every: float = SAVE_EVERY,
+    engine: Engine = here,
 ) -> int:
     """Begin a run, or go on with one: score what is missing in its folder.
 
@@ -44,6 +46,7 @@ def record_run(
         overwrite: replace another run.
         batch_size: how many masks go into one call, within a block.
         save_every: seconds of scoring after which it is saved; a kill loses so much at most, and a block.
+        engine: what calls the model; by default this process. Whichever began a run, any can go on with it.
 
     Returns:
         How many masks were scored now.
@@ -60,7 +63,7 @@ def record_run(
     blocks = shard_blocks(len(tokens), cut, manifest.shard)
     if found is not None and not found.differences(manifest) and is_complete(folder, found):
         return 0
-    with locked(folder.path):
+    with engine() as score_all, locked(folder.path):
         folder.check(manifest, overwrite=overwrite)
         found = None if overwrite else folder.manifest()
         if found is None:
@@ -73,7 +76,8 @@ def record_run(
         if fitted:
             folder.keep_model(model)
             model = load(folder.path / MODEL)
-        return _score_missing(folder, manifest, cut, model, tokens, batch_size, save_every)
+        scoring = Scoring(manifest.mask_design(), manifest.key, batch_size)
+        return _score_missing(folder, manifest, cut, model, tokens, scoring, save_every, score_all)
 
 
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
@@ -98,10 +102,10 @@ def _score_missing(
     rows_of_block: int,
     model: MaskedModel,
     tokens: Tokens,
-    batch_size: int,
+    scoring: Scoring,
     save_every: float,
+    score_all: Scorer,
 ) -> int:
-    design = manifest.mask_design()
     whole = []
     for part in list_parts(folder.scores):
         if is_whole(part):
@@ -110,18 +114,14 @@ def _score_missing(
             part.path.unlink()
     blocks = shard_blocks(len(tokens), rows_of_block, manifest.shard)
     work = [
-        (piece, tokens[block_rows(piece.first_block, rows_of_block, len(tokens))])
-        for piece in missing(whole, blocks, growing_option(design)[1])
+        Work(piece, tokens[block_rows(piece.first_block, rows_of_block, len(tokens))])
+        for piece in missing(whole, blocks, growing_option(scoring.design)[1])
     ]
-    total = sum(n_masks(rows, design, _repeats(piece)) for piece, rows in work)
+    total = sum(scoring.n_masks(one) for one in work)
     pending = _Pending(folder, save_every)
     with progress("scoring masks", total) as advance:
         try:
-            for piece, rows in work:
-                table, n_calls = score_repeats(
-                    model, rows, design, manifest.key, _repeats(piece), batch_size, advance
-                )
-                pending.add(piece, table, n_calls)
+            score_all(model, work, scoring, advance, pending.add)
         except KeyboardInterrupt:
             pending.save()
             raise
@@ -129,38 +129,34 @@ def _score_missing(
     return total
 
 
-def _repeats(piece: Piece) -> range:
-    return range(piece.first_repeat, piece.last_repeat)
-
-
 class _Pending:
-    """Scores of consecutive blocks that wait to be saved as one part."""
+    """Scores that wait to be saved: those of consecutive blocks as one part."""
 
     def __init__(self, folder: RunDirectory, save_every: float) -> None:
         self.folder = folder
         self.save_every = save_every
         self.last_save = time.monotonic()
-        self.pieces: list[Piece] = []
-        self.tables: list[ScoreTable] = []
-        self.n_calls = 0
+        self.scored: list[tuple[Piece, ScoreTable, int]] = []
 
     def add(self, piece: Piece, table: ScoreTable, n_calls: int) -> None:
-        if self.pieces and piece != self.pieces[-1]._replace(
-            first_block=self.pieces[-1].last_block, last_block=self.pieces[-1].last_block + 1
-        ):
-            self.save()
-        self.pieces.append(piece)
-        self.tables.append(table)
-        self.n_calls += n_calls
+        self.scored.append((piece, table, n_calls))
         if time.monotonic() - self.last_save >= self.save_every:
             self.save()
 
     def save(self) -> None:
-        if self.pieces:
-            piece = self.pieces[0]._replace(last_block=self.pieces[-1].last_block)
-            write_part(self.folder.scores, piece, joined(self.tables), self.n_calls)
-        self.pieces, self.tables, self.n_calls = [], [], 0
+        """Write the parts; blocks come in any order where several workers score them."""
+        self.scored.sort(key=lambda one: (one[0].first_repeat, one[0].last_repeat, one[0].first_block))
+        while self.scored:
+            n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
+            pieces, tables, n_calls = zip(*self.scored[:n], strict=True)
+            piece = pieces[0]._replace(last_block=pieces[-1].last_block)
+            write_part(self.folder.scores, piece, joined(list(tables)), sum(n_calls))
+            del self.scored[:n]
         self.last_save = time.monotonic()
+
+    def _follows(self, k: int) -> bool:
+        before, piece = self.scored[k - 1][0], self.scored[k][0]
+        return piece == before._replace(first_block=before.last_block, last_block=before.last_block + 1)
 
 
 def write_scores(folder: RunDirectory, manifest: Manifest, scores: ScoreTable, n_model_calls: int) -> None:
