@@ -1,17 +1,19 @@
 """A model and the rows to score it on: fitted to a training part, or saved before."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from maskevidence.data.image_rows import ImageRows
 from maskevidence.data.tabular import Table
 from maskevidence.data.text import TextRows
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, Masks
 from maskevidence.model import HasLogEvidence
+from maskevidence.models.image_summary import image_summary
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,18 @@ class Prepared:
         test_fraction: the share of rows that was held out and is scored; None where all are.
         fitted: whether the model was fitted here.
         source_fingerprint: of all rows that a model fitted here came from; None where none was.
+        details: what else decides the numbers and is kept with them, such as the density of images.
+        load: gives the same model in another process; None where it is best sent as it is.
     """
 
     model: Any
-    table: Table | TextRows
+    table: Table | TextRows | ImageRows
     notes: tuple[str, ...]
     test_fraction: float | None = None
     fitted: bool = False
     source_fingerprint: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    load: Callable[[], Any] | None = None
 
 
 def fit_held_out(
@@ -109,5 +115,7 @@ def score_rows(
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
             result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
+    if prepared.details:
+        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]
     return result, estimate

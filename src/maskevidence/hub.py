@@ -1,6 +1,7 @@
 """Whether the Hugging Face hub can be asked, found out at once and not after minutes of retries."""
 
 from functools import cache
+from pathlib import Path
 
 from maskevidence.errors import InputError, import_extra
 
@@ -19,6 +20,15 @@ def hub_reachable() -> bool:
     except Exception:  # of whichever HTTP library the installed version uses: each means no answer
         return False
     return True
+
+
+def hub_file(name: str, file: str) -> Path | None:
+    """A small file of a model on the hub or in the local cache; None where it cannot be had."""
+    hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
+    try:
+        return Path(hub.hf_hub_download(name, file, local_files_only=not hub_reachable()))
+    except Exception:  # of whichever HTTP library the installed version uses: each means no file
+        return None
 
 
 def not_in_cache(what: str, alternative: str) -> InputError:

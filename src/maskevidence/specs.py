@@ -10,6 +10,7 @@ from typing import Any
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.hub import hub_file
 from maskevidence.masks import DESIGNS, MaskDesign
 from maskevidence.models import PPCA, FactorAnalysis, Gaussian, load
 
@@ -60,11 +61,41 @@ def is_masked_lm(word: str) -> bool:
     folder = Path(word)
     if not folder.is_dir():
         return _ON_THE_HUB.fullmatch(word) is not None
-    try:
-        config = json.loads((folder / "config.json").read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+    config = read_json(folder / "config.json")
+    if config is None:
         return (folder / "tokenizer_config.json").exists()
     return isinstance(config, dict) and "class" not in config
+
+
+def is_masked_image(word: str) -> bool:
+    """Whether a MODEL word means a model of images of transformers: its folder, or OWNER/NAME on the hub.
+
+    A folder is asked for its config.json, a name on the hub for the same where it can be had, and else
+    whether it says "vit" or "mae".
+
+    Example:
+        >>> is_masked_image("ppca:8")
+        False
+    """
+    folder = Path(word)
+    if folder.is_dir():
+        config = read_json(folder / "config.json")
+    elif _ON_THE_HUB.fullmatch(word) is None:
+        return False
+    else:
+        file = hub_file(word, "config.json")
+        if file is None:
+            return re.search(r"vit|mae", word.lower()) is not None
+        config = read_json(file)
+    return isinstance(config, dict) and "class" not in config and "image_size" in config
+
+
+def read_json(file: Path) -> Any:
+    """What a JSON file holds; None where there is none, or it is damaged."""
+    try:
+        return json.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return None
 
 
 def parse_data(

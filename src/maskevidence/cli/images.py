@@ -15,7 +15,7 @@ from maskevidence.errors import InputError
 from maskevidence.generator import keyed_bits
 from maskevidence.held_out import Prepared
 from maskevidence.models.image_summary import DENSITY, N_PIXELS
-from maskevidence.models.pixel_density import DENSITIES, Density, PatchStatistics, PixelDensity
+from maskevidence.models.pixel_density import Density, PatchStatistics, PixelDensity
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import RunDirectory
 from maskevidence.specs import parse_size
@@ -74,10 +74,6 @@ class ImageOptions:
             InputError: options that do not go together, or whatever is wrong with model or images.
         """
         rows.refuse("images", ("binarise",))
-        if self.density is not None and self.density not in DENSITIES:
-            raise InputError(f"--density {self.density!r}; give {' or '.join(DENSITIES)}")
-        if self.patch_statistics not in (None, "visible"):
-            raise InputError(f"--patch-statistics {self.patch_statistics!r}; give visible, or leave it out")
 
         from maskevidence.models.masked_image import MaskedImage
 
@@ -103,9 +99,7 @@ class ImageOptions:
         patches = loaded.tokens(images.pixels, images.ids)
         assert loaded.density is not None
         details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
-        return Prepared(
-            loaded, ImageRows(images, patches), tuple(notes), rows.test_fraction, details=details
-        )
+        return Prepared(loaded, ImageRows(images, patches), tuple(notes), rows.test_fraction, details=details)
 
     def _asks_for_calibration(self, model: Any) -> bool:
         known = model.density
@@ -116,9 +110,7 @@ class ImageOptions:
             self.patch_statistics is not None and self.patch_statistics != known.patch_statistics
         )
 
-    def _calibrate(
-        self, model: Any, images: Images, seed: int, out: Path | None
-    ) -> tuple[Images, str]:
+    def _calibrate(self, model: Any, images: Images, seed: int, out: Path | None) -> tuple[Images, str]:
         """Give the model a density fitted to some of the images; the others, and one sentence about it."""
         fraction = CALIBRATION_FRACTION if self.calibration_fraction is None else self.calibration_fraction
         if not 0 < fraction < 1 or len(images) < 2:
@@ -131,42 +123,36 @@ class ImageOptions:
         others = np.setdiff1d(np.arange(len(images)), chosen)
         of_calibration = images.select(chosen)
         name: Density = self.density or "gaussian"
-        settings = {
-            "density": name,
-            "patch_statistics": self.patch_statistics,
-            "seed": seed,
-            "images": of_calibration.fingerprint(),
-        }
-        known = _density_of_run(out, fingerprint(model), len(of_calibration), settings)
-        if known is None:
+        scored = images.select(others)
+        known = _density_of_run(out, fingerprint(model), scored)
+        wanted = (name, self.patch_statistics, seed, len(chosen))
+        if known is not None and wanted == (
+            known.name,
+            known.patch_statistics,
+            known.seed,
+            known.n_images,
+        ):
+            model.density = known
+        else:
             tokens = model.tokens(of_calibration.pixels, of_calibration.ids)
             model.calibrate(tokens, name, patch_statistics=self.patch_statistics, seed=seed)
-        else:
-            model.density = known
         note = (
             f"pixel variances fitted to {len(chosen):,} of the images, scored on the {len(others):,} others"
         )
-        return images.select(others), note
+        return scored, note
 
 
-def _density_of_run(
-    out: Path | None, model: str | None, n_images: int, settings: dict[str, Any]
-) -> PixelDensity | None:
-    """The density that a run directory holds for the same model and calibration.
+def _density_of_run(out: Path | None, model: str | None, scored: Images) -> PixelDensity | None:
+    """The density that a run directory holds for this model and these images.
 
-    A resumed run has to have the very numbers of the first part; and need not wait for them.
+    A resumed run has to have the very numbers of the first part, and need not wait for them.
     """
     manifest = None if out is None else RunDirectory(out).manifest()
-    if manifest is None or manifest.details is None or manifest.model_fingerprint != model:
+    if manifest is None or DENSITY not in manifest.details:
         return None
-    density = PixelDensity.from_dict(dict(manifest.details[DENSITY]))
-    same = (density.name, density.patch_statistics, density.seed, density.n_images) == (
-        settings["density"],
-        settings["patch_statistics"],
-        settings["seed"],
-        n_images,
-    )
-    return density if same else None
+    if manifest.model_fingerprint != model or manifest.data.fingerprint != scored.fingerprint():
+        return None
+    return PixelDensity.from_dict(dict(manifest.details[DENSITY]))
 
 
 def _what_is_scored(model: Any) -> list[str]:
@@ -177,6 +163,11 @@ def _what_is_scored(model: Any) -> list[str]:
             "to pixels takes mean and variance of the hidden patch itself; --patch-statistics visible takes "
             "those of the visible ones"
         ]
+    units = {
+        "gaussian": "log-densities are per level (0..255) of each pixel",
+        "discretised": "log-probabilities of the levels 0..255",
+    }
+    notes = [units[model.density.name]]
     if model.norm_pix_loss:
-        return ["normalised predictions brought back to pixels by mean and variance of the visible patches"]
-    return []
+        notes.append("predictions brought back to pixels by mean and variance of the visible patches")
+    return notes

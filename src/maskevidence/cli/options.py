@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from maskevidence.models import pixel_density
 from maskevidence.models.text_encoding import Long
 
 Json = Annotated[
@@ -56,6 +57,33 @@ SkipBad = Annotated[
     bool,
     typer.Option(
         "--skip-bad", rich_help_panel=_ROWS, help="Leave images out that cannot be read, and name them."
+    ),
+]
+
+_IMAGES = "Masked image models"
+Density = Annotated[
+    pixel_density.Density | None,
+    typer.Option(
+        "--density",
+        rich_help_panel=_IMAGES,
+        help="Of a hidden pixel around its prediction; discretised gives bits per dimension.",
+    ),
+]
+PatchStatistics = Annotated[
+    pixel_density.PatchStatistics | None,
+    typer.Option(
+        "--patch-statistics",
+        rich_help_panel=_IMAGES,
+        help="Score the pixels of a model of normalised patches, by mean and variance of visible ones.",
+    ),
+]
+CalibrationFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--calibration-fraction",
+        rich_help_panel=_IMAGES,
+        help="Share of the images that pixel variances are fitted to, at most 512, and that are not scored; "
+        "0.2 unless the model has variances.",
     ),
 ]
 

@@ -60,6 +60,10 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     made.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
     if result.get("bits_per_byte") is not None:
         made.add_row("per byte", f"{result['bits_per_byte']:.4f} bits of code per byte of text")
+    if result.get("bits_per_dimension") is not None:
+        made.add_row("per pixel", f"{result['bits_per_dimension']:.4f} bits of code per level (dimension)")
+    if result.get("reconstruction_loss"):
+        made.add_row("beside it", _reconstruction(result["reconstruction_loss"]))
     if result.get("perplexity_bound") is not None:
         name = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
         made.add_row(name.get(result["kind"], "perplexity"), f"{result['perplexity_bound']:.4g} per token")
@@ -72,6 +76,14 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     screen.print(made)
     for note in result["notes"]:
         screen.print(f"note: {note}")
+
+
+def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
+    """The paper's own quantity at a few of the rates."""
+    count = min(4, len(losses))
+    some = [losses[round(i * (len(losses) - 1) / max(1, count - 1))] for i in range(count)]
+    text = ", ".join(f"{entry['loss']:.4g} at {entry['rate']:.0%}" for entry in some)
+    return f"masked reconstruction loss (squared error): {text} hidden"
 
 
 def _mask_error(result: Mapping[str, Any]) -> str:

@@ -74,6 +74,7 @@ def record(
         overwrite=overwrite,
         batch_size=batch_size,
         save_every=save_every,
+        details=ready.details,
     )
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from maskevidence.cli import options, output
+from maskevidence.cli import cluster, options, output
+from maskevidence.cli.images import ImageOptions
 from maskevidence.cli.recording import record
 from maskevidence.cli.rows import RowOptions
 from maskevidence.cli.text import TextOptions, show_token_scores, token_scores
@@ -12,7 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.held_out import score_rows
 from maskevidence.masks import MaskKey, Masks
 from maskevidence.runs import SAVE_EVERY, parse_shard, read_run
-from maskevidence.specs import is_masked_lm, parse_design
+from maskevidence.specs import is_masked_image, is_masked_lm, parse_design
 
 
 def score(
@@ -20,8 +21,8 @@ def score(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="gaussian, ppca:8, factor-analysis:8, a saved model's folder, or a masked language model: "
-            "its folder, or OWNER/NAME on the Hugging Face hub.",
+            help="gaussian, ppca:8, factor-analysis:8, a saved model's folder, or a masked model of texts or "
+            "images (ViT-MAE): its folder, or OWNER/NAME on the Hugging Face hub.",
         ),
     ],
     data: Annotated[
@@ -38,7 +39,7 @@ def score(
         typer.Option(
             "--design",
             help="every-size, random-size, orderings, leave-one-out, exhaustive, fixed-rate:0.15 "
-            "or rates:0.01-0.99-0.01; by default every-size, and random-size for texts.",
+            "or rates:0.01-0.99-0.01; by default every-size, and random-size for transformers.",
         ),
     ] = None,
     masks_per_size: Annotated[
@@ -64,6 +65,9 @@ def score(
     column: options.Column = None,
     resize: options.Resize = None,
     skip_bad: options.SkipBad = False,
+    density: options.Density = None,
+    patch_statistics: options.PatchStatistics = None,
+    calibration_fraction: options.CalibrationFraction = None,
     text: options.Text = None,
     context_field: options.ContextField = None,
     block_size: options.BlockSize = None,
@@ -122,15 +126,21 @@ def score(
         bf16,
         trust_remote_code,
     )
-    of_texts = is_masked_lm(model)
+    images = ImageOptions(density, patch_statistics, calibration_fraction, device, batch_tokens)
+    of_images = is_masked_image(model)
+    of_texts = not of_images and is_masked_lm(model)
     mask_design = parse_design(
-        design or ("random-size" if of_texts else "every-size"),
+        design or ("random-size" if of_texts or of_images else "every-size"),
         masks_per_size=masks_per_size,
         draws=draws,
         replicates=replicates,
         orders=orders,
     )
-    if of_texts:
+    if of_images:
+        texts.refuse(model, but=("device", "batch_tokens"), kind="a model of images")
+        ready = images.prepare(model, data, rows, limit, seed, out)
+    elif of_texts:
+        images.refuse(model)
         rows.refuse("texts", ("test_fraction", "binarise", "column", "resize", "skip_bad"))
         ready = texts.prepare(model, data, mask_design, limit)
     else:
@@ -142,6 +152,7 @@ def score(
             raise InputError("--shard needs --out, a folder of its own for each shard")
         result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
         output.show_estimate(screen, result)
+        images.refuse(model)
     else:
         result = record(
             screen,

@@ -35,13 +35,18 @@ class TextOptions:
     bf16: bool = False
     trust_remote_code: bool = False
 
-    def refuse(self, model: str) -> None:
-        """Raise if any was given, for a model of numbers."""
+    def refuse(self, model: str, *, but: tuple[str, ...] = (), kind: str = "a model of numbers") -> None:
+        """Raise if any was given, for another kind of model.
+
+        Args:
+            model: its word.
+            but: options that it has too.
+            kind: what it is.
+        """
         for name, value in vars(self).items():
-            if value is not None and value is not False:
+            if value is not None and value is not False and name not in but:
                 raise InputError(
-                    f"--{name.replace('_', '-')} belongs to masked language models; {model!r} is a model of "
-                    "numbers"
+                    f"--{name.replace('_', '-')} belongs to masked language models; {model!r} is {kind}"
                 )
 
     def prepare(self, model: str, data: str, design: MaskDesign, limit: int | None) -> Prepared:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
@@ -84,8 +84,11 @@ class PixelDensity:
 
     def variance(self, n_hidden: Int64[Tensor, " B"]) -> Float[Tensor, " B"]:
         """v_M for each number of hidden patches, shape (B,), float64."""
-        found = np.interp(n_hidden.cpu().numpy(), self.sizes, np.log(self.variances))
-        return torch.from_numpy(np.exp(found)).to(n_hidden.device)
+        return torch.from_numpy(self.variances_at(n_hidden.cpu().numpy())).to(n_hidden.device)
+
+    def variances_at(self, sizes: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+        """The same for numpy."""
+        return np.exp(np.interp(sizes, self.sizes, np.log(self.variances)))
 
     def log_prob(
         self,

@@ -14,6 +14,7 @@ from maskevidence.scoring import growing_option
 SCHEMA = 1
 # How a run was made, and what follows from the rest: a run is the same run without them.
 _INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
+_LONGEST = 60
 _INCIDENTAL_DATA = {"name", "columns", "notes", "text_fingerprint"}
 
 
@@ -58,6 +59,7 @@ class Manifest(BaseModel):
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
         rows_per_block: rows that are scored together; a block's calls of the model are always the same.
         closed_form: the model's own log evidence of these rows, nats per observation; None if it has none.
+        details: what else decides the numbers, such as the density of images.
         versions: of the packages that it was made with.
         command: that made it.
     """
@@ -75,6 +77,7 @@ class Manifest(BaseModel):
     shard: tuple[int, int] = (1, 1)
     rows_per_block: int = Field(ge=1)
     closed_form: float | None = None
+    details: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=versions)
     command: str = Field(default_factory=command)
 
@@ -133,4 +136,5 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
 def _short(value: Any) -> str:
     if isinstance(value, str) and len(value) == 64:  # a fingerprint
         return value[:12]
-    return "none" if value is None else str(value)
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -9,6 +9,7 @@ import numpy as np
 
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.models.image_summary import image_summary
 from maskevidence.provenance import command
 from maskevidence.runs.blocks import missing, overlapping, shard_blocks
 from maskevidence.runs.directory import RunDirectory
@@ -43,6 +44,9 @@ class Run:
                 f"{self.manifest.data.n_observations:,} observations"
             )
         result = self.estimate.to_dict() | kept | {"notes": notes}
+        if self.manifest.details:
+            estimate, details = self.estimate, self.manifest.details
+            result |= details | image_summary(details, estimate.log_evidence, estimate.curve)
         if self.manifest.closed_form is not None:
             result["closed_form"] = self.manifest.closed_form
         return result
