@@ -8,7 +8,16 @@ from maskevidence.held_out import Prepared
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.models.saving import fingerprint
 from maskevidence.report import write_summary
-from maskevidence.runs import DataSource, Manifest, RunDirectory, read_run, record_run, rows_per_block
+from maskevidence.runs import (
+    DataSource,
+    Engine,
+    Manifest,
+    RunDirectory,
+    here,
+    read_run,
+    record_run,
+    rows_per_block,
+)
 
 
 def record(
@@ -24,6 +33,7 @@ def record(
     overwrite: bool,
     batch_size: int,
     save_every: float,
+    engine: Engine = here,
 ) -> dict[str, Any]:
     """Score into a run directory, or go on with the same run there, and say what was left.
 
@@ -39,6 +49,7 @@ def record(
         overwrite: replace another run in `out`.
         batch_size: masks in one call of the model.
         save_every: seconds between two saves.
+        engine: what calls the model.
 
     Returns:
         What `estimate.json` holds.
@@ -63,6 +74,7 @@ def record(
         seed=key.seed,
         shard=shard,
         rows_per_block=rows_per_block(ready.model, tokens, design, key),
+        details=ready.details,
     )
     folder = RunDirectory(out)
     n_scored = record_run(
@@ -74,7 +86,7 @@ def record(
         overwrite=overwrite,
         batch_size=batch_size,
         save_every=save_every,
-        details=ready.details,
+        engine=engine,
     )
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:

@@ -91,6 +91,10 @@ def score(
         float,
         typer.Option("--save-every", min=0.0, metavar="SECONDS", help="How often to save scores in --out."),
     ] = SAVE_EVERY,
+    engine: cluster.EngineName = "local",
+    address: cluster.Address = None,
+    workers: cluster.Workers = None,
+    gpus_per_worker: cluster.GpusPerWorker = None,
     json: options.Json = None,
 ) -> None:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
@@ -110,7 +114,11 @@ def score(
         maskevidence score runs/a/model table.csv --design leave-one-out --json -
 
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
+
+        maskevidence score runs/a/model table.csv --out runs/b --engine ray --workers 8
     """
+    where = cluster.ClusterOptions(engine, address, workers, gpus_per_worker)
+    where.check(out)
     options.use_threads(threads)
     rows = RowOptions(test_fraction, binarise, column, resize, skip_bad)
     texts = TextOptions(
@@ -144,6 +152,7 @@ def score(
         rows.refuse("texts", ("test_fraction", "binarise", "column", "resize", "skip_bad"))
         ready = texts.prepare(model, data, mask_design, limit)
     else:
+        images.refuse(model)
         texts.refuse(model)
         ready = rows.prepare(model, data, limit, seed)
     screen = output.console(json)
@@ -152,7 +161,6 @@ def score(
             raise InputError("--shard needs --out, a folder of its own for each shard")
         result, estimate = score_rows(ready, mask_design, seed=seed, masks=masks, batch_size=batch_size)
         output.show_estimate(screen, result)
-        images.refuse(model)
     else:
         result = record(
             screen,
@@ -166,6 +174,7 @@ def score(
             overwrite=overwrite,
             batch_size=batch_size,
             save_every=save_every,
+            engine=where.build(ready, threads),
         )
     if per_token:
         scores = estimate.scores if out is None else read_run(out).estimate.scores

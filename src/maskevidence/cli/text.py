@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.files import write_atomic
 from maskevidence.held_out import Prepared
 from maskevidence.masks import LeaveOneOut, MaskDesign
-from maskevidence.models.text_encoding import Long
+from maskevidence.models.text_encoding import EncodedTexts, Long
 from maskevidence.progress import progress
 from maskevidence.runs.directory import TOKENS
 from maskevidence.score import ScoreTable
@@ -68,17 +69,9 @@ class TextOptions:
         if extra and extra[0] in scored:
             raise InputError(f"--context-field {extra[0]!r} is scored too; choose another --text")
 
-        from maskevidence.models.masked_lm import MaskedLM
         from maskevidence.models.whole_words import WholeWords
 
-        loaded = MaskedLM.from_pretrained(
-            model,
-            tokenizer=self.tokenizer,
-            device=self.device,
-            bfloat16=self.bf16,
-            batch_tokens=self.batch_tokens,
-            trust_remote_code=self.trust_remote_code,
-        )
+        loaded = self.load(model, self.tokenizer)
         with progress("encoding texts", len(texts)) as advance:
             encoded = loaded.encode(
                 texts[scored[0]],
@@ -95,7 +88,30 @@ class TextOptions:
             notes.append("all tokens of a word are hidden together")
         if self.bf16:
             notes.append("computed under bfloat16 autocast")
-        return Prepared(ready, rows, tuple(notes))
+        tokenizer = None if self.tokenizer is None else _full_path(self.tokenizer)
+        words = encoded if self.whole_words else None
+        again = partial(self.load, _full_path(model), tokenizer, words)
+        return Prepared(ready, rows, tuple(notes), load=again)
+
+    def load(self, model: str, tokenizer: str | None, words: EncodedTexts | None = None) -> Any:
+        """The model as these options have it, with whole words hidden together where `words` are given."""
+        from maskevidence.models.masked_lm import MaskedLM
+        from maskevidence.models.whole_words import WholeWords
+
+        loaded = MaskedLM.from_pretrained(
+            model,
+            tokenizer=tokenizer,
+            device=self.device,
+            bfloat16=self.bf16,
+            batch_tokens=self.batch_tokens,
+            trust_remote_code=self.trust_remote_code,
+        )
+        return loaded if words is None else WholeWords(loaded, words)
+
+
+def _full_path(name: str) -> str:
+    """A folder's name for processes that stand elsewhere; a name on the hub as it is."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
