@@ -8,6 +8,7 @@ from maskevidence.cli import paper
 from maskevidence.cli.bias import bias
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
+from maskevidence.cli.report import report
 from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
 from maskevidence.cli.train import train
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(score)
 app.command()(summarize)
 app.command("compare")(compare_runs)
+app.command()(report)
 app.command()(train)
 app.command()(bias)
 app.add_typer(paper.app, name="paper")
