@@ -138,7 +138,7 @@ class MaskSizeCollator:
                 "the tokenizer has no padding token for texts of several lengths; set its pad_token"
             )
         return self.tokenizer.pad(
-            [{name: list(values) for name, values in row.items()} for row in rows],
+            [{name: np.asarray(values).tolist() for name, values in row.items()} for row in rows],
             pad_to_multiple_of=self.pad_to_multiple_of,
             return_attention_mask=True,
             return_tensors="pt",

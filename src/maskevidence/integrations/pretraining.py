@@ -6,7 +6,7 @@ import json
 import math
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,31 +168,66 @@ def train_masked_lm(
     if model.tokenizer is None or not hasattr(model.network, "save_pretrained"):
         raise InputError("training needs a transformers model and its tokenizer; give MaskedLM both")
     collator = MaskSizeCollator(model.tokenizer, design, seed=recipe.seed)
-    checkpoint = None if out is None else newest_checkpoint(out)
-    with _random_state_kept(), tempfile.TemporaryDirectory() as nowhere, quiet():
-        mean_tokens = float(tokens.n_tokens.double().mean())
-        arguments = training_arguments(
-            recipe,
-            mean_tokens,
-            out=nowhere if out is None else out,
-            checkpoint_every=None if out is None else checkpoint_every,
-            report_to=report_to,
-        )
-        trainer = EvidenceTrainer(
+
+    def make(arguments: Any) -> Any:
+        return EvidenceTrainer(
             model=model.network,
             args=arguments,
             data_collator=collator,
             train_dataset=TrainingOrder(tokens, recipe.steps * recipe.batch_size, recipe.seed),
             processing_class=model.tokenizer,
         )
+
+    return run_trainer(
+        make,
+        recipe,
+        loss_scale=float(tokens.n_tokens.double().mean()),
+        unit="nats per token",
+        out=out,
+        checkpoint_every=checkpoint_every,
+        report_to=report_to,
+        callbacks=callbacks,
+    )
+
+
+def run_trainer(
+    make: Callable[[Any], Any],
+    recipe: Recipe,
+    *,
+    loss_scale: float = 1.0,
+    unit: str,
+    out: str | Path | None,
+    checkpoint_every: int,
+    report_to: str,
+    callbacks: Sequence[Any],
+) -> Trained:
+    """Run a Trainer from the newest checkpoint on, quietly, with a progress bar, and leave no trace of it.
+
+    Args:
+        make: gives the trainer from its arguments.
+        recipe: how to train.
+        loss_scale: the loss is so many times `unit`: tokens of a text, where it is in nats per text.
+        unit: of the loss that the bar shows.
+        out, checkpoint_every, report_to, callbacks: as for `train_masked_lm`.
+    """
+    checkpoint = None if out is None else newest_checkpoint(out)
+    with _random_state_kept(), tempfile.TemporaryDirectory() as nowhere, quiet():
+        arguments = training_arguments(
+            recipe,
+            loss_scale,
+            out=nowhere if out is None else out,
+            checkpoint_every=None if out is None else checkpoint_every,
+            report_to=report_to,
+        )
+        trainer = make(arguments)
         trainer.remove_callback(_transformers.PrinterCallback)
-        for make in callbacks:
-            trainer.add_callback(make(trainer))
+        for of_trainer in callbacks:
+            trainer.add_callback(of_trainer(trainer))
         with progress("training", recipe.steps) as advance:
-            trainer.add_callback(_Watch(advance, mean_tokens))
+            trainer.add_callback(_Watch(advance, loss_scale, unit))
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
-        model.network.eval()
+        trainer.model.eval()
         trainer.callback_handler.callbacks.clear()  # they hold the trainer, and it holds the wrapped model
         del trainer
         end_processes()
@@ -272,9 +307,10 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
 class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     """Moves the bar, and ends a training whose loss is not finite."""
 
-    def __init__(self, advance: Advance, tokens_per_text: float) -> None:
+    def __init__(self, advance: Advance, loss_scale: float, unit: str) -> None:
         self.advance = advance
-        self.tokens_per_text = tokens_per_text
+        self.loss_scale = loss_scale
+        self.unit = unit
         self.done = 0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
@@ -289,7 +325,7 @@ class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
             raise NumericalError(
                 f"the loss is {loss} at step {state.global_step}; give a lower learning rate"
             )
-        self.advance(0, f"training, loss {loss / self.tokens_per_text:.3f} nats per token")
+        self.advance(0, f"training, loss {loss / self.loss_scale:.3f} {self.unit}")
 
 
 def _step_of(checkpoint: Path) -> int:

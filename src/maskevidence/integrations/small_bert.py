@@ -1,5 +1,6 @@
 """New BERTs in a few sizes, with word pieces made from their own text."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ class Size(NamedTuple):
     block_size: int
 
 
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MOST_LETTERS = 1000
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 # With dropout, a third layer or twice the learning rate, it often gets no further than word frequencies.
 SIZES = {
@@ -64,7 +67,19 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
     if not any(text.strip() for text in texts):
         raise InputError("the training text has no word in it; give a text to train on")
     made = tokenizers.BertWordPieceTokenizer(lowercase=True)
-    made.train_from_iterator(list(texts), vocab_size=vocabulary_size, show_progress=False)
+    # The trainer numbers inner letters as it meets them in a hash table, another way in each process, and
+    # breaks ties by these numbers. Given beforehand, they are the same in all.
+    normal = made._tokenizer.normalizer.normalize_str
+    letters = Counter(letter for text in texts for letter in normal(text) if not letter.isspace())
+    kept = sorted(sorted(letters), key=lambda letter: -letters[letter])[:_MOST_LETTERS]
+    given = [*_SPECIAL, *(f"##{letter}" for letter in sorted(kept))]
+    made.train_from_iterator(
+        list(texts),
+        vocab_size=vocabulary_size,
+        limit_alphabet=_MOST_LETTERS,
+        special_tokens=given,
+        show_progress=False,
+    )
     return transformers.BertTokenizerFast(vocab=made.get_vocab(), do_lower_case=True)
 
 

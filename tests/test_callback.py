@@ -1,0 +1,94 @@
+"""EvidenceCallback: what it logs during a training, what it costs, and that training does not notice it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import maskevidence as me
+from maskevidence.integrations.huggingface import EvidenceCallback, Recipe, train_masked_lm
+from text_models import SENTENCES, small_bert, small_tokenizer
+
+RECIPE = Recipe(steps=6, batch_size=4, warmup=0, learning_rate=1e-3)
+
+
+def new_model(**options: Any) -> me.models.MaskedLM:
+    tokenizer = small_tokenizer()
+    return me.models.MaskedLM(
+        small_bert(tokenizer, hidden_size=16, intermediate_size=16, **options), tokenizer
+    )
+
+
+def trained(model: me.models.MaskedLM, *, out: Path | None = None, **options: Any) -> list[EvidenceCallback]:
+    made: list[EvidenceCallback] = []
+
+    def make(trainer: Any) -> EvidenceCallback:
+        made.append(EvidenceCallback(trainer, model.tokens(SENTENCES[:3]), **options))
+        return made[0]
+
+    report = "none" if out is None else "tensorboard"
+    train_masked_lm(
+        model, model.tokens(SENTENCES), recipe=RECIPE, out=out, report_to=report, callbacks=[make]
+    )
+    return made
+
+
+def test_the_area_goes_to_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    model = new_model()
+    (callback,) = trained(model, out=tmp_path, every=2)
+    assert [step for step, _ in callback.estimates] == [0, 2, 4, 6]
+    folder = next(path.parent for path in tmp_path.rglob("events.out.tfevents.*"))
+    events = EventAccumulator(str(folder)).Reload()
+    logged = {
+        name: events.Scalars(f"train/evidence_{name}") for name in ("log_evidence", "mask_se", "data_se")
+    }
+    for name, values in logged.items():
+        assert [value.step for value in values] == [0, 2, 4, 6], name
+        expected = [getattr(estimate, name) for _, estimate in callback.estimates]
+        assert [value.value for value in values] == pytest.approx(expected, rel=1e-6)
+    last = me.estimate_evidence(model, model.tokens(SENTENCES[:3]), me.RandomSize(8))
+    assert callback.estimates[-1][1].log_evidence == pytest.approx(last.log_evidence, rel=1e-6)
+    assert callback.estimates[0][1].log_evidence != callback.estimates[-1][1].log_evidence
+
+
+def test_training_goes_on_as_without_it() -> None:
+    """Dropout draws random numbers; an estimate in between neither draws any nor leaves dropout off."""
+    models = [new_model(hidden_dropout_prob=0.3) for _ in range(2)]
+    trained(models[0], every=1)
+    train_masked_lm(models[1], models[1].tokens(SENTENCES), recipe=RECIPE)
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_it_costs_what_its_options_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = new_model()
+    rows: list[int] = []
+    whole = type(model)._log_probs
+
+    def counted(self: Any, ids: Any, *rest: Any) -> Any:
+        rows.append(len(ids))
+        return whole(self, ids, *rest)
+
+    monkeypatch.setattr(type(model), "_log_probs", counted)
+    (callback,) = trained(model, every=3, design=me.RandomSize(4))
+    assert len(callback.estimates) == 3  # at 0, 3 and 6
+    assert sum(rows) == 3 * 4 * 3  # texts, masks, times
+    assert len(rows) == sum(estimate.n_model_calls for _, estimate in callback.estimates)
+
+
+def test_what_it_refuses() -> None:
+    class NoTrainer:
+        processing_class = None
+        data_collator = None
+        model = None
+
+    model = new_model()
+    tokens = model.tokens(SENTENCES[:1])
+    with pytest.raises(me.InputError, match="no tokenizer"):
+        EvidenceCallback(NoTrainer(), tokens)
+    with pytest.raises(me.InputError, match="every=0"):
+        EvidenceCallback(NoTrainer(), tokens, model=model, every=0)
