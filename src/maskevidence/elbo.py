@@ -22,6 +22,8 @@ class Elbo:
 
     Args:
         samples: draws of the latent variable per observation and step.
+        weighted: the importance-weighted bound of the draws, log (1/S) Σ_s p(x, z_s)/q(z_s | x), in place of
+            their mean; for models that have it.
         seed: of the draws.
 
     Attributes:
@@ -31,7 +33,8 @@ class Elbo:
         InputError: a number of draws below 1, or a seed that is none.
 
     Source:
-        Kingma and Welling (2014), Auto-Encoding Variational Bayes.
+        Kingma and Welling (2014), Auto-Encoding Variational Bayes; Burda, Grosse, Salakhutdinov (2016),
+        Importance Weighted Autoencoders.
 
     Example:
         >>> import maskevidence as me
@@ -42,12 +45,13 @@ class Elbo:
         True
     """
 
-    def __init__(self, samples: int = 1, *, seed: int = 0) -> None:
+    def __init__(self, samples: int = 1, *, weighted: bool = False, seed: int = 0) -> None:
         if not isinstance(samples, int) or samples < 1:
             raise InputError(f"samples={samples!r}; give a whole number of 1 or more")
         if not isinstance(seed, int):
             raise InputError(f"seed={seed!r}; give a whole number")
         self.samples = samples
+        self.weighted = weighted
         self.seed = seed
         self.step = 0
 
@@ -67,16 +71,23 @@ class Elbo:
         tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
         generator = torch.Generator(device=tokens.values.device)
         generator.manual_seed(int(keyed_bits(self.seed, step)) >> 1)
-        return -model.elbo(tokens, generator=generator, samples=self.samples).mean()
+        bound = model.importance_bound if self.weighted else model.elbo
+        return -bound(tokens, generator=generator, samples=self.samples).mean()
 
     def settings(self) -> dict[str, Any]:
         """The objective's name, the number of draws and the seed."""
-        return {"objective": "elbo", "samples": self.samples, "seed": self.seed}
+        name = "importance-weighted" if self.weighted else "elbo"
+        return {"objective": name, "samples": self.samples, "seed": self.seed}
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the model has no `elbo`."""
+        """Raise an InputError where the model has no `elbo`, or no `importance_bound` where that is asked for."""
         if not isinstance(model, HasElbo):
             raise InputError(
                 f"the ELBO needs a model with an encoder, elbo(tokens, generator=..., samples=...); "
                 f"{type(model).__name__} has none: train it by a mask design, such as random-size"
+            )
+        if self.weighted and not callable(getattr(model, "importance_bound", None)):
+            raise InputError(
+                f"{type(model).__name__} has no importance_bound(tokens, generator=..., samples=...); train it by "
+                "the ELBO itself"
             )
