@@ -288,6 +288,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         numbers = torch.arange(len(values)) if ids is None else torch.from_numpy(np.asarray(ids))
         return Tokens(values, maskable, torch.zeros_like(maskable), numbers)
 
+    def pixel_values(self, patches: Shaped[Tensor, "b D K"]) -> Float[Tensor, "b C H W"]:
+        """Patches of levels as the network reads images: preprocessed, channels first."""
+        pixels = self._in_model_units(patches.to(self.device))
+        images = unpatchify(pixels, self.image_size, self.image_size, self.channels)
+        return images.permute(0, 3, 1, 2)
+
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
         """So many pairs at a time that each mask size comes often, within 128 MiB of pixels.
 
@@ -444,10 +450,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         for of_one_size in torch.split(order, counts.tolist()):
             for rows in torch.split(of_one_size, at_once):
                 levels, unseen = tokens.values[rows].to(self.device), hidden[rows].to(self.device)
-                pixels = unpatchify(
-                    self._in_model_units(levels), self.image_size, self.image_size, self.channels
-                )
-                outputs = self.network(pixels.permute(0, 3, 1, 2), unseen)
+                outputs = self.network(self.pixel_values(levels), unseen)
                 yield _Call(rows, masked[rows].to(self.device), unseen, levels, outputs)
 
     def _of_hidden(
