@@ -14,7 +14,6 @@ from maskevidence.cli.transformer import (
     refuse_options_of_rows,
     refuse_options_of_transformers,
 )
-from maskevidence.errors import InputError
 from maskevidence.masks import Masks
 
 _ROWS, _TRANSFORMERS = "Models of rows", "Transformers"
@@ -145,6 +144,8 @@ def train(
         maskevidence train ppca:8 digits --objective likelihood --out runs/exact
 
         maskevidence score runs/masked digits --test-fraction 0.2
+
+        maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
     given = dict(locals())
     options.use_threads(threads)
@@ -169,6 +170,6 @@ def _train_transformer(asked: TransformerOptions, screen: Any) -> dict[str, Any]
         from maskevidence.cli.train_masked_lm import train_masked_lm
 
         return train_masked_lm(asked, screen)
-    raise InputError(
-        f"{asked.model!r} cannot be trained by this version; give a model of rows, such as ppca:8"
-    )
+    from maskevidence.cli.train_vit_mae import train_vit_mae
+
+    return train_vit_mae(asked, screen)

@@ -1,7 +1,5 @@
 """What `train masked-lm` does: a tokenizer, a model, blocks of text, Trainer, and the held-out evidence."""
 
-import json as json_module
-import shutil
 from contextlib import nullcontext
 from dataclasses import asdict
 from importlib import metadata
@@ -10,8 +8,8 @@ from typing import Any
 
 import typer
 
-from maskevidence.checkpoints import differences
 from maskevidence.cli import output
+from maskevidence.cli.training_folder import HISTORY, RESULT, SETTINGS, begin_training, finish_training
 from maskevidence.cli.transformer import TransformerOptions, objective_of_transformer
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
@@ -23,7 +21,6 @@ from maskevidence.models.saving import fingerprint
 from maskevidence.provenance import command, versions
 from maskevidence.runs import locked
 
-SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
 TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
 
@@ -60,7 +57,9 @@ def train_masked_lm(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
         finished = None
         with main_process_first():
             if main:
-                finished = _begin(asked.out, settings, asked.overwrite)
+                finished = begin_training(
+                    asked.out, settings, overwrite=asked.overwrite, belongings=("tokenizer.json",)
+                )
             tokenizer = start.tokenizer(asked.out, train_texts, save=main)
         if finished is not None:
             _show(screen, finished, asked.out)
@@ -102,9 +101,7 @@ def train_masked_lm(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
             "versions": versions(),
             "command": command(),
         }
-        write_atomic(asked.out / RESULT, json_module.dumps(result, indent=2, allow_nan=False) + "\n")
-        for checkpoint in asked.out.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
+        finish_training(asked.out, result)
     _show(screen, result, asked.out)
     return result
 
@@ -168,43 +165,6 @@ class _Start:
         if self.asked.block_size is not None:
             return self.asked.block_size
         return min(model.max_tokens or 512, 512 if self.size is None else self.size.block_size)
-
-
-def _begin(out: Path, settings: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
-    """Make the folder ready for this training; what it left there, where it was finished before.
-
-    Raises:
-        InputError: the folder holds another training or model.
-    """
-    if overwrite:
-        for name in (SETTINGS, RESULT, "tokenizer.json"):
-            (out / name).unlink(missing_ok=True)
-        for checkpoint in out.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
-    if (out / SETTINGS).exists():
-        try:
-            theirs = json_module.loads((out / SETTINGS).read_text())
-        except json_module.JSONDecodeError as error:
-            raise InputError(
-                f"{str(out / SETTINGS)!r} cannot be read; give another folder, or --overwrite"
-            ) from error
-        different = differences(theirs, settings)
-        if different:
-            raise InputError(
-                f"{str(out)!r} is of another training ({different}); give another folder, or --overwrite to "
-                "replace it"
-            )
-        if (out / RESULT).exists():
-            return json_module.loads((out / RESULT).read_text())
-        return None
-    held = [name for name in ("config.json", "checkpoint.safetensors") if (out / name).exists()]
-    held += [path.name for path in out.glob("checkpoint-*")]
-    if held:
-        raise InputError(
-            f"{str(out)!r} holds another model ({held[0]}); give another folder, or --overwrite to replace it"
-        )
-    write_atomic(out / SETTINGS, json_module.dumps(settings, indent=2) + "\n")
-    return None
 
 
 def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:

@@ -81,7 +81,8 @@ class MaskedImage(nn.Module):
         channels: C, 1 for grey and 3 for colour.
         n_patches: D.
         norm_pix_loss: whether the network predicts normalised patches.
-        density: of a hidden pixel around its prediction; None before it is calibrated.
+        conditionals: "learned", or "transformed" where normalised patches are scored: no area of theirs is an
+            evidence of pixels.
         notes: what a user should know about it, one sentence each.
 
     Raises:
@@ -150,8 +151,8 @@ class MaskedImage(nn.Module):
         if batch_tokens is not None and batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
         self.batch_tokens = batch_tokens
-        self._conditionals: Conditionals = conditionals
-        self.density = self._checked(density)
+        self._of_pixels = conditionals
+        self.density = density
 
     @classmethod
     def from_pretrained(
@@ -254,11 +255,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return made
 
     @property
-    def conditionals(self) -> Conditionals:
-        """ "transformed" where normalised patches are scored, which no area makes an evidence of pixels."""
-        if self.norm_pix_loss and (self.density is None or self.density.patch_statistics is None):
-            return "transformed"
-        return self._conditionals
+    def density(self) -> PixelDensity | None:
+        """Of a hidden pixel around its prediction; None before it is calibrated."""
+        return self._density
+
+    @density.setter
+    def density(self, density: PixelDensity | None) -> None:
+        self._density = self._checked(density)
+        of_pixels = not self.norm_pix_loss or (density is not None and density.patch_statistics is not None)
+        self.conditionals: Conditionals = self._of_pixels if of_pixels else "transformed"
 
     @property
     def device(self) -> torch.device:
