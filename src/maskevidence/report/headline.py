@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskevidence.report.reading import ReportedRun
-from maskevidence.report.words import KINDS, digits_for, number
+from maskevidence.report.words import KINDS, NAMES, digits_for, number
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,7 @@ class Headline:
     """The numbers of a run.
 
     Attributes:
+        name: of the number.
         value: the log evidence, nats per observation.
         mask_error: of the masks, "± 0.19" or why there is none.
         mask_words: what it means.
@@ -23,6 +24,7 @@ class Headline:
         caution: what a reader must know first; None where there is nothing.
     """
 
+    name: str
     value: str
     mask_error: str
     mask_words: str
@@ -56,7 +58,9 @@ def headline(run: ReportedRun, digits: int) -> Headline:
         data_words = "how far the mean may be off for the population that the observations come from"
         if estimate.mask_se is None and estimate.masks == "own":
             data_words += "; it holds the masks’ error too"
+    pseudo_likelihood = estimate.design["name"] == "leave-one-out"
     return Headline(
+        name="Pseudo-log-likelihood" if pseudo_likelihood else NAMES[estimate.kind],
         value=number(estimate.log_evidence, digits),
         mask_error=_mask_error(estimate.mask_se, digits),
         mask_words=_mask_words(run, digits),
@@ -64,7 +68,7 @@ def headline(run: ReportedRun, digits: int) -> Headline:
         data_words=data_words,
         kind=KINDS[estimate.kind][0],
         kind_words=KINDS[estimate.kind][1],
-        others=_others(result, digits),
+        others=_others(run, result, digits),
         caution=_caution(run),
     )
 
@@ -89,15 +93,16 @@ def _mask_words(run: ReportedRun, digits: int) -> str:
     )
 
 
-def _others(result: dict[str, object], digits: int) -> list[tuple[str, str]]:
+def _others(run: ReportedRun, result: dict[str, object], digits: int) -> list[tuple[str, str]]:
     def value(name: str) -> float:
         found = result[name]
         assert isinstance(found, float | int)
         return float(found)
 
     others = []
+    of_these = "same observations" if run.finished else "of all observations"
     if result.get("closed_form") is not None:
-        others.append(("Closed form, same observations", f"{number(value('closed_form'), digits)} nats"))
+        others.append((f"Closed form, {of_these}", f"{number(value('closed_form'), digits)} nats"))
     others.append(("Per token", f"{number(value('per_token'), 4)} nats"))
     others.append(("Code length", f"{number(value('bits_per_token'), 4)} bits per token"))
     if result.get("bits_per_byte") is not None:

@@ -15,7 +15,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.report.shading import Shades, of_densities, of_probabilities
 from maskevidence.report.sources import Content, NotThere, Picture, Row, Text, read_back
 from maskevidence.report.tokens import Span, aligned, glued, read_tokens, scores_of_tokens
-from maskevidence.report.words import number
+from maskevidence.report.words import count, number
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,15 @@ class Extremes:
         hardest: fewest nats per token first.
         easiest: most nats per token first; empty where all observations are among the hardest.
         shades: of their tokens; None where tokens have no scores.
-        notes: what is not shown and why, one sentence each.
+        missing: why the observations are not shown; None where they are.
+        note: on their tokens; None where there is nothing to say.
     """
 
     hardest: list[Shown]
     easiest: list[Shown]
     shades: Shades | None
-    notes: list[str]
+    missing: str | None
+    note: str | None
 
 
 def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
@@ -95,14 +97,13 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     few = len(order) <= 2 * how_many
     chosen = [order, order[:0]] if few else [order[:how_many], order[-how_many:][::-1]]
     contents = read_back(manifest)
-    notes = [contents.reason] if isinstance(contents, NotThere) else []
     scores = scores_of_tokens(estimate.scores, str(manifest.design.get("name")))
-    words = None
+    words, note = None, None
     is_text = manifest.data.text_fingerprint is not None
     if is_text:
         if scores and run.folder is not None:
             words = read_tokens(run.folder, scores)
-        notes += [] if words is not None else [_why_no_tokens(run, bool(scores))]
+        note = None if words is not None else _why_no_tokens(one_at_a_time=bool(scores))
     shades = None
     if scores and (words is not None or (not is_text and not isinstance(contents, NotThere))):
         shades = of_probabilities() if is_text else of_densities(list(scores.values()))
@@ -119,14 +120,15 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
         )
 
     hardest, easiest = ([show(int(place)) for place in places] for places in chosen)
-    return Extremes(hardest, easiest, shades, notes)
+    missing = contents.reason if isinstance(contents, NotThere) else None
+    return Extremes(hardest, easiest, shades, missing, note)
 
 
-def _why_no_tokens(run: ReportedRun, one_at_a_time: bool) -> str:
+def _why_no_tokens(*, one_at_a_time: bool) -> str:
     if not one_at_a_time:
         return (
-            "The texts are not coloured: tokens have scores of their own with --design leave-one-out "
-            "--per-token alone."
+            "The texts are not coloured: tokens have scores of their own only with "
+            "--design leave-one-out --per-token."
         )
     return (
         "The texts are not coloured: the run keeps no tokens. Its command once more with --per-token writes "
@@ -203,5 +205,4 @@ def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades
 
 def describe(estimate: EvidenceEstimate) -> str:
     """How the observations were ranked."""
-    n = estimate.n_observations
-    return f"Ranked by log evidence per token, among {n:,} observation{'s' if n != 1 else ''}."
+    return f"Ranked by log evidence per token, among {count(estimate.n_observations, 'observation')}."

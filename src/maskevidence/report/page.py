@@ -19,7 +19,8 @@ from maskevidence.report.observations import Extremes, describe, find_extremes
 from maskevidence.report.plots import Plot, plot_curves
 from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
-from maskevidence.report.words import number, plain, visible
+from maskevidence.report.words import count, number, plain, visible
+from maskevidence.runs import MODEL
 
 OBSERVATIONS = 5
 
@@ -30,6 +31,7 @@ class Section:
 
     Attributes:
         run: itself.
+        subject: model and data, in a few words.
         headline: its numbers; None where there are none yet.
         extremes: its hardest and easiest observations; None where they are not shown.
         ranked_by: how they were ranked.
@@ -39,6 +41,7 @@ class Section:
     """
 
     run: ReportedRun
+    subject: str
     headline: Headline | None
     extremes: Extremes | None
     ranked_by: str
@@ -103,6 +106,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         sections=sections,
         ranking=ranking,
         plots=plots,
+        with_numbers=bool(with_estimates),
         shows_observations=any(section.extremes for section in sections),
         figures=_json([{"key": plot.key, "bySize": plot.by_size, **plot.figure} for plot in plots]),
         style=style,
@@ -115,11 +119,22 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
 
 
 def _title(runs: Sequence[ReportedRun]) -> str:
-    data = {run.manifest.data.name for run in runs}
-    models = [run.manifest.model for run in runs]
     if len(runs) == 1:
-        return f"{models[0]} on {next(iter(data))}"
-    return f"{len(runs)} runs" + (f" on {next(iter(data))}" if len(data) == 1 else "")
+        return _subject(runs[0])
+    data = {run.manifest.data.name for run in runs}
+    return f"{len(runs)} runs" + (f" on {_short(data.pop())}" if len(data) == 1 else "")
+
+
+def _subject(run: ReportedRun) -> str:
+    return f"{_short(run.manifest.model)} on {_short(run.manifest.data.name)}"
+
+
+def _short(name: str) -> str:
+    """A name for a heading: of a path the end, and of one that ends in "model" a folder more."""
+    path = Path(name)
+    if not path.is_absolute() and len(path.parts) <= 2:
+        return name
+    return "/".join(path.parts[-2:] if path.name == MODEL else path.parts[-1:])
 
 
 def _plots(runs: Sequence[ReportedRun], ranking: Ranking | None) -> list[Plot]:
@@ -135,7 +150,8 @@ def _plots(runs: Sequence[ReportedRun], ranking: Ranking | None) -> list[Plot]:
             if difference.curve is not None
         }
         if differences:
-            title, value = f"{best} minus the other runs", "difference, nats per hidden token"
+            others = next(iter(differences)) if len(differences) == 1 else "each other run"
+            title, value = f"{best} minus {others}", "difference, nats per hidden token"
             places = [list(curves).index(name) for name in differences]
             plots.append(plot_curves("differences", title, differences, value, places=places, zero=True))
     return plots
@@ -151,6 +167,7 @@ def _section(run: ReportedRun, observations: int, digits: int) -> Section:
         extremes = find_extremes(run, observations)
     return Section(
         run=run,
+        subject=_subject(run),
         headline=None if estimate is None else headline(run, digits),
         extremes=extremes,
         ranked_by="" if estimate is None else describe(estimate),
@@ -173,7 +190,7 @@ def _made(run: ReportedRun, estimate: EvidenceEstimate | None) -> list[tuple[str
     made = [
         ("Model", manifest.model),
         ("Conditionals", manifest.conditionals),
-        ("Data", f"{data.name}: {data.n_observations:,} observations{held}"),
+        ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
         (
             "Design",
             f"{design}; masks {'of each observation' if manifest.masks == 'own' else 'shared by all'}",
@@ -183,7 +200,12 @@ def _made(run: ReportedRun, estimate: EvidenceEstimate | None) -> list[tuple[str
     if manifest.shard[1] > 1:
         made.append(("Shard", f"{manifest.shard[0]} of {manifest.shard[1]}"))
     if estimate is not None:
-        made.append(("Work", f"{estimate.n_masks:,} masks in {estimate.n_model_calls:,} calls of the model"))
+        made.append(
+            (
+                "Work",
+                f"{count(estimate.n_masks, 'mask')}, {count(estimate.n_model_calls, 'call')} of the model",
+            )
+        )
     made.append(("Fingerprint of the data", data.fingerprint[:16]))
     if manifest.model_fingerprint is not None:
         made.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))

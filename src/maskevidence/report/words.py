@@ -32,6 +32,13 @@ KINDS = {
         "it. Compare it with numbers of the same design only.",
     ),
 }
+NAMES = {
+    "exact": "Log evidence",
+    "unbiased": "Log evidence",
+    "approximate": "Log evidence, approximately",
+    "lower_bound": "Lower bound on the log evidence",
+    "pseudo": "Pseudo log evidence",
+}
 _KEPT = "\n\t"
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _JOINERS = "\u200c\u200d"  # shape letters and emoji, and turn no text around
@@ -48,6 +55,16 @@ def number(value: float, digits: int = 2) -> str:
     if not text.strip("-0.,"):
         text = text.lstrip("-")
     return text.replace("-", MINUS)
+
+
+def count(n: int, noun: str) -> str:
+    """How many of something.
+
+    Example:
+        >>> count(1, "mask"), count(2000, "mask")
+        ('1 mask', '2,000 masks')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def digits_for(*errors: float | None) -> int:
