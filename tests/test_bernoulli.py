@@ -182,12 +182,14 @@ def test_training_nodes_are_not_accurate_and_refined_ones_are() -> None:
     tokens = Tokens.from_array(model.sample(20, seed=1))
     with torch.no_grad():
         coarse = model.log_evidence(tokens)
-        integral = model.refine(tokens)
+        integral = model.integrate(tokens)
+        note = model.refine(tokens, tolerance=1e-3)
         fine = model.log_evidence(tokens)
         model.integration = Importance(2**12)
         otherwise = model.log_evidence(tokens)
     assert (coarse - integral.log_evidence).abs().max() > 1.0
-    torch.testing.assert_close(fine, integral.log_evidence, rtol=0, atol=1e-10)
+    assert (fine - integral.log_evidence).abs().mean() <= 1e-3
+    assert "latent nodes" in note
     torch.testing.assert_close(otherwise, integral.log_evidence, rtol=0, atol=0.02)
 
 
@@ -469,10 +471,8 @@ def test_bad_input_gets_one_line(make: Callable[[], object], message: str) -> No
 def test_a_tolerance_that_is_not_reached_is_an_error_with_the_reached_one() -> None:
     model = model_of(200, 2, scale=3.0)
     tokens = Tokens.from_array(model.sample(3))
-    with pytest.raises(
-        me.NumericalError, match=r"reached \S+ nats with at most 5,000 nodes, tolerance 1e-09"
-    ):
-        model.integrate(tokens, tolerance=1e-9, most_nodes=5000)
+    with pytest.raises(me.NumericalError, match=r"reached \S+ nats with at most 500 nodes, tolerance 1e-09"):
+        model.integrate(tokens, tolerance=1e-9, most_nodes=500)
     model.integration = Importance(64)
     with pytest.raises(me.NumericalError, match=r"reached \S+ nats with 256 nodes, tolerance 1e-09"):
         model.integrate(tokens, tolerance=1e-9, most_nodes=256)

@@ -128,8 +128,7 @@ def _of_tokens(
 ) -> Float[Tensor, "b d"]:
     """log p(x_j | x_visible) of the given tokens; where `wanted` is False the answer means nothing."""
     log_joint = nodes.log_weights + log_likelihoods(decoder, values, visible, nodes.points)
-    log_posterior = torch.log_softmax(log_joint, 1)
-    posterior = log_posterior.exp()
+    posterior = torch.softmax(log_joint, 1)
     hidden = decoder.of(tokens)
     size = max(1, _TABLE // max(1, len(tokens)))
     white, black = [], []
@@ -147,6 +146,7 @@ def _of_tokens(
     rows, columns = torch.nonzero(rare, as_tuple=True)
     if len(rows) == 0:
         return log_probability
+    log_posterior = torch.log_softmax(log_joint, 1)
     exact = []
     for row, column in zip(
         *(torch.split(t, max(1, _TABLE // posterior.shape[1])) for t in (rows, columns)), strict=True

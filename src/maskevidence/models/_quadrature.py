@@ -56,18 +56,17 @@ class Grid:
                 "a finite width above 0, such as Grid(20, 5.0)"
             )
 
-    @property
-    def spacing(self) -> float:
-        """The distance between neighbours in one dimension."""
-        return 2 * self.half_width / (self.per_axis - 1)
-
-    def n_nodes(self, n_components: int) -> int:
+    def n_nodes_over(self, n_components: int) -> int:
         """Q, in so many dimensions."""
         return self.per_axis**n_components
 
+    def finer(self) -> "Grid":
+        """Twice as many nodes in each dimension, up to half as wide again."""
+        return Grid(2 * self.per_axis, min(1.5 * self.half_width, 10.0))
+
     def check(self, n_components: int) -> None:
         """Raise an InputError where a grid over so many dimensions is out of reach."""
-        if n_components > MOST_AXES or self.n_nodes(n_components) > _MOST_NODES:
+        if n_components > MOST_AXES or self.n_nodes_over(n_components) > _MOST_NODES:
             raise InputError(
                 f"a grid of {self.per_axis} nodes per axis has {self.per_axis}^{n_components} nodes over "
                 f"K={n_components} dimensions; a grid is for K up to {MOST_AXES} and {_MOST_NODES:,} nodes: "
@@ -110,6 +109,14 @@ class Importance:
     def __post_init__(self) -> None:
         if self.n_nodes < 4 or self.n_nodes & (self.n_nodes - 1):
             raise InputError(f"n_nodes={self.n_nodes}; give a power of two from 4 on, such as 512")
+
+    def n_nodes_over(self, n_components: int) -> int:
+        """The number of nodes, whatever the number of dimensions."""
+        return self.n_nodes
+
+    def finer(self) -> "Importance":
+        """Twice as many nodes."""
+        return Importance(2 * self.n_nodes, self.seed)
 
     def normal_points(
         self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
