@@ -59,22 +59,22 @@ def stop_at(step: int) -> Any:
 
 
 def test_it_learns_a_text_and_leaves_the_random_state_alone() -> None:
-    torch.manual_seed(1), np.random.seed(2), random.seed(3)
-    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
     model = new_model()
     tokens = model.tokens(SENTENCES)
     start = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
     trained = train_masked_lm(
         model, tokens, recipe=Recipe(steps=60, batch_size=8, warmup=5, learning_rate=2e-2)
     )
+    after = torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # type: ignore[index]
     end = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
     assert end > 0.75 * start
     assert not model.network.training
     assert [entry["step"] for entry in trained.history] == [50]
     assert trained.to_csv().splitlines()[0] == "step,loss,grad_norm,learning_rate"
-    assert torch.equal(before[0], torch.get_rng_state())
-    assert (before[1] == np.random.get_state()[1]).all()  # type: ignore[index]
-    assert before[2] == random.getstate()
+    assert torch.equal(before[0], after[0])
+    assert (before[1] == after[1]).all()
+    assert before[2] == after[2]
 
 
 def test_the_order_of_training_is_whole_permutations() -> None:
