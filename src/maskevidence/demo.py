@@ -120,8 +120,8 @@ class TrainedBert:
 
     @property
     def shaped(self) -> bool:
-        """Whether visible tokens help: the score at 5 % is half a nat above that at 100 %, and the
-        unigram's.""" few, all_hidden = self.scores_after[0], self.scores_after[-1]
+        """Whether what is visible helps: S at 5 % is half a nat above S at 100 %, and above the unigram's."""
+        few, all_hidden = self.scores_after[0], self.scores_after[-1]
         return few - all_hidden >= 0.5 and few > self.unigram
 
 
