@@ -22,6 +22,10 @@ class MissingExtraError(MaskEvidenceError, ImportError):
     """An optional dependency that is not installed."""
 
 
+class CollapsedWeightsWarning(UserWarning):
+    """An estimate that rests on so few of its draws that its standard error cannot be trusted."""
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
     """The error for a word that is none of `known`, with the closest of them.
 

@@ -2,12 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
+from maskevidence.models._annealing import Annealing
+from maskevidence.models._encode_decode import EncodingDecoding
+from maskevidence.models._importance import ImportanceSampling
 from maskevidence.models._quadrature import Grid, Importance
 from maskevidence.models.bernoulli import BernoulliPCA
 from maskevidence.models.factor_analysis import FactorAnalysis
 from maskevidence.models.gaussian import Gaussian
 from maskevidence.models.ppca import PPCA
 from maskevidence.models.saving import load
+from maskevidence.models.vae import VAE
 
 if TYPE_CHECKING:
     from maskevidence.models.masked_image import MaskedImage
@@ -25,11 +29,15 @@ _LAZY = {
 
 __all__ = [
     "PPCA",
+    "VAE",
+    "Annealing",
     "BernoulliPCA",
+    "EncodingDecoding",
     "FactorAnalysis",
     "Gaussian",
     "Grid",
     "Importance",
+    "ImportanceSampling",
     "MaskedImage",
     "MaskedLM",
     "ReconstructionLoss",

@@ -19,7 +19,9 @@ _CLASSES = {
     "PPCA": "maskevidence.models.ppca",
     "FactorAnalysis": "maskevidence.models.factor_analysis",
     "BernoulliPCA": "maskevidence.models.bernoulli",
+    "VAE": "maskevidence.models.vae",
 }
+_NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
 
 
 def save_model(model: nn.Module, arguments: dict[str, Any], folder: str | Path) -> None:
@@ -64,11 +66,16 @@ def fingerprint(model: object) -> str | None:
     return digest.hexdigest()
 
 
-def load(folder: str | Path) -> Any:
+def load(folder: str | Path, **networks: nn.Module) -> Any:
     """Read a model that was saved with its `save` method.
 
+    Args:
+        folder: that it was saved into.
+        networks: `encoder` and `decoder` of a VAE with networks of its own, built as they were; their weights
+            are read from the folder.
+
     Raises:
-        InputError: no such folder, no model in it, or one of another format.
+        InputError: no such folder, no model in it, one of another format, or networks that are missing.
 
     Example:
         >>> import tempfile, maskevidence as me
@@ -100,7 +107,8 @@ def load(folder: str | Path) -> Any:
             f"this version reads format {FORMAT} of {', '.join(_CLASSES)}"
         )
     try:
-        model = getattr(importlib.import_module(_CLASSES[name]), name)(**config["arguments"])
+        arguments = _with_networks(config["arguments"], networks, str(path))
+        model = getattr(importlib.import_module(_CLASSES[name]), name)(**arguments)
         for tensor in state.values():
             model.to(tensor.dtype)
         model.load_state_dict(state)
@@ -109,3 +117,20 @@ def load(folder: str | Path) -> Any:
         raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
     model.columns = config.get("columns")
     return model
+
+
+def _with_networks(arguments: dict[str, Any], networks: dict[str, nn.Module], folder: str) -> dict[str, Any]:
+    """A model's arguments with modules in the place of their names.
+
+    Raises:
+        InputError: a module is missing, or is not asked for.
+    """
+    asked = {name: arguments[name] for name in _NETWORKS if isinstance(arguments.get(name), str)}
+    if networks.keys() != asked.keys():
+        if not asked:
+            raise InputError(f"the model in {folder!r} takes no networks; leave out {', '.join(networks)}")
+        raise InputError(
+            f"the model in {folder!r} has networks of its own ({', '.join(asked.values())}), which a folder "
+            "does not hold; build them and give load(folder, encoder=..., decoder=...)"
+        )
+    return arguments | networks
