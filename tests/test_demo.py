@@ -6,7 +6,7 @@ from maskevidence.demo import BERT_RATES, TrainedBert, train_bert
 
 
 def test_a_few_steps_bring_the_bert_to_word_frequencies() -> None:
-    bert = train_bert(steps=12, vocabulary_size=256)
+    bert = train_bert(steps=12, vocabulary_size=256, limit=8)
     assert bert.before.kind == "lower_bound"
     assert (bert.before.ids == bert.after.ids).all()
     assert bert.after.log_evidence > bert.before.log_evidence + 10

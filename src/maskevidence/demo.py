@@ -125,7 +125,9 @@ class TrainedBert:
         return few - all_hidden >= 0.5 and few > self.unigram
 
 
-def train_bert(steps: int = BERT_STEPS, seed: int = 0, vocabulary_size: int | None = None) -> TrainedBert:
+def train_bert(
+    steps: int = BERT_STEPS, seed: int = 0, vocabulary_size: int | None = None, limit: int | None = None
+) -> TrainedBert:
     """Train a BERT with 2 layers of 128 and its own word pieces, and score it on the held-out tenth of the
     text.
 
@@ -133,6 +135,7 @@ def train_bert(steps: int = BERT_STEPS, seed: int = 0, vocabulary_size: int | No
         steps: of 32 blocks of 64 tokens.
         seed: of weights, order and masks.
         vocabulary_size: word pieces; by default 2,048.
+        limit: score the first so many held-out blocks only.
 
     Raises:
         MissingExtraError: transformers is not installed.
@@ -143,7 +146,7 @@ def train_bert(steps: int = BERT_STEPS, seed: int = 0, vocabulary_size: int | No
     text = embedded_text(vocabulary_size)
     recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seed)
     models = {"before": text.new_model(seed), "after": text.trained(RandomSize(1, 1), recipe)}
-    held_out = text.held_out
+    held_out = text.held_out[:limit]
     estimates = {
         name: estimate_evidence(model, held_out, RandomSize(8), seed=seed) for name, model in models.items()
     }
