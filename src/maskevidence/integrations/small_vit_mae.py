@@ -1,5 +1,6 @@
 """New ViT-MAEs in a few sizes, with the position embeddings and tokens that transformers leaves at zero."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -76,19 +77,31 @@ def new_vit_mae(
     config = transformers.ViTMAEConfig(
         image_size=image_size, patch_size=patch_size, num_channels=channels, **SIZES[size]
     )
+    network = with_random_weights(config, seed)
+    mean, std = pixel_mean or [0.5], pixel_std or [0.5]
+    return MaskedImage(network, pixel_mean=mean, pixel_std=std).eval()
+
+
+def with_random_weights(config: Any, seed: int = 0) -> Any:
+    """A `ViTMAEForPreTraining` of any configuration with random weights, ready to be trained.
+
+    Args:
+        config: a `ViTMAEConfig`.
+        seed: of the weights.
+    """
+    transformers = import_extra("transformers", "hf", "a masked image model")
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
         network = transformers.ViTMAEForPreTraining(config)
         embeddings, decoder = network.vit.embeddings, network.decoder
-        side = image_size // patch_size
+        side = math.isqrt(embeddings.patch_embeddings.num_patches)
         for positions in (embeddings.position_embeddings, decoder.decoder_pos_embed):
             positions[0, 0] = 0.0
             positions[0, 1:] = sin_cos_positions(side, positions.shape[2])
         for token in (embeddings.cls_token, decoder.mask_token):
             token.normal_(0.0, _TOKEN_SPREAD)
         torch.nn.init.xavier_uniform_(embeddings.patch_embeddings.projection.weight.flatten(1))
-    mean, std = pixel_mean or [0.5], pixel_std or [0.5]
-    return MaskedImage(network, pixel_mean=mean, pixel_std=std).eval()
+    return network
 
 
 def sin_cos_positions(side: int, width: int) -> Float[Tensor, "D width"]:

@@ -11,10 +11,17 @@ from torch import Tensor
 from maskevidence.errors import InputError, import_extra
 from maskevidence.generator import keyed_ranks
 from maskevidence.integrations.collator import ID, one_mask_each
-from maskevidence.integrations.pretraining import Recipe, Trained, TrainingOrder, run_trainer
+from maskevidence.integrations.pretraining import (
+    Recipe,
+    Trained,
+    TrainingOrder,
+    newest_checkpoint,
+    run_trainer,
+)
 from maskevidence.masks import MaskDesign, MaskKey, RandomSize
 from maskevidence.models._vit_mae import ViTMAENetwork
 from maskevidence.models.masked_image import MaskedImage
+from maskevidence.progress import quiet
 from maskevidence.tokens import Tokens
 
 _transformers = import_extra("transformers", "hf", "training a masked image model")
@@ -133,6 +140,13 @@ def train_vit_mae(
     if not isinstance(model.network, ViTMAENetwork):
         raise InputError("only a ViT-MAE can be trained by the Trainer; train the function yourself")
     network = model.network.model
+    checkpoint = None if out is None else newest_checkpoint(out)
+    if checkpoint is not None:
+        # The Trainer would leave the weights as they are: it looks for today's names of parameters in a file
+        # that transformers writes with those of older versions.
+        with quiet():
+            saved = type(network).from_pretrained(checkpoint, dtype=next(network.parameters()).dtype)
+        network.load_state_dict(saved.state_dict())
     collator = PatchMaskCollator(model, design, batch_size=recipe.batch_size, seed=recipe.seed)
 
     def make(arguments: Any) -> Any:

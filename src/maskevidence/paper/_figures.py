@@ -94,14 +94,16 @@ def _cell(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
-def new_figure(n_panels: int, width: float, height: float) -> tuple[Any, Sequence[Any], str | None]:
-    """A figure with panels side by side; (None, (), why not) where matplotlib is missing."""
+def new_figure(
+    n_panels: int, width: float, height: float, n_rows: int = 1
+) -> tuple[Any, Sequence[Any], str | None]:
+    """A figure with panels side by side, row by row; (None, (), why not) where matplotlib is missing."""
     try:
         module = import_extra("matplotlib.figure", "plots", "drawing a figure")
     except MissingExtraError as error:
         return None, (), f"the picture was not drawn: {error}"
     figure = module.Figure(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(1, n_panels, squeeze=False)[0])
+    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
     for ax in axes:
         ax.grid(alpha=0.25, linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)

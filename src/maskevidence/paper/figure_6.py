@@ -1,0 +1,342 @@
+"""Figure 6: the curves of masked autoencoders of images, random against trained, on three data sets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from maskevidence.data.images import Images, read_images
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.masks import Rates
+from maskevidence.models.image_summary import DENSITY, N_PIXELS, image_summary
+from maskevidence.models.masked_image import MaskedImage
+from maskevidence.paper._figures import (
+    BLUE,
+    ORANGE,
+    SEEDS,
+    Claim,
+    PaperFigure,
+    long_form,
+    new_figure,
+)
+
+RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
+Floats = Float[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A data set of the figure.
+
+    Attributes:
+        title: above its panel.
+        train: DATA word of the images to train on.
+        test: DATA word of those to score; None to hold a tenth of `train` out.
+        patch_size: in pixels, of the models trained here.
+        steps: of training.
+        quick_steps: of a short one.
+    """
+
+    title: str
+    train: str
+    test: str | None
+    patch_size: int
+    steps: int
+    quick_steps: int
+
+
+SETS = (
+    ImageSet("MNIST", "mnist:train", "mnist:test", 7, 4000, 800),
+    ImageSet("CIFAR-100", "cifar100:test", None, 4, 1500, 250),
+    ImageSet("Tiny-ImageNet", "tiny-imagenet:valid", None, 8, 1500, 250),
+)
+QUICK = {"quick": True, "train_images": 5000, "test_images": 150, "masks_per_size": 2}
+PRETRAINED = "facebook/vit-mae-base"
+# What a pre-trained model, which knows none of these images, is scored on.
+PRETRAINED_SETS = ("fashion-mnist:test", "cifar100:test", "tiny-imagenet:valid")
+PRETRAINED_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class ModelCurve:
+    """One curve of a panel.
+
+    Attributes:
+        estimate: over the rates.
+        per_pixel: the score by nats per pixel and channel, shape (n,).
+        loss: the masked reconstruction loss in levels², shape (n,).
+        loss_se: its mask_se.
+    """
+
+    estimate: EvidenceEstimate
+    per_pixel: Floats
+    loss: Floats
+    loss_se: Floats
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A data set with the curves of a model with random weights and of a trained one."""
+
+    title: str
+    n_pixels: int
+    n_patches: int
+    random: ModelCurve
+    trained: ModelCurve
+
+
+def figure_6(
+    seeds: Sequence[int] = SEEDS[:1],
+    *,
+    model: str | None = None,
+    sets: Sequence[ImageSet] = SETS,
+    quick: bool = False,
+    train_images: int | None = None,
+    test_images: int = 300,
+    masks_per_size: int = 4,
+) -> PaperFigure:
+    """Scores of ViT-MAEs at 5 % to 95 % of the patches hidden, with random and with trained weights.
+
+    Each model has a Gaussian density of its own, a variance per mask size fitted to other images. Without
+    `model`, a small ViT-MAE is trained on each data set, at random mask sizes.
+
+    Args:
+        seeds: the first is that of weights, masks and held-out images.
+        model: a folder, or OWNER/NAME on the hub, of a trained ViT-MAE; images are brought to its size.
+        sets: the data sets.
+        quick: train for a fraction of the steps.
+        train_images: use the first so many images of each set; by default all.
+        test_images: how many to score.
+        masks_per_size: masks of each image at each rate.
+    """
+    seed = seeds[0]
+    design = Rates(RATES, masks_per_size)
+    if model is None:
+        panels = [_trained_here(each, seed, design, quick, train_images, test_images) for each in sets]
+    else:
+        panels = [
+            _pretrained(model, word, seed, design, min(test_images, PRETRAINED_IMAGES))
+            for word in PRETRAINED_SETS
+        ]
+    rows = [row for panel in panels for row in _rows(panel)]
+    claims = [claim for panel in panels for claim in _claims(panel)]
+    numbers = {
+        panel.title: {
+            "n_patches": panel.n_patches,
+            "n_pixels": panel.n_pixels,
+            "area_random": panel.random.estimate.log_evidence,
+            "area_trained": panel.trained.estimate.log_evidence,
+            "data_se_trained": panel.trained.estimate.data_se,
+        }
+        for panel in panels
+    }
+    drawn, missing = _draw(panels)
+    which = "trained here" if model is None else model
+    title = f"Figure 6: masked autoencoders of images, random weights against {which}"
+    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, drawn, missing)
+
+
+def _trained_here(
+    data: ImageSet,
+    seed: int,
+    design: Rates,
+    quick: bool,
+    train_images: int | None,
+    test_images: int,
+) -> Panel:
+    """A small ViT-MAE before and after training on a data set."""
+    from maskevidence.integrations.small_vit_mae import new_vit_mae
+    from maskevidence.integrations.vit_mae import RECIPE, train_vit_mae
+
+    images = read_images(data.train, limit=train_images)
+    if data.test is None:
+        images, test = images.split(0.1, seed)
+    else:
+        test = read_images(data.test, limit=test_images)
+    train, calibration = images.split(min(0.1, 300 / len(images)), seed)
+    some = train.pixels[:2000] / 255
+    model = new_vit_mae(
+        image_size=train.pixels.shape[1],
+        patch_size=data.patch_size,
+        channels=train.pixels.shape[3],
+        pixel_mean=some.mean((0, 1, 2)).tolist(),
+        pixel_std=[float(some.std())],
+        seed=seed,
+    )
+    test = test.head(test_images)
+    at_random = _curve(model, calibration, test, design, seed)
+    recipe = replace(RECIPE, steps=data.quick_steps if quick else data.steps, seed=seed)
+    train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe)
+    trained = _curve(model, calibration, test, design, seed)
+    return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
+
+
+def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -> Panel:
+    """A trained ViT-MAE, and one of its shape with random weights."""
+    from maskevidence.integrations.small_vit_mae import with_random_weights
+
+    trained = MaskedImage.from_pretrained(name)
+    assert trained.network is not None
+    config = trained.network.model.config
+    untrained = MaskedImage(
+        with_random_weights(config, seed),
+        pixel_mean=trained.pixel_mean.tolist(),
+        pixel_std=trained.pixel_std.tolist(),
+    ).eval()
+    side = trained.image_size
+    images = in_channels(read_images(word, limit=2 * n_images, resize=(side, side)), trained.channels)
+    if len(images) < 2:
+        raise InputError(f"{word!r} has {len(images)} image(s); give two or more")
+    test, calibration = images.split(0.5, seed)
+    curves = [
+        _curve(model, calibration, test, design, seed) for model in (untrained.to(trained.device), trained)
+    ]
+    return Panel(word, trained.n_pixels, trained.n_patches, *curves)
+
+
+def in_channels(images: Images, channels: int) -> Images:
+    """Grey images in so many equal channels, as a model of colours reads them; others as they are.
+
+    Example:
+        >>> grey = Images("one", np.ones((1, 2, 2, 1), dtype=np.uint8), np.arange(1))
+        >>> in_channels(grey, 3).pixels.shape
+        (1, 2, 2, 3)
+    """
+    if images.pixels.shape[3] != 1 or channels == 1:
+        return images
+    return Images(images.name, images.pixels.repeat(channels, axis=3), images.ids, images.notes)
+
+
+def _curve(model: MaskedImage, calibration: Images, test: Images, design: Rates, seed: int) -> ModelCurve:
+    """Variances from some images, the curve of others."""
+    sizes = sorted({max(1, int(rate * model.n_patches + 1e-9)) for rate in design.rates})
+    density = model.calibrate(
+        model.tokens(calibration.pixels, calibration.ids),
+        patch_statistics="visible" if model.norm_pix_loss else None,
+        sizes=sizes,
+        seed=seed,
+    )
+    estimate = estimate_evidence(model, model.tokens(test.pixels, test.ids), design, seed=seed)
+    details = {DENSITY: density.to_dict(), N_PIXELS: model.n_pixels}
+    losses = image_summary(details, estimate.log_evidence, estimate.curve)["reconstruction_loss"]
+    return ModelCurve(
+        estimate,
+        estimate.curve.score / (model.n_pixels / model.n_patches),
+        np.array([entry["loss"] for entry in losses]),
+        np.array([np.nan if entry["mask_se"] is None else entry["mask_se"] for entry in losses]),
+    )
+
+
+def _rows(panel: Panel) -> list[dict[str, Any]]:
+    in_patch = panel.n_pixels / panel.n_patches
+    return [
+        {
+            "data": panel.title,
+            "weights": weights,
+            "size": int(size),
+            "rate": float(rate),
+            "score_per_pixel": float(score),
+            "mask_se": float(mask_se / in_patch),
+            "data_se": float(data_se / in_patch),
+            "reconstruction_loss": float(loss),
+        }
+        for weights, of in (("random", panel.random), ("trained", panel.trained))
+        for size, rate, score, mask_se, data_se, loss in zip(
+            of.estimate.curve.size,
+            of.estimate.curve.rate,
+            of.per_pixel,
+            of.estimate.curve.mask_se,
+            of.estimate.curve.data_se,
+            of.loss,
+            strict=True,
+        )
+    ]
+
+
+def _claims(panel: Panel) -> list[Claim]:
+    random, trained = panel.random, panel.trained
+    third = len(trained.per_pixel) // 3
+    fall, drift = (
+        float(of.per_pixel[:third].mean() - of.per_pixel[-third:].mean()) for of in (trained, random)
+    )
+    middle = len(trained.per_pixel) // 2
+    first, half, last = (float(trained.per_pixel[place]) for place in (0, middle, -1))
+    drops = [z_of_difference(trained.estimate, a, b) for a, b in ((0, middle), (middle, -1))]
+    above = float((trained.per_pixel > random.per_pixel).mean())
+    return [
+        Claim(
+            f"{panel.title}: random weights give a flat curve (a fifth of the trained one's fall at most)",
+            f"from the first to the last third of the rates it falls by {drift:.4f} nats per pixel, the "
+            f"trained one by {fall:.4f}",
+            abs(drift) < fall / 5,
+        ),
+        Claim(
+            f"{panel.title}: the trained curve falls with the rate (5 % over 50 % over 95 %, 3 se each)",
+            f"{first:.4f}, {half:.4f}, {last:.4f} nats per pixel ({drops[0]:.1f} and {drops[1]:.1f} se)",
+            min(drops) > 3,
+        ),
+        Claim(
+            f"{panel.title}: the trained curve lies above the random one at every rate",
+            f"above at {above:.0%} of the rates; areas {trained.estimate.log_evidence:,.0f} and "
+            f"{random.estimate.log_evidence:,.0f} nats per image",
+            above == 1.0,
+        ),
+    ]
+
+
+def z_of_difference(estimate: EvidenceEstimate, a: int, b: int) -> float:
+    """The difference of the scores at two points of a curve by its standard error, paired by image.
+
+    Args:
+        estimate: of all images.
+        a: the point that is taken from.
+        b: the point that is taken away.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=1)
+        >>> estimate = me.estimate_evidence(model, model.sample(50), me.Rates((0.2, 0.9), 2))
+        >>> z_of_difference(estimate, 0, 1) == -z_of_difference(estimate, 1, 0)
+        True
+    """
+    means = []
+    for size in (estimate.curve.size[a], estimate.curve.size[b]):
+        rows = estimate.scores.size == size
+        _, image, count = np.unique(estimate.scores.id[rows], return_inverse=True, return_counts=True)
+        means.append(np.bincount(image, weights=estimate.scores.score[rows]) / count)
+    difference = means[0] - means[1]
+    return float(difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference))))
+
+
+def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
+    figure, axes, missing = new_figure(len(panels), 10.5, 6.0, n_rows=2)
+    if figure is None:
+        return figure, missing
+    for place, panel in enumerate(panels):
+        above, below = axes[place], axes[place + len(panels)]
+        in_patch = panel.n_pixels / panel.n_patches
+        for name, of, colour in (("random", panel.random, ORANGE), ("trained", panel.trained, BLUE)):
+            curve = of.estimate.curve
+            rate = 100 * curve.rate
+            half = 1.96 * np.hypot(curve.mask_se, curve.data_se) / in_patch
+            above.fill_between(
+                rate, of.per_pixel - half, of.per_pixel + half, color=colour, alpha=0.3, linewidth=0
+            )
+            above.plot(
+                rate, of.per_pixel, color=colour, marker="o", markersize=2.5, linewidth=1.3, label=name
+            )
+            below.plot(rate, of.loss, color=colour, marker="o", markersize=2.5, linewidth=1.3, label=name)
+        above.set_title(f"{panel.title}, {panel.n_patches} patches", fontsize=9)
+        below.set_xlabel("mask rate (% of patches hidden)", fontsize=9)
+        below.set_ylim(bottom=0)
+    axes[0].set_ylabel("score S(x; M) by pixel\n(nats per pixel and channel)", fontsize=9)
+    axes[len(panels)].set_ylabel("masked reconstruction loss\n(squared error, levels²)", fontsize=9)
+    handles, labels = axes[0].get_legend_handles_labels()
+    labels = [f"{label} weights" for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    note = "Bands: 95 %, sampling of the images and drawing of the masks together."
+    figure.suptitle(note, fontsize=8, x=0.01, ha="left")
+    return figure, missing
