@@ -12,7 +12,7 @@ from maskevidence.data.text import TextRows
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, Masks
-from maskevidence.model import HasLogEvidence
+from maskevidence.model import HasLogEvidence, HasRefine
 from maskevidence.models.image_summary import image_summary
 
 
@@ -46,7 +46,7 @@ def fit_held_out(
 ) -> Prepared:
     """Fit a model to a training part of the rows, and hold the rest out for scoring.
 
-    Columns that are constant in the training part are dropped and named.
+    Columns that are constant in the training part are dropped and named, unless the model `keeps_units`.
 
     Args:
         build: makes the model from its number of features.
@@ -58,19 +58,21 @@ def fit_held_out(
         InputError: a table or a share that leaves nothing to fit or score.
     """
     train, test = table.split(test_fraction, seed)
-    dropped = train.constant_columns()
+    model = build(len(table.columns))
+    dropped = [] if getattr(model, "keeps_units", False) else train.constant_columns()
     kept = [column for column in table.columns if column not in dropped]
     if not kept:
         raise InputError(f"every column of {table.name} is constant; there is nothing to fit")
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
         notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {', '.join(dropped)}")
-    model = build(len(kept)).fit(train.select(kept).values)
+    model = (build(len(kept)) if dropped else model).fit(train.select(kept).values)
     model.columns = kept
     bounded = getattr(model, "bounded", [])
     if bounded:
         names = ", ".join(kept[j] for j in bounded)
         notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
+    notes += _refined(model, test.select(kept))
     return Prepared(model, test.select(kept), tuple(notes), test_fraction, True, table.fingerprint())
 
 
@@ -97,7 +99,13 @@ def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed
             f"{table.name} has {len(table.columns)} columns, the model {model.n_features} features; "
             "give the table that it was fitted to"
         )
+    notes += _refined(model, table)
     return Prepared(model, table, tuple(notes), test_fraction)
+
+
+def _refined(model: Any, table: Table) -> list[str]:
+    """Let a model that integrates numerically do so finely enough for these rows; what it says it did."""
+    return [model.refine(table.tokens())] if isinstance(model, HasRefine) else []
 
 
 def score_rows(

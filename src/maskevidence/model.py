@@ -44,6 +44,15 @@ class HasLogEvidence(Protocol):
 
 
 @runtime_checkable
+class HasRefine(Protocol):
+    """A model that integrates numerically, as finely as the data need."""
+
+    def refine(self, tokens: Tokens) -> str:
+        """Make log evidences of these tokens accurate, in place; what was done, in one sentence."""
+        ...
+
+
+@runtime_checkable
 class HasElbo(Protocol):
     """A model with an encoder q(z | x), for variational inference."""
 

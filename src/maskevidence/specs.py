@@ -12,10 +12,10 @@ from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.hub import hub_file
 from maskevidence.masks import DESIGNS, MaskDesign
-from maskevidence.models import PPCA, FactorAnalysis, Gaussian, load
+from maskevidence.models import PPCA, BernoulliPCA, FactorAnalysis, Gaussian, load
 
-_LOW_RANK = {"ppca": PPCA, "factor-analysis": FactorAnalysis}
-MODELS = ("gaussian", "ppca:K", "factor-analysis:K")
+_WITH_COMPONENTS = {"ppca": PPCA, "factor-analysis": FactorAnalysis, "bernoulli-pca": BernoulliPCA}
+MODELS = ("gaussian", "ppca:K", "factor-analysis:K", "bernoulli-pca:K")
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
@@ -24,7 +24,7 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
     """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
 
     Args:
-        word: "gaussian", "ppca:8", "factor-analysis:3", or the folder of a saved model.
+        word: "gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", or the folder of a saved model.
 
     Returns:
         (builder, None) for a model to be fitted, (None, model) for a saved one.
@@ -40,10 +40,10 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
     name, _, components = word.partition(":")
     if word == "gaussian":
         return lambda n_features: Gaussian(n_features=n_features), None
-    if name in _LOW_RANK:
+    if name in _WITH_COMPONENTS:
         if not components.isascii() or not components.isdigit() or int(components) < 1:
             raise InputError(f"model {word!r} lacks its number of components; write {name}:8, say")
-        return lambda n_features: _LOW_RANK[name](n_features, int(components)), None
+        return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
     if Path(word).is_dir():
         return None, load(word)
     if "/" in word or word.startswith("."):

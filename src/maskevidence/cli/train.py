@@ -24,7 +24,8 @@ def train(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="gaussian, ppca:8 or factor-analysis:8; masked-lm or vit-mae for transformers.",
+            help="gaussian, ppca:8, factor-analysis:8 or bernoulli-pca:2; masked-lm or vit-mae for "
+            "transformers.",
         ),
     ],
     data: Annotated[
@@ -35,7 +36,7 @@ def train(
         str,
         typer.Option(
             "--objective",
-            help="likelihood, or a mask design: random-size, every-size, orderings, leave-one-out, "
+            help="likelihood, elbo, or a mask design: random-size, every-size, orderings, leave-one-out, "
             "fixed-rate:0.15, ...",
         ),
     ] = "random-size",
@@ -134,8 +135,9 @@ def train(
 ) -> None:
     """Train MODEL on DATA by masked prediction, and leave it in a folder that `score` reads.
 
-    Columns are centred and scaled for training, and the model is saved in the data's own units. A training
-    that was interrupted goes on from its checkpoint when the same command is given again.
+    Columns are centred and scaled for training, and the model is saved in the data's own units; a model of
+    0 and 1 takes them as they are. A training that was interrupted goes on from its checkpoint when the same
+    command is given again.
 
     Examples:
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float64
 
 from maskevidence.checkpoints import FILE
 from maskevidence.cli import output
 from maskevidence.cli.rows import RowOptions
 from maskevidence.data.tabular import Table
+from maskevidence.elbo import Elbo
 from maskevidence.errors import InputError
 from maskevidence.files import write_atomic
 from maskevidence.masks import Masks
@@ -20,7 +20,7 @@ from maskevidence.objective import Likelihood, MaskedObjective, Objective
 from maskevidence.provenance import command, versions
 from maskevidence.specs import parse_design, parse_model
 from maskevidence.training import fit
-from maskevidence.units import to_data_units, units_of
+from maskevidence.units import Units, to_data_units, units_of
 
 _ONE_EACH = {
     "every-size": {"masks_per_size": 1},
@@ -39,7 +39,7 @@ class RowTraining:
         model: such as "ppca:8".
         data: its rows.
         out: the folder for the model and its checkpoints.
-        objective: "likelihood", or a mask design.
+        objective: "likelihood", "elbo", or a mask design.
         masks_per_size, draws, orders: of the design; None for one each.
         masks: "own" or "shared".
         epochs: passes over the rows.
@@ -93,14 +93,18 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         raise InputError(f"{asked.model!r} is a saved model; give one to be trained, such as ppca:8")
     table = asked.rows.read(asked.data, asked.limit, asked.seed)
     rows, test = (table, None) if asked.test_fraction == 0 else table.split(asked.test_fraction, asked.seed)
-    dropped = rows.constant_columns()
+    made = build(len(table.columns))
+    keeps_units = getattr(made, "keeps_units", False)
+    dropped = [] if keeps_units else rows.constant_columns()
     kept = [column for column in table.columns if column not in dropped]
     if not kept:
         raise InputError(f"every column of {table.name} is constant; there is nothing to train on")
     rows = rows.select(kept)
-    made = build(len(kept))
+    made = build(len(kept)) if dropped else made
     made.columns = kept
-    units = units_of(made, rows.values)
+    if isinstance(loss, Elbo) and hasattr(made, "add_encoder"):
+        made.add_encoder()
+    units = None if keeps_units else units_of(made, rows.values)
     out = asked.out
     if asked.overwrite:
         (out / FILE).unlink(missing_ok=True)
@@ -108,25 +112,25 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         raise InputError(f"{str(out)!r} holds a model; give another folder, or --overwrite to replace it")
     history = fit(
         made,
-        units.standard(rows.values),
+        _in_units(units, rows.values),
         loss,
         learning_rate=asked.learning_rate,
         epochs=asked.epochs,
         batch_size=asked.batch_size,
         seed=asked.seed,
-        held_out=None if asked.patience is None else units.standard(_held_out(test, kept)),
+        held_out=None if asked.patience is None else _in_units(units, _held_out(test, kept)),
         patience=asked.patience,
         checkpoint=out,
         checkpoint_every=asked.checkpoint_every,
     )
-    to_data_units(made, units)
+    if units is not None:
+        to_data_units(made, units)
     made.save(out)
     write_atomic(out / "history.csv", history.to_csv())
-    with torch.no_grad():
-        train_evidence = float(made.log_evidence(rows.tokens()).mean())
-        held_out = None
-        if test is not None:
-            held_out = float(made.log_evidence(test.select(kept).tokens()).mean())
+    train_evidence = float(made.score_samples(rows.values).mean())
+    held_out = None
+    if test is not None:
+        held_out = float(made.score_samples(test.select(kept).values).mean())
     result = {
         "model": asked.model,
         "data": asked.data,
@@ -149,6 +153,10 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     return result
 
 
+def _in_units(units: Units | None, values: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
+    return values if units is None else units.standard(values)
+
+
 def _held_out(test: Table | None, columns: list[str]) -> Float64[np.ndarray, "N D"]:
     if test is None:
         raise InputError("--patience needs held-out rows to judge by; give --test-fraction above 0")
@@ -163,6 +171,10 @@ def _objective(word: str, masks: Masks, seed: int, **counts: int | None) -> Obje
                 "the likelihood draws no masks; leave --masks-per-size, --draws and --orders out"
             )
         return Likelihood()
+    if word == "elbo":
+        if any(count is not None for count in counts.values()):
+            raise InputError("the ELBO draws no masks; leave --masks-per-size, --draws and --orders out")
+        return Elbo(seed=seed)
     given = {name: count for name, count in counts.items() if count is not None}
     replicates = {"replicates": 1} if "draws" in given else {}
     chosen = _ONE_EACH.get(word.partition(":")[0], {}) | given | replicates

@@ -297,34 +297,24 @@ class BernoulliPCA(nn.Module):
         expected = torch.where(present, values * logits - softplus(logits), 0.0).sum(2).mean(0)
         return expected - divergence
 
-    def fit(self, x: object, *, max_iterations: int = 200, most_nodes: int = 4096) -> "BernoulliPCA":
-        """Maximum likelihood on the grid by L-BFGS, from these parameters; in place.
+    def fit(self, x: object, *, max_iterations: int = 200) -> "BernoulliPCA":
+        """Maximum likelihood at the nodes that are set, by L-BFGS from these loadings; in place.
 
-        A prior so weak that it only keeps pixels that never change from an infinite logit: half a white
+        With a prior so weak that it only keeps the logits of pixels that never change finite: half a white
         and half a black observation at z = 0, and loadings of standard deviation 10.
 
         Args:
             x: shape (N, D), 0 and 1, NaN where missing.
-            max_iterations: of L-BFGS on each of the grids.
-            most_nodes: training starts at the nodes that are set, and goes on with twice as many in each
-                dimension while these are no more.
+            max_iterations: of L-BFGS.
         """
         tokens = self.tokens(x)
-        rule = self.integration
+        self._binary(tokens, tokens.maskable)
         with torch.no_grad():
-            mean = torch.where(tokens.maskable, tokens.values, 0.0).sum(0) / tokens.maskable.sum(0)
-            self.bias.copy_(torch.logit(mean.clamp(0.5 / len(tokens), 1 - 0.5 / len(tokens))))
+            n_seen = tokens.maskable.sum(0)
+            n_white = torch.where(tokens.maskable, tokens.values, 0.0).sum(0)
+            self.bias.copy_(torch.log((n_white + 0.5) / (n_seen - n_white + 0.5)))
             self.loadings.mul_(0.3)
-        while True:
-            self._climb(tokens, max_iterations)
-            grid = self.integration
-            if not isinstance(grid, Grid):
-                break
-            finer = Grid(2 * grid.per_axis, grid.half_width)
-            if finer.n_nodes_over(self.n_components) > most_nodes:
-                break
-            self.integration = finer
-        self.integration = rule
+        self._climb(tokens, max_iterations)
         return self
 
     def _climb(self, tokens: Tokens, max_iterations: int) -> None:
