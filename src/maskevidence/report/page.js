@@ -66,18 +66,14 @@
   function walk(key, drawing, state, readout) {
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
     if (!(key in steps)) return false;
-    const lines = drawing.data.map((trace, number) => ({ trace, number }))
-      .filter(({ trace }) => trace.hovertemplate && trace.visible !== false);
+    const lines = drawing.data.filter((trace) => trace.hovertemplate && trace.visible !== false);
     if (!lines.length) return true;
-    const x = lines[0].trace.x;
+    const x = lines[0].x;
     state.at = Math.min(x.length - 1, Math.max(0, state.at + steps[key]));
-    const points = lines.map(({ trace, number }) => ({
-      trace, curveNumber: number, pointNumber: nearest(trace.x, x[state.at]),
-    }));
-    Plotly.Fx.hover(drawing, points.map(({ curveNumber, pointNumber }) => ({ curveNumber, pointNumber })));
+    const points = lines.map((trace) => ({ trace, at: nearest(trace.x, x[state.at]) }));
+    Plotly.Fx.hover(drawing, { xval: x[state.at] });
     const share = points[0].trace.meta.rate[state.at].toFixed(1);
-    const words = points.map(({ trace, pointNumber }) =>
-      `${plain(trace.name)} ${minus(trace.y[pointNumber].toFixed(4))}${trace.customdata[pointNumber]}`);
+    const words = points.map(({ trace, at }) => `${plain(trace.name)} ${trace.customdata[at]}`);
     readout.textContent = `${share} % hidden: ${words.join("; ")} nats`;
     return true;
   }
@@ -92,9 +88,5 @@
 
   function plain(name) {
     return new DOMParser().parseFromString(name, "text/html").body.textContent;
-  }
-
-  function minus(text) {
-    return text.replace("-", "\u2212");
   }
 })();

@@ -163,11 +163,9 @@ def _band_traces(
 
 def _line(curve: Curve, label: str, colour: str, place: int, *, by_size: bool) -> dict[str, Any]:
     x = _x(curve, by_size=by_size)
-    low, high = curve.band(LEVEL)
-    known = not np.isnan(curve.mask_se).all() and bool(np.nanmax(curve.mask_se) > 0)
-    errors = [
-        f" ± {number(float(half), 4)}" if known and not math.isnan(half) else ""
-        for half in (high - low).astype(float) / 2
+    words = [
+        number(score, 4) + (f" ± {number(mask_se, 4)}" if mask_se > 0 else "")
+        for score, mask_se in zip(curve.score.tolist(), curve.mask_se.tolist(), strict=True)
     ]
     return {
         "type": "scatter",
@@ -175,8 +173,8 @@ def _line(curve: Curve, label: str, colour: str, place: int, *, by_size: bool) -
         "name": escape(label),
         "x": x,
         "y": _numbers(curve.score),
-        "customdata": errors,
-        "hovertemplate": "%{y:.4f}%{customdata}<extra>" + escape(label) + "</extra>",
+        "customdata": words,
+        "hovertemplate": escape(label) + "  %{customdata}<extra></extra>",
         "line": {"color": colour, "width": 2, "dash": DASHES[place // len(COLOURS) % len(DASHES)]},
         "marker": {
             "size": 11 if len(x) < 3 else 6 if len(x) <= 20 else 4,
@@ -201,6 +199,7 @@ def _layout(curves: Mapping[str, Curve], value: str, *, by_size: bool, zero: boo
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "x unified",
+        "hoverdistance": -1,
         "hoverlabel": {
             "bgcolor": "#1b1f24",
             "bordercolor": "#1b1f24",

@@ -1,0 +1,135 @@
+"""Images with hidden patches, and what a masked image model makes of them."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+
+from maskevidence.errors import import_extra
+from maskevidence.masks import size_of_rate
+from maskevidence.models.masked_image import MaskedImage, random_masks
+from maskevidence.models.patches import unpatchify
+from maskevidence.tokens import Tokens
+
+RATES = (0.25, 0.5, 0.75, 0.9)
+_HIDDEN = (0.72, 0.80, 0.90)  # a colour that neither grey nor most photographs have
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Some images under one mask rate.
+
+    Attributes:
+        rate: share of hidden patches that was asked for.
+        size: how many patches are hidden.
+        hidden: shape (N, D).
+        levels: shape (N, H, W, C); the predictions in place of hidden patches, not clipped.
+        log_prob: shape (N,); log p of the hidden patches given the visible ones, nats.
+        per_pixel: shape (N,); the same by pixel and channel.
+    """
+
+    rate: float
+    size: int
+    hidden: Bool[np.ndarray, "N D"]
+    levels: Float[np.ndarray, "N H W C"]
+    log_prob: Float[np.ndarray, " N"]
+    per_pixel: Float[np.ndarray, " N"]
+
+
+def reconstruct_images(
+    model: MaskedImage, tokens: Tokens, rates: Sequence[float] = RATES, seed: int = 0
+) -> list[Reconstruction]:
+    """Predictions and log-probabilities of hidden patches, at some mask rates.
+
+    Args:
+        model: calibrated.
+        tokens: the images.
+        rates: of hidden patches, in (0, 1].
+        seed: of the masks.
+
+    Raises:
+        InputError: a model of normalised patches that says nothing about pixels.
+    """
+    made = []
+    in_patch = model.n_pixels // model.n_patches
+    for rate in rates:
+        size = int(size_of_rate(rate, np.array([model.n_patches]))[0])
+        masked = random_masks(tokens, size, seed)
+        with torch.no_grad():
+            patches = model.reconstruct(tokens, masked)
+            log_prob = model.log_conditionals(tokens, masked).sum(1).cpu().numpy()
+        levels = unpatchify(patches, model.image_size, model.image_size, model.channels)
+        made.append(
+            Reconstruction(
+                rate,
+                size,
+                masked.cpu().numpy(),
+                levels.cpu().numpy(),
+                log_prob,
+                log_prob / (size * in_patch),
+            )
+        )
+    return made
+
+
+def draw_reconstructions(
+    originals: UInt8[np.ndarray, "N H W C"], made: Sequence[Reconstruction], title: str, kind: str = "png"
+) -> bytes:
+    """A row for each image: the original, then visible and reconstructed patches at each rate.
+
+    Args:
+        originals: the images.
+        made: of the same images.
+        title: above the picture.
+        kind: "png", "pdf" or "svg".
+
+    Returns:
+        The picture's bytes.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    figures = import_extra("matplotlib.figure", "plots", "drawing images")
+    n_columns = 1 + 2 * len(made)
+    figure = figures.Figure(
+        figsize=(1.15 * n_columns + 0.3, 1.45 * len(originals) + 0.8), layout="constrained"
+    )
+    axes = figure.subplots(len(originals), n_columns, squeeze=False)
+    for row, original in enumerate(originals):
+        _show(axes[row, 0], _in_colour(original / 255.0))
+        for place, of in enumerate(made):
+            left, right = axes[row, 1 + 2 * place], axes[row, 2 + 2 * place]
+            _show(
+                left, np.where(_pixels(of.hidden[row], original.shape), _HIDDEN, _in_colour(original / 255.0))
+            )
+            _show(right, _in_colour(np.clip(of.levels[row] / 255.0, 0.0, 1.0)))
+            text = f"{of.log_prob[row]:,.0f} nats\n{of.per_pixel[row]:.2f} per pixel"
+            right.set_xlabel(text, fontsize=7, labelpad=2)
+    axes[0, 0].set_title("original", fontsize=8)
+    for place, of in enumerate(made):
+        axes[0, 1 + 2 * place].set_title(f"{of.rate:.0%} hidden", fontsize=8)
+        axes[0, 2 + 2 * place].set_title("reconstructed", fontsize=8)
+    figure.suptitle(title, fontsize=9)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)
+    return buffer.getvalue()
+
+
+def _show(ax: object, image: Float[np.ndarray, "H W 3"]) -> None:
+    ax.imshow(image, interpolation="nearest")  # type: ignore[attr-defined]
+    ax.set_xticks([])  # type: ignore[attr-defined]
+    ax.set_yticks([])  # type: ignore[attr-defined]
+
+
+def _in_colour(image: Float[np.ndarray, "H W C"]) -> Float[np.ndarray, "H W 3"]:
+    return np.broadcast_to(image, (*image.shape[:2], 3)) if image.shape[2] == 1 else image
+
+
+def _pixels(hidden: Bool[np.ndarray, " D"], shape: tuple[int, ...]) -> Bool[np.ndarray, "H W 1"]:
+    """Which pixels belong to hidden patches of a square grid."""
+    side = round(len(hidden) ** 0.5)
+    grid = hidden.reshape(side, side)
+    return grid.repeat(shape[0] // side, axis=0).repeat(shape[1] // side, axis=1)[..., None]
