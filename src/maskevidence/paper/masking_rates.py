@@ -1,0 +1,242 @@
+"""Which masking rate: small BERTs trained at several rates and by random sizes, all else the same."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.integrations.embedded_text import EmbeddedText, embedded_text
+from maskevidence.integrations.pretraining import Recipe
+from maskevidence.masks import FixedRate, MaskDesign, RandomSize
+from maskevidence.paper._figures import BLACK, COLOURS, Claim, PaperFigure, ResultTable, long_form, new_figure
+from maskevidence.progress import progress
+from maskevidence.standard_errors import student_t_quantile
+
+SEEDS = (1, 2, 3)
+STEPS, WARMUP = 700, 50
+RANDOM, USUAL = "random sizes", "15 %"
+DESIGNS: dict[str, MaskDesign] = {
+    USUAL: FixedRate(0.15, 1),
+    "25 %": FixedRate(0.25, 1),
+    "40 %": FixedRate(0.40, 1),
+    "75 %": FixedRate(0.75, 1),
+    RANDOM: RandomSize(1, 1),
+}
+_BINS = 12
+
+
+class Difference(NamedTuple):
+    """How much better one way to train is than another, nats per block.
+
+    Attributes:
+        mean: over seeds.
+        seed_se: its standard error over seeds (weights, order and masks of training): the runs with one seed
+            start from the same weights and see the texts in the same order, and are compared pairwise.
+        low: lower end of the 95 % interval of Student's t for that error, n - 1 degrees of freedom.
+        high: its upper end.
+        data_se: sampling standard error of the held-out blocks.
+    """
+
+    mean: float
+    seed_se: float
+    low: float
+    high: float
+    data_se: float
+
+
+def masking_rates(
+    seeds: Sequence[int] = SEEDS, *, steps: int = STEPS, limit: int | None = None
+) -> PaperFigure:
+    """Held-out evidence of BERTs (2 layers of 128) trained at 15, 25, 40, 75 % and by random sizes.
+
+    All have the same text (that comes with Python), steps, learning rates and, for one seed, initial
+    weights and order of the text; all are scored on the same masks of the same held-out blocks.
+
+    Args:
+        seeds: of the trainings, two or more.
+        steps: of each training, of 32 blocks of 64 tokens.
+        limit: score the first so many held-out blocks only.
+    """
+    text = embedded_text()
+    held_out = text.held_out[:limit]
+    found: dict[str, list[EvidenceEstimate]] = {name: [] for name in DESIGNS}
+    with progress("masking rates", len(DESIGNS) * len(seeds)) as advance:
+        for seed in seeds:
+            recipe = Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed)
+            for name, design in DESIGNS.items():
+                model = text.trained(design, recipe)
+                found[name].append(estimate_evidence(model, held_out, RandomSize(8), seed=0))
+                advance(1, f"masking rates: {name}, seed {seed}")
+    summary = {name: _summary(estimates) for name, estimates in found.items()}
+    differences = {name: difference(found[name], found[USUAL]) for name in DESIGNS if name != USUAL}
+    numbers = {
+        "steps": steps,
+        "seeds": list(seeds),
+        "n_blocks": len(held_out),
+        "tokens_per_block": int(held_out.n_tokens[0]),
+        "unigram": text.unigram_score() * int(held_out.n_tokens[0]),
+        "log_evidence": {name: [e.log_evidence for e in estimates] for name, estimates in found.items()},
+        "summary": summary,
+        "minus_15_percent": {name: d._asdict() for name, d in differences.items()},
+    }
+    rows = [
+        {
+            "trained_at": name,
+            "seed": seed,
+            "size": int(size),
+            "rate": rate,
+            "score": score,
+            "n_masks": int(n),
+        }
+        for name, estimates in found.items()
+        for seed, e in zip(seeds, estimates, strict=True)
+        for size, rate, score, n in zip(
+            e.curve.size, e.curve.rate, e.curve.score, e.curve.n_masks, strict=True
+        )
+    ]
+    drawn, missing = _draw(found, text, numbers)
+    return PaperFigure(
+        "masking_rates",
+        f"Which masking rate: held-out log evidence after {steps} steps, nats per block of "
+        f"{numbers['tokens_per_block']} tokens",
+        _claims(differences, summary, numbers),
+        long_form(rows),
+        numbers,
+        drawn,
+        missing,
+        [_table(summary, differences)],
+    )
+
+
+def difference(better: Sequence[EvidenceEstimate], other: Sequence[EvidenceEstimate]) -> Difference:
+    """The paired difference of the held-out evidence of two ways to train, seed by seed."""
+    by_seed = np.array([a.log_evidence - b.log_evidence for a, b in zip(better, other, strict=True)])
+    by_block = np.mean(
+        [a.per_observation - b.per_observation for a, b in zip(better, other, strict=True)], axis=0
+    )
+    mean, n = float(by_seed.mean()), len(by_seed)
+    se = _se(by_seed)
+    half = student_t_quantile(0.975, n - 1) * se if n > 1 else math.inf
+    return Difference(mean, se, mean - half, mean + half, _se(by_block))
+
+
+def _summary(estimates: Sequence[EvidenceEstimate]) -> dict[str, float]:
+    values = np.array([estimate.log_evidence for estimate in estimates])
+    blocks = np.mean([estimate.per_observation for estimate in estimates], axis=0)
+    mask = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
+    return {
+        "mean": float(values.mean()),
+        "seed_se": _se(values),
+        "mask_se": float(np.sqrt(np.mean(np.square(mask)))) if mask else math.nan,
+        "data_se": _se(blocks),
+    }
+
+
+def _se(values: Float64[np.ndarray, " n"]) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> ResultTable:
+    columns = [
+        "trained at",
+        "log evidence",
+        "± seeds",
+        "± masks",
+        "± blocks",
+        "minus 15 %",
+        "± seeds",
+        "± blocks",
+    ]
+    rows = []
+    for name, s in summary.items():
+        row = [name, f"{s['mean']:.2f}", *(f"{s[key]:.2f}" for key in ("seed_se", "mask_se", "data_se"))]
+        d = differences.get(name)
+        row += ["", "", ""] if d is None else [f"{d.mean:+.2f}", f"{d.seed_se:.2f}", f"{d.data_se:.2f}"]
+        rows.append(row)
+    return ResultTable("log evidence of a held-out block: mean over seeds, and errors, nats", columns, rows)
+
+
+def _claims(
+    differences: Mapping[str, Difference],
+    summary: Mapping[str, Mapping[str, float]],
+    numbers: Mapping[str, Any],
+) -> list[Claim]:
+    d = differences[RANDOM]
+    known = d.low > 0 or d.high < 0
+    best = max(summary, key=lambda name: summary[name]["mean"])
+    return [
+        Claim(
+            "random sizes give a higher held-out evidence than 15 % (95 % interval over seeds)",
+            f"{d.mean:+.2f} nats per block, {d.low:+.2f} to {d.high:+.2f}; error of the blocks {d.data_se:.2f}"
+            + ("" if known else ": the two cannot be told apart"),
+            d.low > 0 if known else None,
+        ),
+        Claim("the best of the five", f"{best}, {summary[best]['mean']:.2f} nats per block", None),
+        Claim(
+            "all are above word frequencies alone",
+            f"least {min(s['mean'] for s in summary.values()):.2f}, frequencies {numbers['unigram']:.2f}",
+            all(s["mean"] > numbers["unigram"] for s in summary.values()),
+        ),
+    ]
+
+
+def _binned(estimates: Sequence[EvidenceEstimate]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean score by rate in bins of equal width, over the masks of all seeds; the last size apart."""
+    rate = np.concatenate([e.scores.size / e.scores.n_tokens for e in estimates])
+    score = np.concatenate([e.scores.score for e in estimates])
+    place = np.where(rate == 1.0, _BINS, np.minimum(_BINS - 1, (rate * _BINS).astype(np.int64)))
+    counts = np.maximum(1, np.bincount(place, minlength=_BINS + 1))
+    means = [np.bincount(place, weights=x, minlength=_BINS + 1) / counts for x in (rate, score)]
+    kept = np.bincount(place, minlength=_BINS + 1) > 0
+    return means[0][kept], means[1][kept]
+
+
+def _draw(
+    found: Mapping[str, Sequence[EvidenceEstimate]], text: EmbeddedText, numbers: Mapping[str, Any]
+) -> tuple[Any, str | None]:
+    figure, axes, missing = new_figure(2, 10.5, 4.2)
+    if figure is None:
+        return figure, missing
+    left, right = axes
+    markers = ("o", "s", "^", "v", "D")
+    for place, (name, estimates) in enumerate(found.items()):
+        colour, marker = COLOURS[place], markers[place]
+        x, y = _binned(estimates)
+        left.plot(100 * x, y, color=colour, marker=marker, markersize=3.5, linewidth=1.3, label=name)
+        values = [e.log_evidence for e in estimates]
+        right.plot([place] * len(values), values, marker, color=colour, markersize=4, alpha=0.45)
+        s = numbers["summary"][name]
+        right.errorbar(
+            place,
+            s["mean"],
+            yerr=s["seed_se"],
+            color=colour,
+            marker="_",
+            markersize=18,
+            capsize=5,
+            linewidth=1.5,
+        )
+    per_token = numbers["unigram"] / numbers["tokens_per_block"]
+    left.axhline(per_token, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
+    left.set_xlabel("share of the tokens hidden when scored (%)", fontsize=9)
+    left.set_ylabel("held-out score S(x; M)  (nats per hidden token)", fontsize=9)
+    left.set_title(f"curves, mean of {len(numbers['seeds'])} seeds", fontsize=10)
+    left.set_xlim(0, 102)
+    right.set_xticks(range(len(found)), list(found), fontsize=8)
+    right.set_xlabel("masks in training", fontsize=9)
+    right.set_ylabel("held-out log evidence  (nats per block)", fontsize=9)
+    right.set_title("area under the curve: each seed; mean ± standard error over seeds", fontsize=10)
+    right.set_xlim(-0.6, len(found) - 0.4)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        fontsize=8,
+        frameon=False,
+        loc="outside lower center",
+        ncols=6,
+        title="trained with masks of",
+        title_fontsize=8,
+    )
+    return figure, missing
