@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from maskevidence.cli import paper
+from maskevidence.cli import paper, show
 from maskevidence.cli.bias import bias
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
@@ -28,6 +28,7 @@ app.command("compare")(compare_runs)
 app.command()(report)
 app.command()(train)
 app.command()(bias)
+app.add_typer(show.app, name="show")
 app.add_typer(paper.app, name="paper")
 app.command()(demo)
 
