@@ -53,7 +53,7 @@ class BernoulliPCA(nn.Module):
         n_components: K.
         integration: `Grid(20, 5.0)` by default for K up to 3, `Importance()` above.
         encoder: whether the model has the linear encoder that `Elbo` trains.
-        seed: of the random initial loadings (standard deviation 1/√K) and of the encoder.
+        seed: of the random initial loadings (standard deviation 1/√(3K)) and of the encoder.
         dtype: of training and of the conditionals; `integrate` is always in float64.
 
     Raises:
@@ -102,7 +102,7 @@ class BernoulliPCA(nn.Module):
             self.integration.check(n_components)
         generator = torch.Generator().manual_seed(seed)
         loadings = torch.randn(n_features, n_components, generator=generator, dtype=torch.float64)
-        self.loadings = nn.Parameter((loadings / math.sqrt(n_components)).to(dtype))
+        self.loadings = nn.Parameter((loadings / math.sqrt(3 * n_components)).to(dtype))
         self.bias = nn.Parameter(torch.zeros(n_features, dtype=dtype))
         self.encoder: LinearEncoder | None = None
         if encoder:

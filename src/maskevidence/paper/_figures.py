@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,20 @@ class Claim:
     holds: bool | None
 
 
+class ResultTable(NamedTuple):
+    """Numbers of a figure as a small table of text.
+
+    Attributes:
+        title: one line.
+        columns: their names.
+        rows: cells.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+
+
 @dataclass(frozen=True)
 class PaperFigure:
     """A figure: what it claims, its numbers, and how to draw it.
@@ -53,6 +67,7 @@ class PaperFigure:
         numbers: further numbers for `--json`.
         figure: the matplotlib figure; None without matplotlib.
         missing: one line on what could not be drawn, or None.
+        tables: numbers to be printed as they are.
     """
 
     name: str
@@ -62,6 +77,7 @@ class PaperFigure:
     numbers: dict[str, Any] = field(default_factory=dict)
     figure: Any = None
     missing: str | None = None
+    tables: list[ResultTable] = field(default_factory=list)
 
     def to_csv(self) -> str:
         """The numbers behind the panels as CSV text; None and NaN are empty."""
