@@ -13,6 +13,7 @@ from maskevidence.report import draw_curves, write_run
 from maskevidence.runs import CURVE_PICTURE, DataSource, Manifest, RunDirectory, write_atomic
 
 BERT = "bert"
+REPORT = "report.html"
 
 
 def demo(
@@ -60,32 +61,58 @@ def demo(
     for note in chosen.prepared.notes:
         screen.print(f"note: {note}")
 
-    manifest = Manifest(
-        model=f"ppca:{chosen.n_components}",
-        conditionals=chosen.prepared.model.conditionals,
-        data=DataSource(
-            name=table.name,
-            fingerprint=chosen.prepared.table.fingerprint(),
-            source_fingerprint=table.fingerprint(),
-            n_observations=len(chosen.prepared.table),
-            columns=list(chosen.prepared.table.columns),
-            test_fraction=0.2,
-            notes=list(chosen.prepared.notes),
-        ),
-        design=chosen.estimate.design,
-        masks=chosen.estimate.masks,
-        seed=chosen.estimate.seed,
-        rows_per_block=len(chosen.prepared.table),
-        closed_form=chosen.result["closed_form"],
-    )
+    manifest = _manifest(chosen, table)
     folder.check(manifest, overwrite=overwrite)
     missing = write_run(folder, manifest, chosen.result, chosen.estimate, chosen.prepared.model)
     screen.print(f"Part 2, PPCA on digits: {time.perf_counter() - start:.1f} s\n")
     screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))
 
     bert = _small_bert(screen, out / BERT, seed)
+    _write_report(screen, ranked, chosen, table, out / REPORT)
     results = {"table_1": printed, "digits": [candidate.result for candidate in ranked], "bert": bert}
     output.write_json(results, json)
+
+
+def _manifest(candidate: Any, table: Any) -> Manifest:
+    """What the run of one candidate is of."""
+    prepared, estimate = candidate.prepared, candidate.estimate
+    return Manifest(
+        model=f"ppca:{candidate.n_components}",
+        conditionals=prepared.model.conditionals,
+        data=DataSource(
+            name=table.name,
+            fingerprint=prepared.table.fingerprint(),
+            source_fingerprint=table.fingerprint(),
+            n_observations=len(prepared.table),
+            columns=list(prepared.table.columns),
+            test_fraction=0.2,
+            notes=list(prepared.notes),
+        ),
+        design=estimate.design,
+        masks=estimate.masks,
+        seed=estimate.seed,
+        rows_per_block=len(prepared.table),
+        closed_form=candidate.result["closed_form"],
+    )
+
+
+def _write_report(screen: Any, ranked: Any, chosen: Any, table: Any, target: Path) -> None:
+    """One page on the best candidates for digits, and on the smallest for contrast."""
+    from maskevidence.report.page import write_report
+    from maskevidence.report.reading import ReportedRun
+
+    smallest = min(ranked, key=lambda candidate: candidate.n_components)
+    shown = {candidate.n_components: candidate for candidate in (ranked[0], chosen, ranked[1], smallest)}
+    runs = [
+        ReportedRun(f"ppca:{k}", _manifest(candidate, table), candidate.estimate)
+        for k, candidate in sorted(shown.items())
+    ]
+    try:
+        write_report(runs, target)
+    except MissingExtraError as error:
+        screen.print(f"{target.name} was not written: {error}")
+    else:
+        screen.print(f"\nReport, to be opened in a browser: {target}", soft_wrap=True)
 
 
 def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
