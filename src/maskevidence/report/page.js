@@ -9,6 +9,9 @@
     setUp(figure, root, root.querySelector(".drawing"));
   }
 
+  const closed = document.querySelectorAll("details.run:not([open])");
+  addEventListener("beforeprint", () => closed.forEach((details) => { details.open = true; }));
+
   function setUp(figure, root, drawing) {
     const touch = matchMedia("(pointer: coarse)").matches;
     const layout = { ...figure.layout, dragmode: touch ? false : "zoom" }; // a finger scrolls the page

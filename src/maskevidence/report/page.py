@@ -106,6 +106,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         sections=sections,
         ranking=ranking,
         plots=plots,
+        opened=ranking.rows[0][0] if ranking is not None and ranking.rows else runs[0].name,
         with_numbers=bool(with_estimates),
         shows_observations=any(section.extremes for section in sections),
         figures=_json([{"key": plot.key, "bySize": plot.by_size, **plot.figure} for plot in plots]),
