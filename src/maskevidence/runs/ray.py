@@ -12,8 +12,10 @@ import logging
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -125,7 +127,8 @@ class RayEngine:
             _check_answer(self.address)
             options["address"] = self.address
         try:
-            ray.init(**options)
+            with _own_sigterm():
+                ray.init(**options)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             if self.address is not None and isinstance(error, ConnectionError):
                 raise _no_answer(self.address) from error
@@ -292,6 +295,19 @@ def _last_line(error: object) -> str:
     line = lines[-1] if lines else type(error).__name__
     own = isinstance(error, MaskEvidenceError | OSError) or len(lines) > 1
     return line.rstrip(".") if own else f"{type(error).__name__}: {line.rstrip('.')}"
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep what the signal that ends a process does: Ray's own way prints traces of the stack."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set it, Ray neither
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_answer(address: str) -> None:
