@@ -226,6 +226,50 @@ def figure_6(
     )
 
 
+Bert = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|FOLDER",
+        help="BERT with pre-trained weights; by default bert-base-uncased where the hub answers, else none.",
+    ),
+]
+
+
+@app.command("table-2")
+def table_2(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+    model: Bert = None,
+) -> dict[str, Any]:
+    """Table 2: the area under BERT-base's curve, random and pre-trained weights, GLUE text (10 minutes)."""
+    from maskevidence.paper.table_2 import table_2 as make
+
+    small = {"n_blocks": 27, "block_size": 64}
+    if quick and seeds is None:
+        seeds = "1"
+    return _figure(partial(make, model=model), small, json, out, seeds, quick, threads)
+
+
+@app.command("figure-5-right")
+def figure_5_right(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+    model: Bert = None,
+) -> dict[str, Any]:
+    """Figure 5, right: BERT-base beside the published curves; a small BERT before and after training."""
+    from maskevidence.paper.figure_5_right import figure_5_right as make
+
+    small = {"steps": 100, "block_size": 64, "limit": 32}
+    return _figure(partial(make, model=model), small, json, out, seeds, quick, threads)
+
+
 @app.command("masking-rates")
 def masking_rates(
     json: options.Json = None,
