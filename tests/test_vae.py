@@ -265,6 +265,7 @@ def test_training_draws_come_from_torchs_random_state() -> None:
     torch.manual_seed(0)
     assert bool((first != second).all())
     torch.testing.assert_close(vae.log_conditionals(tokens, masked), first)
+    assert vae.training_conditioning.draws < vae.conditioning.draws  # fewer by default
     torch.testing.assert_close(
         vae.eval().log_conditionals(tokens, masked), vae.log_conditionals(tokens, masked)
     )

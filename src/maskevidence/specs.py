@@ -12,10 +12,16 @@ from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.hub import hub_file
 from maskevidence.masks import DESIGNS, MaskDesign
-from maskevidence.models import PPCA, BernoulliPCA, FactorAnalysis, Gaussian, load
+from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
 
-_WITH_COMPONENTS = {"ppca": PPCA, "factor-analysis": FactorAnalysis, "bernoulli-pca": BernoulliPCA}
-MODELS = ("gaussian", "ppca:K", "factor-analysis:K", "bernoulli-pca:K")
+_WITH_COMPONENTS: dict[str, Callable[[int, int], Any]] = {
+    "ppca": PPCA,
+    "factor-analysis": FactorAnalysis,
+    "bernoulli-pca": BernoulliPCA,
+    "vae": lambda d, k: VAE(n_features=d, n_components=k),
+    "bernoulli-vae": lambda d, k: VAE(likelihood="bernoulli", n_features=d, n_components=k),
+}
+MODELS = ("gaussian", *(f"{name}:K" for name in _WITH_COMPONENTS))
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
@@ -24,7 +30,8 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
     """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
 
     Args:
-        word: "gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", or the folder of a saved model.
+        word: "gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a
+            saved model.
 
     Returns:
         (builder, None) for a model to be fitted, (None, model) for a saved one.

@@ -21,8 +21,8 @@ def score(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, a saved model's folder, or a masked "
-            "model of texts or images (ViT-MAE): its folder, or OWNER/NAME on the Hugging Face hub.",
+            help="gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, a saved model's folder, or a "
+            "masked model of texts or images (ViT-MAE): its folder, or OWNER/NAME on the Hugging Face hub.",
         ),
     ],
     data: Annotated[

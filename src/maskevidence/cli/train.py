@@ -24,8 +24,8 @@ def train(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="gaussian, ppca:8, factor-analysis:8 or bernoulli-pca:2; masked-lm or vit-mae for "
-            "transformers.",
+            help="gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; "
+            "masked-lm or vit-mae for transformers.",
         ),
     ],
     data: Annotated[
@@ -36,8 +36,8 @@ def train(
         str,
         typer.Option(
             "--objective",
-            help="likelihood, elbo, or a mask design: random-size, every-size, orderings, leave-one-out, "
-            "fixed-rate:0.15, ...",
+            help="likelihood, elbo, iwae:5, or a mask design: random-size, every-size, orderings, "
+            "leave-one-out, fixed-rate:0.15, ...",
         ),
     ] = "random-size",
     masks_per_size: Annotated[
@@ -112,7 +112,9 @@ def train(
     skip_bad: options.SkipBad = False,
     learning_rate: Annotated[
         float | None,
-        typer.Option("--learning-rate", help="Of Adam; for rows in standard units, by default 0.02."),
+        typer.Option(
+            "--learning-rate", help="Of Adam; for rows in standard units, by default 0.02 (VAEs: 0.002)."
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", min=1, help="Observations in one step; 512 for rows.")

@@ -16,12 +16,15 @@ from maskevidence.elbo import Elbo
 from maskevidence.errors import InputError
 from maskevidence.files import write_atomic
 from maskevidence.masks import Masks
+from maskevidence.model import HasLogEvidence
+from maskevidence.models import VAE
 from maskevidence.objective import Likelihood, MaskedObjective, Objective
 from maskevidence.provenance import command, versions
 from maskevidence.specs import parse_design, parse_model
 from maskevidence.training import fit
 from maskevidence.units import Units, to_data_units, units_of
 
+LEARNING_RATE = 0.02
 _ONE_EACH = {
     "every-size": {"masks_per_size": 1},
     "random-size": {"draws": 1, "replicates": 1},
@@ -39,11 +42,11 @@ class RowTraining:
         model: such as "ppca:8".
         data: its rows.
         out: the folder for the model and its checkpoints.
-        objective: "likelihood", "elbo", or a mask design.
+        objective: "likelihood", "elbo", "iwae:5" or a mask design.
         masks_per_size, draws, orders: of the design; None for one each.
         masks: "own" or "shared".
         epochs: passes over the rows.
-        learning_rate: of Adam, in standard units.
+        learning_rate: of Adam, in standard units; None for the model's own, or 0.02.
         batch_size: rows in one step.
         test_fraction: share of the rows held out; 0 for none.
         patience: stop when the held-out evidence was not higher for so many epochs.
@@ -63,7 +66,7 @@ class RowTraining:
     orders: int | None = None
     masks: Masks = "own"
     epochs: int = 500
-    learning_rate: float = 0.02
+    learning_rate: float | None = None
     batch_size: int = 512
     test_fraction: float = 0.2
     patience: int | None = None
@@ -105,6 +108,11 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     if isinstance(loss, Elbo) and hasattr(made, "add_encoder"):
         made.add_encoder()
     units = None if keeps_units else units_of(made, rows.values)
+    if isinstance(made, VAE):
+        made.set_units(rows.values)
+    learning_rate = asked.learning_rate
+    if learning_rate is None:
+        learning_rate = getattr(made, "learning_rate", LEARNING_RATE)
     out = asked.out
     if asked.overwrite:
         (out / FILE).unlink(missing_ok=True)
@@ -114,7 +122,7 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         made,
         _in_units(units, rows.values),
         loss,
-        learning_rate=asked.learning_rate,
+        learning_rate=learning_rate,
         epochs=asked.epochs,
         batch_size=asked.batch_size,
         seed=asked.seed,
@@ -141,6 +149,8 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         "resumed_from": history.resumed_from,
         "n_train": len(rows),
         "n_test": 0 if test is None else len(test),
+        "learning_rate": learning_rate,
+        "kind": "exact" if isinstance(made, HasLogEvidence) else "lower_bound",
         "log_evidence_train": train_evidence,
         "log_evidence_held_out": held_out,
         "dropped_columns": dropped,
@@ -171,10 +181,15 @@ def _objective(word: str, masks: Masks, seed: int, **counts: int | None) -> Obje
                 "the likelihood draws no masks; leave --masks-per-size, --draws and --orders out"
             )
         return Likelihood()
-    if word == "elbo":
+    name, _, samples = word.partition(":")
+    if name in ("elbo", "iwae"):
         if any(count is not None for count in counts.values()):
             raise InputError("the ELBO draws no masks; leave --masks-per-size, --draws and --orders out")
-        return Elbo(seed=seed)
+        if name == "elbo" and not samples:
+            return Elbo(seed=seed)
+        if name == "elbo" or not samples.isascii() or not samples.isdigit() or int(samples) < 2:
+            raise InputError(f"objective {word!r}; write elbo, or iwae:5 for a bound of 5 weighted draws")
+        return Elbo(int(samples), weighted=True, seed=seed)
     given = {name: count for name, count in counts.items() if count is not None}
     replicates = {"replicates": 1} if "draws" in given else {}
     chosen = _ONE_EACH.get(word.partition(":")[0], {}) | given | replicates
@@ -187,7 +202,8 @@ def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
     rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
     if result["log_evidence_held_out"] is not None:
         rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
-    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: exact log evidence"
+    what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
     screen.print(output.table(["rows", "nats per observation"], rows, title))
     if result["dropped_columns"]:
         screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")

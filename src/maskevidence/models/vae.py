@@ -50,7 +50,9 @@ class VAE(nn.Module):
         n_features: D; by default that of the encoder's first linear layer.
         n_components: K, for the default networks.
         hidden: layers of the default networks, from the encoder's input on.
-        conditioning: how conditionals are computed.
+        conditioning: how conditionals are computed; by default `ImportanceSampling()`.
+        training_conditioning: likewise in training mode and with gradients; by default what is given as
+            `conditioning`, or 8 draws where nothing is.
         seed: of the default networks' weights and of the draws.
         dtype: of the default networks.
 
@@ -71,6 +73,8 @@ class VAE(nn.Module):
     """
 
     conditionals: Conditionals = "approximate"
+    keeps_units = True  # a Gaussian's units are its own, `set_units`; no column has to vary
+    learning_rate = 2e-3  # of Adam, where none is given
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class VAE(nn.Module):
         n_components: int | None = None,
         hidden: Sequence[int] = (200, 200),
         conditioning: Conditioning | dict[str, Any] | None = None,
+        training_conditioning: Conditioning | dict[str, Any] | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -111,11 +116,12 @@ class VAE(nn.Module):
         self.likelihood = likelihood
         density = DENSITIES[likelihood]
         self.tokens_given_latent: Any = density(self.n_features, like.dtype).to(like.device)
-        if isinstance(conditioning, dict):
-            conditioning = (EncodingDecoding if "chains" in conditioning else ImportanceSampling)(
-                **conditioning
-            )
-        self.conditioning: Conditioning = conditioning or ImportanceSampling()
+        self.conditioning: Conditioning = _rule(conditioning) or ImportanceSampling()
+        self.training_conditioning: Conditioning = (
+            _rule(training_conditioning)
+            or _rule(conditioning)
+            or ImportanceSampling(8, steps=0, prior_draws=1)
+        )
         self.seed = seed
         self.columns: list[str] | None = None
 
@@ -158,11 +164,12 @@ class VAE(nn.Module):
         visible = tokens.visible(masked)
         values = self._standard(tokens, masked | visible)
         if self.training and torch.is_grad_enabled():
-            answer, _ = self._predict(values, visible, GeneratorNoise(len(values), values))
+            own = GeneratorNoise(len(values), values)
+            answer, _ = self._predict(values, visible, self.training_conditioning, own)
             return torch.where(masked, answer, 0.0)
         answers, sizes = [], []
         for rows, noise in self._keyed(tokens, visible, self._draws()):
-            answer, size = self._predict(values[rows], visible[rows], noise)
+            answer, size = self._predict(values[rows], visible[rows], self.conditioning, noise)
             answers.append(answer)
             sizes.append(size)
         if not answers:
@@ -176,15 +183,18 @@ class VAE(nn.Module):
         )
         return torch.where(masked, torch.cat(answers), 0.0)
 
-    def _predict(self, values: Tensor, visible: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+    def _predict(
+        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
+    ) -> tuple[Tensor, Tensor]:
         """log p(x_j | x_visible) of every token, shape (B, D), and the effective sample sizes, shape (B,)."""
-        each, log_share = self._shares(values, visible, noise)[1:]
+        each, log_share = self._shares(values, visible, rule, noise)[1:]
         answer = torch.logsumexp(log_share[:, :, None] + each, 1) - self.tokens_given_latent.log_unit
         return answer, effective_sample_size(log_share.detach())
 
-    def _shares(self, values: Tensor, visible: Tensor, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
+    def _shares(
+        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Decoded draws of z, log p(x_j | z) at each, (B, S, D), and the log of their shares, (B, S)."""
-        rule = self.conditioning
         if isinstance(rule, ImportanceSampling):
             decoded, each, log_weights = weighted_draws(self, values, visible, rule, noise)
             return decoded, each, torch.log_softmax(log_weights, 1)
@@ -376,7 +386,7 @@ class VAE(nn.Module):
         means, variances = [], []
         with torch.no_grad():
             for rows, noise in self._keyed(tokens, present, self._draws()):
-                decoded, _, log_share = self._shares(values[rows], present[rows], noise)
+                decoded, _, log_share = self._shares(values[rows], present[rows], self.conditioning, noise)
                 share = log_share.exp()[:, :, None]
                 each_mean, each_variance = self.tokens_given_latent.moments(decoded)
                 mean = (share * each_mean).sum(1)
@@ -421,6 +431,7 @@ class VAE(nn.Module):
             "n_features": self.n_features,
             "n_components": self.n_components,
             "conditioning": asdict(self.conditioning),
+            "training_conditioning": asdict(self.training_conditioning),
             "seed": self.seed,
         }
 
@@ -487,3 +498,10 @@ class VAE(nn.Module):
 
 def _on(device: torch.device, seed: int) -> torch.Generator:
     return torch.Generator(device=device).manual_seed(seed)
+
+
+def _rule(given: Conditioning | dict[str, Any] | None) -> Conditioning | None:
+    """How conditionals are computed, from its fields where a saved model's config.json holds them."""
+    if not isinstance(given, dict):
+        return given
+    return EncodingDecoding(**given) if "chains" in given else ImportanceSampling(**given)
