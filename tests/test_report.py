@@ -17,6 +17,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
+from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.tabular import read_table
 from maskevidence.evidence import summarize_scores
 from maskevidence.masks import EverySize, MaskKey
@@ -25,7 +26,7 @@ from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
-from maskevidence.report.sources import NotThere, Picture, Row, Text, read_back
+from maskevidence.report.sources import Contents, NotThere, Picture, Row, Text, read_back
 from maskevidence.report.tokens import aligned
 from maskevidence.report.words import number
 from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts
@@ -67,6 +68,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def only(path: Path) -> ReportedRun:
     (found,) = read_runs([path])
     return found
+
+
+def read_back_of(reported: ReportedRun) -> Contents | NotThere:
+    assert reported.estimate is not None
+    return read_back(reported.manifest, reported.estimate.ids)
 
 
 def text_of(html: str) -> str:
@@ -213,7 +219,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
     table = folder / "table.csv"
     command("score", "ppca:1", table, *options, "--masks-per-size", 1, "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
-    contents = read_back(reported.manifest)
+    contents = read_back_of(reported)
     assert not isinstance(contents, NotThere), contents.reason
     assert reported.estimate is not None
     values = read_table(table).values
@@ -226,7 +232,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
 def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> None:
     words = ("--limit", 7, "--masks-per-size", 1)
     command("score", folder / "ppca-1" / "model", folder / "table.csv", *words, "--out", tmp_path / "a")
-    contents = read_back(only(tmp_path / "a").manifest)
+    contents = read_back_of(only(tmp_path / "a"))
     assert not isinstance(contents, NotThere)
     assert contents(6) is not None
     assert contents(7) is None
@@ -253,7 +259,7 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
 
     command("score", "ppca:2", "digits", "--limit", 60, "--design", "leave-one-out", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
-    contents = read_back(reported.manifest)
+    contents = read_back_of(reported)
     assert not isinstance(contents, NotThere)
     assert reported.estimate is not None
     key = int(reported.estimate.ids[3])
@@ -269,6 +275,38 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
     assert shading is not None
     assert (shading.width, shading.height) == (8, 8)
     assert extremes.shades is not None
+
+
+def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "images").mkdir()
+    pixels = smooth_images(8)
+    for place, levels in enumerate(pixels):
+        image.fromarray(levels[:, :, 0]).save(tmp_path / "images" / f"{place}.png")
+    model = saved(small_vit_mae(), tmp_path / "model")
+    command("score", model, tmp_path / "images", "--design", "leave-one-out", "--out", tmp_path / "a")
+    reported = only(tmp_path / "a")
+    assert reported.estimate is not None
+    assert reported.estimate.n_observations < 8  # the variances were fitted to some
+    extremes = find_extremes(reported, 2)
+    assert extremes.missing is None
+    assert extremes.shades is not None
+    scores = reported.estimate.scores
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere)
+    for shown in extremes.hardest:
+        picture = contents(shown.id)
+        assert isinstance(picture, Picture)
+        np.testing.assert_array_equal(picture.pixels, pixels[shown.id])
+        assert shown.shading is not None
+        drawn = {
+            (int(x), int(y)): step
+            for step, outline in shown.shading.paths
+            for x, y in re.findall(r"M(\d+) (\d+)h2v2h-2z", outline)
+        }
+        steps = [extremes.shades.step(score) for score in scores.score[scores.id == shown.id].tolist()]
+        corners = [(2 * (j % 4), 2 * (j // 4)) for j in range(16)]
+        assert drawn == {corner: step for corner, step in zip(corners, steps, strict=True) if step}
 
 
 def test_hardest_and_easiest_are_ranked_by_the_mean_of_a_token(texts: Path) -> None:
@@ -298,10 +336,10 @@ def test_texts_are_cut_where_their_tokens_are(texts: Path) -> None:
 
 
 def test_pairs_and_prompts(texts: Path) -> None:
-    pair = read_back(only(texts / "pairs").manifest)
+    pair = read_back_of(only(texts / "pairs"))
     assert not isinstance(pair, NotThere)
     assert pair(0) == Text("who sings?\nthe cat")
-    prompt = read_back(only(texts / "context").manifest)
+    prompt = read_back_of(only(texts / "context"))
     assert not isinstance(prompt, NotThere)
     assert prompt(1) == Text("the dog", "here")
     shown = text_of(render([only(texts / "context")]))

@@ -96,7 +96,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     order = np.argsort(per_token, kind="stable")
     few = len(order) <= 2 * how_many
     chosen = [order, order[:0]] if few else [order[:how_many], order[-how_many:][::-1]]
-    contents = read_back(manifest)
+    contents = read_back(manifest, estimate.ids)
     scores = scores_of_tokens(estimate.scores, str(manifest.design.get("name")))
     words, note = None, None
     is_text = manifest.data.text_fingerprint is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 
 from maskevidence.data.binarise import binarise
 from maskevidence.data.images import Images, is_image_source, read_images
@@ -70,7 +70,7 @@ class NotThere:
     reason: str
 
 
-def read_back(manifest: Manifest) -> Contents | NotThere:
+def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere:
     """What an observation's number stands for, or why that cannot be said.
 
     The data are read by the name in the manifest, with the options in its command, and are shown only if
@@ -78,13 +78,14 @@ def read_back(manifest: Manifest) -> Contents | NotThere:
 
     Args:
         manifest: what the run is of.
+        ids: the observations in its record.
     """
     data = manifest.data
     name = f"{data.name!r}"
     if data.text_fingerprint is not None and option(manifest.command, "--block-size") is not None:
         return NotThere("The observations are blocks of running text; which text they hold is not recorded.")
     try:
-        found = _texts(manifest) if data.text_fingerprint is not None else _rows(manifest)
+        found = _texts(manifest) if data.text_fingerprint is not None else _rows(manifest, ids)
     except (MaskEvidenceError, OSError) as error:
         return NotThere(f"The data {name} cannot be read any more: {' '.join(str(error).split())}.")
     if found is None:
@@ -149,7 +150,7 @@ def _texts(manifest: Manifest) -> Contents | NotThere | None:
     return content
 
 
-def _rows(manifest: Manifest) -> Contents | None:
+def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere | None:
     data, command = manifest.data, manifest.command
     options: dict[str, Any] = {
         "column": option(command, "--column"),
@@ -172,7 +173,13 @@ def _rows(manifest: Manifest) -> Contents | None:
             rows = rows.select(data.columns)
             if rows.fingerprint() == data.fingerprint:
                 return _of_table(rows, everything)
-    return None
+    if images is None:
+        return None
+    # Images that a model's variances were fitted to are not scored; the record knows which are.
+    if len(ids) < data.n_observations:
+        return NotThere("The images are shown once all of them are scored: only then can they be checked.")
+    scored = images.select(np.flatnonzero(np.isin(images.ids, ids)))
+    return _of_images(scored) if scored.fingerprint() == data.fingerprint else None
 
 
 def _of_images(images: Images) -> Contents:
