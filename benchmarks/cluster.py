@@ -1,0 +1,250 @@
+"""Scoring on Ray: what 1, 2 and 4 workers reach on this machine, what Ray costs, and the memory of a worker.
+
+The same blocks of a run are scored in this process, by Ray's workers, and by as many processes of Python's
+own pool, one thread each and in turn. A rate is that of full swing: from the third part of the blocks on,
+until fewer blocks are left than workers; what comes before the first block is listed apart. On two cores four
+workers can be no faster than two. Takes about seven minutes on two cores.
+"""
+
+import multiprocessing
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from _timing import Target, arguments, finish, machine, show
+
+# isort: split
+import numpy as np
+import torch
+
+import maskevidence as me
+from maskevidence.masks import MaskKey
+from maskevidence.runs.blocks import Piece
+from maskevidence.runs.engine import Scorer, Scoring, Work, here
+from maskevidence.runs.ray import RayEngine
+
+CPUS = os.cpu_count() or 1
+WORKERS = (1, 2, 4)
+LEAST_EFFICIENCY = 0.9
+NAMES = {"local": "this process", "ray": "Ray", "pool": "Python's pool"}
+
+
+def main() -> int:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    import ray
+
+    torch.set_num_threads(1)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    start = time.perf_counter()
+    ray.init(
+        address="local",
+        num_cpus=max(WORKERS),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    seconds = {"Ray on this machine, start": time.perf_counter() - start}
+    numbers: dict[str, Any] = {}
+    targets: list[Target] = []
+    for name, (model, work, scoring) in subjects(options.quick).items():
+        numbers[name], asked = throughput(name, model, work, scoring, 1 if options.quick else 3)
+        targets += asked
+    numbers["memory"] = memory(options.quick)
+    start = time.perf_counter()
+    ray.shutdown()
+    seconds["Ray on this machine, stop"] = time.perf_counter() - start
+    show("Once a run", ("what", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()])
+    print(f"\n{machine()}, Ray {ray.__version__}, {CPUS} cores")
+    return finish(numbers | {"seconds": seconds}, targets, options.json)
+
+
+def subjects(quick: bool) -> dict[str, tuple[Any, list[Work], Scoring]]:
+    """A BERT of 4 layers with random weights on texts of 40 tokens, and a Gaussian on rows of 20."""
+    rng = np.random.default_rng(0)
+    n_blocks, n_texts, n_rows = (12, 2, 100) if quick else (48, 4, 400)
+    shape = (n_blocks * n_texts, 40)
+    texts = me.Tokens(
+        values=torch.from_numpy(rng.integers(1000, 30_000, size=shape)),
+        maskable=torch.ones(shape, dtype=torch.bool),
+        context=torch.zeros(shape, dtype=torch.bool),
+        ids=torch.arange(shape[0]),
+    )
+    root = rng.normal(size=(20, 20))
+    gaussian = me.models.Gaussian(torch.zeros(20).double(), torch.from_numpy(root @ root.T + np.eye(20)))
+    rows = me.Tokens.from_array(rng.normal(size=(n_blocks * n_rows, 20)))
+    by_size = me.EverySize(2)
+    return {
+        "BERT, 4 layers of 256": (
+            bert(4, 256),
+            blocks(texts, n_texts, 8),
+            Scoring(me.RandomSize(8), MaskKey()),
+        ),
+        "Gaussian of 20": (gaussian, blocks(rows, n_rows, 2), Scoring(by_size, MaskKey())),
+    }
+
+
+def bert(layers: int, width: int) -> Any:
+    from transformers import BertConfig, BertForMaskedLM
+
+    from maskevidence.models.masked_lm import MaskedLM
+
+    config = BertConfig(
+        vocab_size=30_522,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
+        max_position_embeddings=128,
+    )
+    torch.manual_seed(0)
+    return MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
+
+
+def blocks(tokens: me.Tokens, n_rows: int, n_repeats: int) -> list[Work]:
+    return [
+        Work(Piece(k, k + 1, 0, n_repeats), tokens[torch.arange(k * n_rows, (k + 1) * n_rows)])
+        for k in range(len(tokens) // n_rows)
+    ]
+
+
+def throughput(
+    name: str, model: Any, work: Sequence[Work], scoring: Scoring, rounds: int
+) -> tuple[dict[str, Any], list[Target]]:
+    """Masks a second in full swing, round by round, everyone in turn."""
+    contestants: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {
+        ("local", 1): lambda: by_engine(here, 1, model, work, scoring)
+    }
+    for n in WORKERS:
+        contestants["pool", n] = lambda n=n: by_pool(n, model, work, scoring)  # type: ignore[misc]
+        contestants["ray", n] = lambda n=n: by_engine(  # type: ignore[misc]
+            RayEngine(workers=n), n, model, work, scoring
+        )
+    rates: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
+    first: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
+    scoring.of(model, work[0], _silent)
+    for _ in range(rounds):
+        for key, run in contestants.items():
+            rate, until_first = run()
+            rates[key].append(rate)
+            first[key].append(until_first)
+    rows, found, targets = [], {}, []
+    local = rates["local", 1]
+    for (kind, n), values in rates.items():
+        possible = min(n, CPUS)
+        shares = [rate / (possible * alone) for rate, alone in zip(values, local, strict=True)]
+        efficiency = statistics.median(shares)
+        found[f"{kind} {n}"] = {"rates": values, "seconds_until_first": first[kind, n]}
+        rows.append(
+            (
+                NAMES[kind],
+                str(n),
+                f"{statistics.median(values):,.0f}",
+                f"{efficiency:.0%}",
+                f"{min(shares):.0%} to {max(shares):.0%}",
+                f"{statistics.median(first[kind, n]):.1f} s",
+            )
+        )
+        if kind == "ray" and n <= CPUS:
+            targets.append(Target(f"efficiency, {name}, {n} workers", efficiency, low=LEAST_EFFICIENCY))
+    columns = (
+        "who scores",
+        "processes",
+        "masks a second",
+        "of local × cores used",
+        "in a round",
+        "first block",
+    )
+    show(f"{name}: {len(work)} blocks of {scoring.n_masks(work[0]):,} masks", columns, rows)
+    return found, targets
+
+
+def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
+    """Masks a second in full swing, and seconds until the first block is back."""
+    start, moments = time.perf_counter(), []
+    score_all: Scorer
+    with engine() as score_all:
+        score_all(model, work, scoring, _silent, lambda *_: moments.append(time.perf_counter()))
+    return _rate(moments, n, scoring.n_masks(work[0])), moments[0] - start
+
+
+def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
+    start, moments = time.perf_counter(), []
+    tasks = [(one, scoring) for one in work]
+    with multiprocessing.get_context("spawn").Pool(n, _begin, (model,)) as pool:
+        moments.extend(time.perf_counter() for _ in pool.imap_unordered(_score, tasks))
+    return _rate(moments, n, scoring.n_masks(work[0])), moments[0] - start
+
+
+def _rate(moments: list[float], n: int, masks: int) -> float:
+    begin, end = len(moments) // 3, len(moments) - n
+    return (end - begin) * masks / (moments[end] - moments[begin])
+
+
+def _silent(_steps: int, _description: str | None = None) -> None:
+    pass
+
+
+def _begin(model: Any) -> None:
+    torch.set_num_threads(1)
+    globals()["model"] = model
+
+
+def _score(task: tuple[Work, Scoring]) -> int:
+    work, scoring = task
+    return len(scoring.of(globals()["model"], work, _silent)[0])
+
+
+def memory(quick: bool) -> dict[str, float]:
+    """The most that a worker ever held, by the system's own count of it (VmHWM), in GiB."""
+    models: dict[str, Any] = {
+        "Gaussian of 20": subjects(True)["Gaussian of 20"][0],
+        "BERT, 4 layers of 256": bert(4, 256),
+    }
+    if not quick:
+        models["BERT, 12 layers of 768"] = bert(12, 768)
+    found = {}
+    rows = []
+    for name, model in models.items():
+        _, work, scoring = subjects(True)["Gaussian of 20" if "Gauss" in name else "BERT, 4 layers of 256"]
+        size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / 2**30
+        with _highest() as peaks:
+            by_engine(RayEngine(workers=2), 2, model, work, scoring)
+        found[name] = max(peaks.values()) / 2**20
+        rows.append((name, f"{size:.2f} GiB", f"{found[name]:.2f} GiB"))
+    show("Memory of a worker at its highest", ("model", "weights", "worker"), rows)
+    return found
+
+
+@contextmanager
+def _highest() -> Iterator[dict[int, int]]:
+    """VmHWM in KiB of every worker that lives meanwhile, by its process."""
+    peaks: dict[int, int] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    if b"ray::_Worker" in (folder / "cmdline").read_bytes():
+                        status = (folder / "status").read_text()
+                        peaks[int(folder.name)] = int(status.split("VmHWM:")[1].split()[0])
+                except (OSError, IndexError):  # it has just ended
+                    continue
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        over.set()
+        watcher.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
