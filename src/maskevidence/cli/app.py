@@ -1,6 +1,8 @@
 """The commands, and the one place where an error becomes a line and an exit code."""
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -12,7 +14,7 @@ from maskevidence.cli.report import report
 from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
 from maskevidence.cli.train import train
-from maskevidence.errors import MaskEvidenceError
+from maskevidence.errors import CollapsedWeightsWarning, MaskEvidenceError
 
 app = typer.Typer(
     add_completion=False,
@@ -50,6 +52,7 @@ def version_option(
 
 def main() -> None:
     """Run the command line: 0 when done, 2 with one line on bad input, 130 when interrupted."""
+    warnings.showwarning = _one_line(warnings.showwarning)
     try:
         code = app(standalone_mode=False)
     except MaskEvidenceError as error:
@@ -71,3 +74,15 @@ def main() -> None:
 def _failed(message: str) -> int:
     print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
     return 2
+
+
+def _one_line(show: Any) -> Any:
+    """Python's way to show a warning, but a note of one line for those of this package."""
+
+    def shown(message: Any, category: Any, *where: Any) -> None:
+        if issubclass(category, CollapsedWeightsWarning):
+            print(f"note: {message}", file=sys.stderr)  # noqa: T201
+        else:
+            show(message, category, *where)
+
+    return shown
