@@ -170,7 +170,7 @@ def _claims(
     return [
         Claim(
             "random sizes give a higher held-out evidence than 15 % (95 % interval over seeds)",
-            f"{d.mean:+.2f} nats per block, {d.low:+.2f} to {d.high:+.2f}; error of the blocks {d.data_se:.2f}"
+            f"{d.mean:+.2f} nats per block, {d.low:+.2f} to {d.high:+.2f}; blocks' error {d.data_se:.2f}"
             + ("" if known else ": the two cannot be told apart"),
             d.low > 0 if known else None,
         ),
@@ -228,7 +228,7 @@ def _draw(
     right.set_xticks(range(len(found)), list(found), fontsize=8)
     right.set_xlabel("masks in training", fontsize=9)
     right.set_ylabel("held-out log evidence  (nats per block)", fontsize=9)
-    right.set_title("area under the curve: each seed; mean ± standard error over seeds", fontsize=10)
+    right.set_title("area: each seed; mean ± standard error", fontsize=10)
     right.set_xlim(-0.6, len(found) - 0.4)
     figure.legend(
         *left.get_legend_handles_labels(),

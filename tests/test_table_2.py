@@ -1,0 +1,163 @@
+"""Table 2 and the right of Figure 5 in small: areas by hand, blocks over all rates, the hub's way with a folder."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine, run  # noqa: F401
+from maskevidence.masks import size_of_rate
+from maskevidence.paper._bert_curves import (
+    RATES,
+    RateCurve,
+    blocks_of,
+    mean_curve,
+    published_curves,
+    rate_curve,
+)
+from maskevidence.paper.figure_5_right import figure_5_right
+from maskevidence.paper.table_2 import table_2
+from text_models import SENTENCES, small_bert, small_tokenizer
+
+PRINTED = {
+    ("AX", "random"): -5245.31,
+    ("CoLA", "random"): -5283.52,
+    ("QNLI", "random"): -5343.98,
+    ("MRPC", "random"): -5362.21,
+    ("AX", "pretrained"): -1715.75,
+    ("CoLA", "pretrained"): -1657.68,
+    ("QNLI", "pretrained"): -1770.28,
+    ("MRPC", "pretrained"): -1773.45,
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> me.models.MaskedLM:
+    tokenizer = small_tokenizer()
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    return me.models.MaskedLM(small_bert(tokenizer, **shape), tokenizer)
+
+
+def test_the_published_curves_give_the_printed_table() -> None:
+    curves = published_curves()
+    assert {key: round(curve.area, 2) for key, curve in curves.items()} == pytest.approx(PRINTED, abs=0.011)
+
+
+def test_the_areas_and_their_error() -> None:
+    counts = np.full(99, 4)
+    curve = RateCurve(np.linspace(-1.0, -3.0, 99), 0.5, counts)
+    assert curve.area == pytest.approx(512 * 0.01 * -198)
+    assert curve.mean_times_width == pytest.approx(512 * -2)
+    assert curve.area_se == pytest.approx(512 * 0.01 * math.sqrt(99 * 0.25 / 4))
+    assert curve.spread == pytest.approx(2.0)
+    both = mean_curve([curve, RateCurve(curve.score - 1, 0.5, counts)])
+    assert both.area == pytest.approx(512 * 0.01 * -247.5)
+    assert both.area_se == pytest.approx(curve.area_se / math.sqrt(2))
+
+
+def test_blocks_cover_all_rates_and_agree_with_one_mask_at_a_time(model: me.models.MaskedLM) -> None:
+    tokens = model.tokens(SENTENCES * 60, block_size=20)[:50]
+    curve = rate_curve(model, tokens, 2, seed=3)
+    assert curve.n_masks.sum() == 100
+    assert curve.n_masks.min() == 1
+    rate = np.arange(100) * 25 % 99
+    assert len(set(rate[:99])) == 99
+    # the mask of block 0 at its second rate, by the design's own hands
+    n = tokens.n_tokens.numpy()[:1]
+    design = me.Rates(tuple(RATES.tolist()))
+    size = size_of_rate(RATES[rate[1:2]], n)
+    masked = design.masked(
+        me.masks.MaskKey(3), tokens.ids.numpy()[:1], rate[1:2], size, tokens.maskable[:1].numpy()
+    )
+    with torch.no_grad():
+        score = me.score_masks(model, tokens[:1], torch.from_numpy(masked))
+    assert curve.n_masks[rate[1]] == 1
+    assert curve.score[rate[1]] == pytest.approx(float(score), rel=1e-5)
+    with pytest.raises(me.InputError, match="do not cover 99 rates"):
+        rate_curve(model, tokens[:10], 2)
+
+
+def test_blocks_come_from_each_set_in_turn(model: me.models.MaskedLM) -> None:
+    texts = {"a": ["the cat"] * 50, "b": ["rain falls"] * 50}
+    tokens = blocks_of(model, texts, 5, block_size=12)
+    assert tokens.ids.tolist() == [0, 1, 2, 3, 4]
+    cat = model.tokenizer.convert_tokens_to_ids("cat")
+    assert [(row == cat).any().item() for row in tokens.values] == [True, True, True, False, False]
+    with pytest.raises(me.InputError, match="b has 1 blocks of 12 tokens, 3 are needed"):
+        blocks_of(model, {"a": texts["a"], "b": ["rain falls"] * 5}, 5, block_size=12)
+
+
+@pytest.fixture
+def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with a little text in the layout of two GLUE sets, and no network."""
+    monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
+    monkeypatch.setattr("maskevidence.paper._bert_curves.hub_reachable", lambda: False)
+    monkeypatch.setattr("maskevidence.paper.table_2.hub_reachable", lambda: False)
+    for name, split, columns in (
+        ("qnli", "validation", "question,sentence"),
+        ("mrpc", "test", "sentence1,sentence2"),
+    ):
+        folder = tmp_path / "glue" / name
+        folder.mkdir(parents=True)
+        rows = [f'"{SENTENCES[i % 5]}","{SENTENCES[(i + 1) % 5]}"' for i in range(400)]
+        (folder / f"{split}.csv").write_text("\n".join([columns, *rows]) + "\n")
+    return tmp_path
+
+
+def test_a_model_with_weights_is_set_beside_random_ones(
+    glue: Path, model: me.models.MaskedLM, run: CommandLine
+) -> None:
+    folder = glue / "model"
+    model.save(folder)
+    target = glue / "a.json"
+    result = run(
+        "paper",
+        "table-2",
+        "--model",
+        folder,
+        "--quick",
+        "--seeds",
+        "1,2",
+        "--out",
+        glue / "o",
+        "--json",
+        target,
+    )
+    assert result.code == 0, result
+    found = json.loads(target.read_text())["numbers"]["areas"]
+    keys = {
+        f"{name}, {weights}"
+        for name in ("QNLI", "MRPC")
+        for weights in ("random, seed 1", "random, seed 2", "pretrained")
+    }
+    assert set(found) == keys | {"all, mean of random"}
+    assert found["QNLI, random, seed 1"]["area"] != found["QNLI, random, seed 2"]["area"]
+    with (glue / "o" / "table_2.csv").open() as file:
+        rows = [
+            row for row in csv.DictReader(file) if (row["text"], row["weights"]) == ("QNLI", "pretrained")
+        ]
+    assert 5.12 * sum(float(row["score"]) for row in rows) == pytest.approx(found["QNLI, pretrained"]["area"])
+    assert (glue / "o" / "table_2.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_right_of_figure_5_without_bert_base(glue: Path) -> None:
+    """No vocabulary here: the published curves and the small BERT alone."""
+    made = figure_5_right(steps=2, limit=25)
+    assert [claim.holds for claim in made.claims[:4]] == [True] * 4
+    assert "no vocabulary of BERT-base" in made.claims[-1].measured
+    assert set(made.columns["weights"]) == {"random", "trained"}
+
+
+def test_without_text_or_vocabulary_it_says_so(glue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(me.InputError, match="no vocabulary of BERT-base"):
+        table_2((1,))
+    monkeypatch.setenv("MASKEVIDENCE_DATA", str(glue / "nothing"))
+    with pytest.raises(me.InputError, match="there is no GLUE text"):
+        table_2((1,))
