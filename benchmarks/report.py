@@ -77,7 +77,7 @@ def main() -> int:
 def make_run(folder: Path, n_rows: int) -> Path:
     """A scored table of so many rows of 20 numbers, each size twice, which the report can read again."""
     file = folder / "rows.npy"
-    values = me.models.PPCA(n_features=20, n_components=3).sample(n_rows, seed=1).numpy()
+    values = me.models.PPCA(n_features=20, n_components=3).sample(n_rows, seed=1)
     np.save(file, values)
     table = me.data.read_table(file)
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
