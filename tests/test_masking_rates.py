@@ -7,7 +7,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.paper import masking_rates
-from maskevidence.paper.masking_rates import DESIGNS, RANDOM, USUAL, difference, masking_rates as make
+from maskevidence.paper.masking_rates import DESIGNS, RANDOM, USUAL, difference
+from maskevidence.paper.masking_rates import masking_rates as make
 
 
 def estimates(shift: float, seed_effects: list[float]) -> list[me.EvidenceEstimate]:

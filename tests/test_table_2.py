@@ -1,4 +1,4 @@
-"""Table 2 and the right of Figure 5 in small: areas by hand, blocks over all rates, the hub's way with a folder."""
+"""Table 2 and the right of Figure 5 in small: areas by hand, all rates covered, pre-trained weights."""
 
 # ruff: noqa: F811 (a fixture is imported, and asked for by its name)
 
