@@ -1,5 +1,8 @@
 """The demonstration's small BERT, in smaller."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from maskevidence.demo import BERT_RATES, TrainedBert, train_bert
@@ -10,8 +13,8 @@ def test_a_few_steps_bring_the_bert_to_word_frequencies() -> None:
     assert bert.before.kind == "lower_bound"
     assert (bert.before.ids == bert.after.ids).all()
     assert bert.after.log_evidence > bert.before.log_evidence + 10
-    assert len(bert.scores_before) == len(bert.scores_after) == len(BERT_RATES)
-    assert max(bert.scores_before) - min(bert.scores_before) < 0.1  # flat
+    assert len(bert.curve_before.score) == len(bert.curve_after.score) == len(BERT_RATES)
+    assert np.ptp(bert.curve_before.score) < 0.1  # flat
     assert not bert.shaped
     assert -6 < bert.unigram < -3
 
@@ -21,6 +24,6 @@ def test_a_few_steps_bring_the_bert_to_word_frequencies() -> None:
 )
 def test_what_shaped_means(scores: tuple[float, float], shaped: bool) -> None:
     bert = object.__new__(TrainedBert)
-    object.__setattr__(bert, "scores_after", scores)
+    object.__setattr__(bert, "curve_after", SimpleNamespace(score=scores))
     object.__setattr__(bert, "unigram", -4.5)
     assert bert.shaped is shaped

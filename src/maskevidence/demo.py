@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maskevidence.curve import Curve
 from maskevidence.data.tabular import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.held_out import Prepared, fit_held_out, score_rows
@@ -95,7 +96,7 @@ def _builder(n_components: int) -> Callable[[int], PPCA]:
 
 
 BERT_STEPS = 1000
-BERT_RATES = (0.05, 0.15, 0.5, 0.85, 1.0)
+BERT_RATES = (0.05, 0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 
 
 @dataclass(frozen=True)
@@ -106,23 +107,23 @@ class TrainedBert:
         model: the trained one.
         before: held-out log evidence of the random weights.
         after: the same of the trained ones, on the same masks.
-        scores_before: held-out score at each of `BERT_RATES`, nats per hidden token.
-        scores_after: the same of the trained weights.
+        curve_before: held-out score at each of `BERT_RATES`, nats per hidden token.
+        curve_after: the same of the trained weights.
         unigram: the score of word frequencies alone.
     """
 
     model: "MaskedLM"
     before: EvidenceEstimate
     after: EvidenceEstimate
-    scores_before: tuple[float, ...]
-    scores_after: tuple[float, ...]
+    curve_before: Curve
+    curve_after: Curve
     unigram: float
 
     @property
     def shaped(self) -> bool:
         """Whether what is visible helps: S at 5 % is half a nat above S at 100 %, and above the unigram's."""
-        few, all_hidden = self.scores_after[0], self.scores_after[-1]
-        return few - all_hidden >= 0.5 and few > self.unigram
+        few, all_hidden = self.curve_after.score[0], self.curve_after.score[-1]
+        return bool(few - all_hidden >= 0.5 and few > self.unigram)
 
 
 def train_bert(
@@ -158,7 +159,7 @@ def train_bert(
         model=models["after"],
         before=estimates["before"],
         after=estimates["after"],
-        scores_before=tuple(curves["before"].score.tolist()),
-        scores_after=tuple(curves["after"].score.tolist()),
+        curve_before=curves["before"],
+        curve_after=curves["after"],
         unigram=text.unigram_score(),
     )

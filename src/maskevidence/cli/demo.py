@@ -122,17 +122,17 @@ def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
     start = time.perf_counter()
     screen.print("")
     bert = train_bert(seed=seed)
-    scores = {"random weights": bert.scores_before, "trained": bert.scores_after}
+    curves = {"random weights": bert.curve_before, "trained": bert.curve_after}
     estimates = {"random weights": bert.before, "trained": bert.after}
     rows = [
         [
             name,
-            *(f"{score:.2f}" for score in scores[name]),
+            *(f"{score:.2f}" for score in curves[name].score[::2]),
             f"{estimate.log_evidence:.1f} ± {estimate.mask_se:.1f}",
         ]
         for name, estimate in estimates.items()
     ]
-    columns = ["weights", *(f"{rate:.0%}" for rate in BERT_RATES), "area ± mask_se"]
+    columns = ["weights", *(f"{rate:.0%}" for rate in BERT_RATES[::2]), "area ± mask_se"]
     title = (
         f"A small BERT, {BERT_STEPS:,} steps by random mask sizes on the text that comes with Python: score "
         "of a held-out token by the share that is hidden, and log evidence of a block, nats"
@@ -143,7 +143,6 @@ def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
     screen.print(f"{shaped}: what is visible {'helps' if bert.shaped else 'does not help enough'}.")
     bert.model.save(folder)
     try:
-        curves = {name: estimate.curve for name, estimate in estimates.items()}
         write_atomic(folder / CURVE_PICTURE, draw_curves(curves, "A small BERT before and after training"))
     except MissingExtraError as error:
         screen.print(f"{CURVE_PICTURE} was not drawn: {error}")
@@ -151,7 +150,7 @@ def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
     screen.print(f"Left in {folder}: the model, and {CURVE_PICTURE} where it could be drawn")
     return {
         "rates": list(BERT_RATES),
-        "scores": {name: list(values) for name, values in scores.items()},
+        "scores": {name: curve.score.tolist() for name, curve in curves.items()},
         "unigram": bert.unigram,
         "shaped": bert.shaped,
         "held_out": {name: estimate.to_dict() for name, estimate in estimates.items()},
