@@ -99,9 +99,11 @@ class PaperFigure:
         return names
 
     def to_dict(self) -> dict[str, Any]:
-        """Title, claims and numbers, as `--json` gives them."""
+        """Title, claims, tables and numbers, as `--json` gives them."""
         claims = [{"claim": c.claim, "measured": c.measured, "holds": c.holds} for c in self.claims]
-        return {"figure": self.name, "title": self.title, "claims": claims, "numbers": self.numbers}
+        tables = [table._asdict() for table in self.tables]
+        named = {"figure": self.name, "title": self.title, "claims": claims}
+        return named | ({"tables": tables} if tables else {}) | {"numbers": self.numbers}
 
 
 def _cell(value: Any) -> str:

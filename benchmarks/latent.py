@@ -1,0 +1,160 @@
+"""A training epoch of the linear Bernoulli model against the straightforward integral: time and memory.
+
+    python benchmarks/latent.py
+
+D=784, K=2, 20×20 nodes, float32, one mask of 15 % shared by all rows: loss, gradients and a step of Adam. The
+straightforward form holds log p(x_j | z_q) of every row, node and token at once; it is given its masks, while
+an epoch of ours draws them too. Both at N=500, where that array fits into the memory of most machines, and
+ours at N=2000; beside it masks of each row's own, random sizes, the exact likelihood of the same quadrature,
+and the ELBO. Contestants take turns; medians are quoted. Memory is the peak of a process that makes three
+epochs, over what it has before the first.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+
+from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio
+
+# isort: split
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+import maskevidence as me
+from maskevidence.models import BernoulliPCA, Grid
+from maskevidence.objective import shared_masks
+
+WIDTH, N_COMPONENTS, NODES = 784, 2, Grid(20, 5.0)
+STRAIGHT, OURS = "straightforward, N×D×Q", "shared masks"
+OBJECTIVES: dict[str, Callable[[], object]] = {
+    OURS: lambda: me.MaskedObjective(me.FixedRate(0.15, 1), masks="shared"),
+    "own masks": lambda: me.MaskedObjective(me.FixedRate(0.15, 1)),
+    "own masks, random sizes": lambda: me.MaskedObjective(me.RandomSize(1, 1)),
+    "likelihood": me.Likelihood,
+    "ELBO": me.Elbo,
+}
+
+
+def straightforward_loss(model: BernoulliPCA, values: Tensor, masked: Tensor) -> Tensor:
+    """-D·S(x; M) of one mask that all rows share, as one writes it first."""
+    points, log_weights = NODES.nodes(N_COMPONENTS, values.dtype)
+    logits = points @ model.loadings.T + model.bias
+    x = values[:, None, :]
+    each = x * logsigmoid(logits) + (1 - x) * logsigmoid(-logits)  # (N, Q, D)
+    log_posterior = torch.log_softmax(log_weights + each[:, :, ~masked].sum(2), 1)
+    log_conditionals = torch.logsumexp(log_posterior[:, :, None] + each[:, :, masked], 1)
+    return -values.shape[1] * log_conditionals.mean()
+
+
+def epochs(n_rows: int) -> dict[str, Callable[[], Tensor]]:
+    """One epoch of each contestant on the same rows; the loss before its step."""
+    rows = BernoulliPCA(WIDTH, N_COMPONENTS, seed=1).sample(n_rows, seed=2)
+
+    def model_and_step(encoder: bool) -> tuple[BernoulliPCA, Callable[[Callable[[], Tensor]], Tensor]]:
+        model = BernoulliPCA(WIDTH, N_COMPONENTS, seed=3, dtype=torch.float32, encoder=encoder)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+        def step(loss_of: Callable[[], Tensor]) -> Tensor:
+            optimizer.zero_grad()
+            loss = loss_of()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return model, step
+
+    def straightforward() -> Callable[[], Tensor]:
+        model, step = model_and_step(encoder=False)
+        values, objective = model.tokens(rows).values, OBJECTIVES[OURS]()
+        masks = iter(
+            shared_masks(objective.design, objective.step_key(i), WIDTH)[0][0] for i in range(10_000)
+        )
+        return lambda: step(lambda: straightforward_loss(model, values, next(masks)))
+
+    def ours(name: str) -> Callable[[], Tensor]:
+        model, step = model_and_step(encoder=name == "ELBO")
+        tokens, objective = model.tokens(rows), OBJECTIVES[name]()
+        return lambda: step(lambda: objective(model, tokens))
+
+    return {STRAIGHT: straightforward()} | {name: ours(name) for name in OBJECTIVES}
+
+
+def peak_memory(name: str, n_rows: int) -> float:
+    """MiB that three epochs take over what the process had before, in a process of their own."""
+    command = [sys.executable, __file__, "--memory-of", name, "--rows", str(n_rows)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _print_memory(name: str, n_rows: int) -> None:
+    contestant = epochs(n_rows)[name]
+    torch.randn(64, 64).requires_grad_().square().sum().backward()  # autograd and its threads are there
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        contestant()
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_of is not None:
+        _print_memory(options.memory_of, options.rows)
+        return 0
+    few, many = (100, 200) if options.quick else (500, 2000)
+    rounds = 3 if options.quick else 7
+    made = epochs(few)
+    difference = abs(float(made[STRAIGHT]()) / float(made[OURS]()) - 1)
+    timings = interleaved({name: made[name] for name in (STRAIGHT, *OBJECTIVES)}, rounds)
+    larger = interleaved({k: v for k, v in epochs(many).items() if k != STRAIGHT}, 3 * rounds)
+    memory = {name: peak_memory(name, few) for name in (STRAIGHT, *OBJECTIVES)}
+    memory_larger = {name: peak_memory(name, many) for name in OBJECTIVES}
+    slow = timings[STRAIGHT].median
+    rows = []
+    for name, timing in timings.items():
+        spread = "" if name == STRAIGHT else spread_of_ratio(timings, STRAIGHT, name)
+        rows.append(
+            (
+                name,
+                f"{1000 * timing.median:.1f}",
+                f"{slow / timing.median:.1f}",
+                spread,
+                f"{memory[name]:.0f}",
+                "" if name == STRAIGHT else f"{1000 * larger[name].median:.1f}",
+                "" if name == STRAIGHT else f"{memory_larger[name]:.0f}",
+            )
+        )
+    show(
+        f"One epoch, medians of {rounds} and {3 * rounds} rounds; {machine()}",
+        (
+            "how",
+            f"ms, N={few}",
+            "times faster",
+            "least to most",
+            f"MiB, N={few}",
+            f"ms, N={many}",
+            f"MiB, N={many}",
+        ),
+        rows,
+    )
+    targets = [
+        Target("times faster, shared masks", slow / timings[OURS].median, low=10.0),
+        Target("times less memory, shared masks", memory[STRAIGHT] / memory[OURS], low=20.0),
+        Target("losses differ by (relative, float32)", difference, high=1e-5),
+    ]
+    numbers = {
+        "seconds": {f"N={few}": {k: list(v.seconds) for k, v in timings.items()}}
+        | {f"N={many}": {k: list(v.seconds) for k, v in larger.items()}},
+        "mib": {f"N={few}": memory, f"N={many}": memory_larger},
+    }
+    return finish(numbers, targets, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
