@@ -170,6 +170,24 @@ def figure_3_upper(
     return _figure(partial(make, dataset=dataset), small, json, out, seeds, quick, threads)
 
 
+@app.command("figure-3-lower")
+def figure_3_lower(
+    json: options.Json = None,
+    out: options.Out = None,
+    seeds: Seeds = None,
+    quick: options.Quick = False,
+    threads: options.Threads = None,
+    dataset: Annotated[str, typer.Option("--dataset", help="mnist or fashion-mnist.")] = "mnist",
+) -> dict[str, Any]:
+    """Figure 3, lower: a deep VAE, masked training and the ELBO (2000 grey images, 600 steps)."""
+    from maskevidence.paper.figure_3_lower import figure_3_lower as make
+
+    small = {"epochs": 10, "n_images": 500, "n_points": 3, "n_judged": 12}
+    if quick and seeds is None:
+        seeds = "4"
+    return _figure(partial(make, dataset=dataset), small, json, out, seeds, quick, threads)
+
+
 @app.command("figure-4")
 def figure_4(
     json: options.Json = None,

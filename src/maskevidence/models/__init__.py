@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskevidence.models._annealing import Annealing
 from maskevidence.models._encode_decode import EncodingDecoding
+from maskevidence.models._evidence_bound import EvidenceBound
 from maskevidence.models._importance import ImportanceSampling
 from maskevidence.models._quadrature import Grid, Importance
 from maskevidence.models.bernoulli import BernoulliPCA
@@ -33,6 +34,7 @@ __all__ = [
     "Annealing",
     "BernoulliPCA",
     "EncodingDecoding",
+    "EvidenceBound",
     "FactorAnalysis",
     "Gaussian",
     "Grid",
