@@ -10,10 +10,12 @@ import multiprocessing
 import os
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,7 @@ def main() -> int:
         numbers[name], asked = throughput(name, model, work, scoring, 1 if options.quick else 3)
         targets += asked
     numbers["memory"] = memory(options.quick)
+    numbers["blocks_a_second"] = handing_out()
     start = time.perf_counter()
     ray.shutdown()
     seconds["Ray on this machine, stop"] = time.perf_counter() - start
@@ -104,6 +107,14 @@ def bert(layers: int, width: int) -> Any:
     )
     torch.manual_seed(0)
     return MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
+
+
+def bert_in(folder: str) -> Any:
+    from transformers import BertForMaskedLM
+
+    from maskevidence.models.masked_lm import MaskedLM
+
+    return MaskedLM(BertForMaskedLM.from_pretrained(folder).eval(), mask_token_id=103)
 
 
 def blocks(tokens: me.Tokens, n_rows: int, n_repeats: int) -> list[Work]:
@@ -200,23 +211,35 @@ def _score(task: tuple[Work, Scoring]) -> int:
     return len(scoring.of(globals()["model"], work, _silent)[0])
 
 
+def handing_out() -> float:
+    """Blocks a second with next to nothing to score: what one process can hand out and take back."""
+    gaussian, _, scoring = subjects(True)["Gaussian of 20"]
+    work = blocks(me.Tokens.from_array(np.random.default_rng(0).normal(size=(300, 20))), 1, 2)
+    rate, _ = by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
+    per_second = rate / scoring.n_masks(work[0])
+    show("Blocks of one row of 20", ("workers", "blocks a second"), [("2", f"{per_second:,.0f}")])
+    return per_second
+
+
 def memory(quick: bool) -> dict[str, float]:
     """The most that a worker ever held, by the system's own count of it (VmHWM), in GiB."""
-    models: dict[str, Any] = {
-        "Gaussian of 20": subjects(True)["Gaussian of 20"][0],
-        "BERT, 4 layers of 256": bert(4, 256),
-    }
-    if not quick:
-        models["BERT, 12 layers of 768"] = bert(12, 768)
-    found = {}
-    rows = []
-    for name, model in models.items():
-        _, work, scoring = subjects(True)["Gaussian of 20" if "Gauss" in name else "BERT, 4 layers of 256"]
-        size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / 2**30
-        with _highest() as peaks:
-            by_engine(RayEngine(workers=2), 2, model, work, scoring)
-        found[name] = max(peaks.values()) / 2**20
-        rows.append((name, f"{size:.2f} GiB", f"{found[name]:.2f} GiB"))
+    found, rows = {}, []
+    gaussian, work, scoring = subjects(True)["Gaussian of 20"]
+    with tempfile.TemporaryDirectory() as folder, _highest() as peaks:
+        by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
+        found["Gaussian of 20"] = max(peaks.values()) / 2**20
+        rows.append(("Gaussian of 20, sent", "0.00 GiB", f"{found['Gaussian of 20']:.2f} GiB"))
+        _, work, scoring = subjects(True)["BERT, 4 layers of 256"]
+        for layers, width in ((4, 256),) if quick else ((4, 256), (12, 768)):
+            name = f"BERT, {layers} layers of {width}"
+            model = bert(layers, width)
+            model.save(folder)
+            size = sum(weight.numel() * weight.element_size() for weight in model.parameters()) / 2**30
+            for way, load in (("loaded by each", partial(bert_in, folder)), ("sent", None)):
+                peaks.clear()
+                by_engine(RayEngine(workers=2, load=load), 2, model, work, scoring)
+                found[f"{name}, {way}"] = max(peaks.values()) / 2**20
+                rows.append((f"{name}, {way}", f"{size:.2f} GiB", f"{found[f'{name}, {way}']:.2f} GiB"))
     show("Memory of a worker at its highest", ("model", "weights", "worker"), rows)
     return found
 

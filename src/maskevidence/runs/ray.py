@@ -13,6 +13,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -32,7 +33,8 @@ from maskevidence.progress import Advance
 from maskevidence.runs.engine import Done, Scorer, Scoring, Work
 from maskevidence.score import ScoreTable
 
-CONNECT_SECONDS = 15.0
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 30.0  # a process that loads Ray and asks takes about 2, many more on a busy machine
 MOST_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
 _CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='error')"
 
@@ -311,21 +313,23 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def _check_answer(address: str) -> None:
-    """Connect from a process of its own first: Ray itself tries for minutes, and cannot be told to give up.
+    """See whether a cluster answers: Ray itself tries for minutes, and cannot be told to give up.
 
     Raises:
-        InputError: no answer in time.
+        InputError: nothing there, or something that does not answer as Ray does to a process of its own.
     """
     try:
-        subprocess.run(
-            [sys.executable, "-c", _CONNECT, address], capture_output=True, timeout=CONNECT_SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
+        if address != "auto":
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        command = [sys.executable, "-c", _CONNECT, address]
+        subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS)
+    except (OSError, OverflowError, subprocess.TimeoutExpired) as error:
         raise _no_answer(address) from error
 
 
 def _no_answer(address: str) -> InputError:
     return InputError(
-        f"no Ray cluster answered at {address!r} within {CONNECT_SECONDS:g} s; start one with "
-        "`ray start --head`, or leave --address out to use this machine"
+        f"no Ray cluster answers at {address!r}; start one with `ray start --head`, "
+        "or leave --address out to use this machine"
     )
