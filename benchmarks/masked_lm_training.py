@@ -1,0 +1,135 @@
+"""A step of masked training: the vocabulary head at the hidden positions only, against the model's own loss.
+
+Loss and gradients of 32 blocks of 64 tokens, a BERT with 2 layers of 128, vocabularies of 2,048 (as in
+`make run`) and of 30,522 pieces (as of BERT-base); masks of random sizes, and of 15 %. Both sides get the
+same batches. Last, how often two processes (`torchrun`, on this machine) end with exit code 0, and how far
+their weights are from those of one process, in float64.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _timing import arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
+
+# isort: split
+import torch
+from safetensors.torch import load_file
+
+import maskevidence as me
+from maskevidence.integrations.collator import WEIGHT, MaskSizeCollator
+from maskevidence.integrations.pretraining import Recipe, TrainingOrder, train_masked_lm
+from maskevidence.integrations.processes import is_main_process
+from maskevidence.integrations.small_bert import new_bert, word_pieces
+from maskevidence.integrations.trainer import evidence_loss
+
+BLOCK, BATCH = 64, 32
+DESIGNS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}
+WORDS = "the rain falls on a roof and dog sleeps while cat sings in sun who is it that said"
+RECIPE = Recipe(steps=20, batch_size=8, warmup=5)
+
+
+def model_with(vocabulary_size: int) -> me.models.MaskedLM:
+    """A small BERT whose vocabulary is filled up with words that never come."""
+    tokenizer = word_pieces([WORDS] * 3, 100)
+    tokenizer.add_tokens([f"word{i}" for i in range(vocabulary_size - len(tokenizer))])
+    return new_bert(tokenizer)
+
+
+def batches(model: me.models.MaskedLM, design: me.MaskDesign, n: int) -> list[dict[str, torch.Tensor]]:
+    text = " ".join(WORDS.split()[i * i % 19] for i in range(BLOCK * BATCH * 4))
+    tokens = model.tokens([text], block_size=BLOCK)
+    order = TrainingOrder(tokens, n * BATCH, seed=0)
+    collator = MaskSizeCollator(model.tokenizer, design)
+    return [collator([order[k] for k in range(i * BATCH, (i + 1) * BATCH)]) for i in range(n)]
+
+
+def steps(model: me.models.MaskedLM, made: list[dict[str, torch.Tensor]], *, own_loss: bool) -> None:
+    for batch in made:
+        inputs = dict(batch)
+        labels, weight = inputs.pop("labels"), inputs.pop(WEIGHT)
+        if own_loss:
+            loss = model.network(**inputs, labels=labels).loss
+        else:
+            loss = evidence_loss(model, inputs, labels, weight)
+        loss.backward()
+        model.network.zero_grad()
+
+
+def trained() -> me.models.MaskedLM:
+    model = model_with(150)
+    model.double()
+    train_masked_lm(model, model.tokens([WORDS, WORDS[::-1]] * 20, block_size=16), recipe=RECIPE)
+    return model
+
+
+def two_processes(folder: Path) -> tuple[int, float]:
+    """Exit code, and the largest difference between the weights of two processes and of one."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*torchrun, __file__, "--worker", str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if not (folder / "model.safetensors").exists():
+        return done.returncode, float("nan")
+    theirs, ours = load_file(folder / "model.safetensors"), trained().network.state_dict()
+    return done.returncode, max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--worker", type=Path, help="one of two processes; leaves its model there")
+    options = parser.parse_args()
+    if options.worker is not None:
+        model = trained()
+        if is_main_process():
+            model.save(options.worker)
+        return 0
+    print(machine())
+    rows, numbers = [], {}
+    for vocabulary_size in (2048, 30522):
+        model = model_with(vocabulary_size)
+        model.network.train()
+        for name, design in DESIGNS.items():
+            made = batches(model, design, 2)
+            timings = interleaved(
+                {
+                    "own": lambda m=model, b=made: steps(m, b, own_loss=True),
+                    "hidden": lambda m=model, b=made: steps(m, b, own_loss=False),
+                },
+                rounds=3 if options.quick else 9,
+            )
+            ratio, spread = times_faster(timings, "own", "hidden"), spread_of_ratio(timings, "own", "hidden")
+            ms = {side: 1000 * t.median / len(made) for side, t in timings.items()}
+            numbers[f"{vocabulary_size}, {name}"] = {**ms, "ratio": ratio}
+            rows.append(
+                (
+                    f"{vocabulary_size:,}",
+                    name,
+                    f"{ms['own']:.0f}",
+                    f"{ms['hidden']:.0f}",
+                    f"{ratio:.2f} ({spread})",
+                )
+            )
+    columns = ("vocabulary", "masks", "own loss, ms", "hidden positions, ms", "times faster (rounds)")
+    show("Loss and gradients of a step, medians", columns, rows)
+    runs = 2 if options.quick else 20
+    found: list[Any] = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(two_processes(Path(folder)))
+    clean = sum(code == 0 for code, _ in found)
+    largest = max(difference for _, difference in found)
+    numbers["two processes"] = {"runs": runs, "clean": clean, "largest_difference": largest}
+    show(
+        "Two processes",
+        ("runs", "ended with exit code 0", "largest difference of a weight to one process"),
+        [(str(runs), str(clean), f"{largest:.1e}")],
+    )
+    return finish(numbers, [], options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
