@@ -251,4 +251,4 @@ def _table(curves: Mapping[str, Curve], *, by_size: bool) -> tuple[list[str], li
 
 
 def _error(value: float) -> str:
-    return "not known" if math.isnan(value) else number(float(value), 4)
+    return "not known" if math.isnan(value) else number(float(value), 4) if value else "0"

@@ -29,7 +29,7 @@ class Shades:
         """Which shade a log-probability has.
 
         Example:
-            >>> of_probabilities().step(-0.01), of_probabilities().step(-9.0)
+            >>> of_probabilities().step(-0.01), of_probabilities().step(-10.0)
             (0, 5)
         """
         return sum(log_prob < edge for edge in self.edges)
