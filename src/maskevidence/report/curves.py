@@ -79,7 +79,7 @@ def draw_curves(curves: Mapping[str, Curve], title: str, *, level: float = 0.95,
         )
         to_rate.set_xlabel("mask rate (% of tokens hidden)", fontsize=8)
         to_rate.tick_params(labelsize=8)
-    axes.set_title(textwrap.fill(title, 100), fontsize=10)
+    axes.set_title(textwrap.fill(title, 84), fontsize=10)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(by_size)
     axes.legend(fontsize=8, frameon=False, loc="best")
