@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +276,9 @@ def test_what_is_not_text_has_words_for_it(show: Open, reports: dict[str, Path])
         "  (named) => named.ariaLabel || named.textContent.trim())).length"
     )
     assert unnamed == 0
-    assert page.locator("h1").count() == 1
+    levels = page.locator("h1, h2, h3, h4").evaluate_all("(all) => all.map((one) => Number(one.tagName[1]))")
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def test_texts_are_shown_and_never_run(show: Open, reports: dict[str, Path]) -> None:

@@ -205,4 +205,4 @@ def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades
 
 def describe(estimate: EvidenceEstimate) -> str:
     """How the observations were ranked."""
-    return f"Ranked by log evidence per token, among {count(estimate.n_observations, 'observation')}."
+    return f"Ranked by nats per token, among {count(estimate.n_observations, 'observation')}."
