@@ -42,7 +42,7 @@ def main() -> int:
     import ray
 
     torch.set_num_threads(1)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     start = time.perf_counter()
     ray.init(
         address="local",

@@ -47,6 +47,7 @@ def cluster() -> Iterator[str]:
     options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # for the models below
         ray.init(address="local", num_cpus=4, **options)
         yield ray.get_runtime_context().gcs_address

@@ -36,6 +36,8 @@ from maskevidence.score import ScoreTable
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0  # a process that loads Ray and asks takes about 2, many more on a busy machine
 MOST_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
+# Of a Ray started here: no reports to its makers, and workers as urgent as this process would be.
+_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 _CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='error')"
 
 
@@ -115,7 +117,8 @@ class RayEngine:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
         ray = import_extra("ray", "ray", "scoring on Ray")
         if ray.is_initialized():
             yield ray
