@@ -1,0 +1,88 @@
+"""Bias of a VAE's conditionals where the exact ones are known: encoding-decoding by number of steps.
+
+    python benchmarks/encode_decode.py
+
+A VAE with a linear-Gaussian decoder is PPCA. The area under its curve of scores, by recursive
+encoding-decoding and by importance sampling, less the area by PPCA's exact conditionals on the same masks
+(random sizes, 8 per row), nats per row ± standard error over rows: with the encoder that is the posterior of
+complete rows, and with one whose means are 0.8 and whose scales are 1.3 times those.
+"""
+
+import sys
+import time
+import warnings
+
+from _timing import arguments, finish, machine, show
+
+# isort: split
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import maskevidence as me
+from maskevidence.models import VAE, EncodingDecoding, ImportanceSampling
+
+D, K, NOISE = 20, 3, 0.5
+
+
+class Encoder(nn.Module):
+    """q(z | x) = N(A x, diag scale²)."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.weight, self.log_scale = nn.Parameter(weight), nn.Parameter(torch.log(scale))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = x @ self.weight.T
+        return mean, self.log_scale.expand_as(mean)
+
+
+def linear_vae(skill: float, wider: float) -> tuple[VAE, me.models.PPCA]:
+    """A VAE that is PPCA, and that PPCA; loadings with orthogonal columns make the exact encoder diagonal."""
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(D, K, generator=generator, dtype=torch.float64)).Q
+    w = basis * torch.tensor([2.0, 3.0, 4.0], dtype=torch.float64)
+    curvature = (w.square().sum(0) + NOISE) / NOISE
+    encoder = Encoder(skill * (w / NOISE / curvature).T.contiguous(), wider / curvature.sqrt())
+    decoder = nn.Linear(K, D, bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        decoder.weight.copy_(w)
+    vae = VAE(encoder, decoder, n_features=D)
+    vae.tokens_given_latent.set_noise_variance(NOISE)
+    return vae, me.models.PPCA.from_parameters(w, NOISE)
+
+
+def main() -> int:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    n_rows, chains = (20, 16) if options.quick else (200, 64)
+    steps = (1, 2, 5) if options.quick else (1, 2, 3, 5, 10, 20, 50)
+    rules = {f"encoding-decoding, {n} steps": EncodingDecoding(chains, n) for n in steps}
+    rules |= {
+        f"importance sampling, {draws} draws, {n} steps": ImportanceSampling(draws, n, draws // 8)
+        for draws, n in ((64, 0), (64, 2), (64, 5), (512, 2), (512, 5))
+    }
+    numbers: dict[str, dict[str, float]] = {name: {} for name in rules}
+    cells: dict[str, list[str]] = {name: [] for name in rules}
+    warnings.simplefilter("ignore", me.errors.CollapsedWeightsWarning)
+    design = me.RandomSize(8)
+    for label, skill, wider in (("exact", 1.0, 1.0), ("poor", 0.8, 1.3)):
+        vae, ppca = linear_vae(skill, wider)
+        x = ppca.sample(n_rows, seed=1)
+        exact = me.estimate_evidence(ppca, x, design).per_observation
+        for name, rule in rules.items():
+            vae.conditioning = rule
+            start = time.perf_counter()
+            bias = me.estimate_evidence(vae, x, design).per_observation - exact
+            seconds = time.perf_counter() - start
+            se = bias.std(ddof=1) / np.sqrt(n_rows)
+            cells[name] += [f"{bias.mean():+.3f} ± {se:.3f}"] + (
+                [f"{seconds:.2f}"] if label == "exact" else []
+            )
+            numbers[name] |= {f"{label}, bias": float(bias.mean()), f"{label}, se": float(se)}
+    title = f"Area − exact area, nats per row, D={D}, K={K}, {n_rows} rows, {chains} chains; {machine()}"
+    show(title, ("conditionals", "exact encoder", "s", "poor encoder"), [(n, *c) for n, c in cells.items()])
+    return finish(numbers, [], options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The lower half of Figure 3, in small, and VAEs on the command line."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.models import Annealing
+from maskevidence.paper import figure_3_lower
+
+ROWS, WIDTH = 60, 12
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a model in place of images, and little annealing."""
+    x = me.models.PPCA(WIDTH, 2, seed=1).sample(ROWS, seed=0)
+    monkeypatch.setattr(figure_3_lower, "grey_images", lambda dataset, n_images: x[:n_images])
+    monkeypatch.setattr(figure_3_lower, "DURING", Annealing(4, 8, 2))
+    monkeypatch.setattr(figure_3_lower, "AT_END", (Annealing(4, 8, 3), Annealing(4, 8, 3, "encoder")))
+    monkeypatch.setattr(figure_3_lower, "N_COMPONENTS", 2)
+
+
+def test_all_methods_start_from_the_same_model() -> None:
+    x = figure_3_lower.grey_images("mnist", ROWS)
+    runs = [figure_3_lower.train(x, name, 4, 12, [0, 6, 12], 8) for name in figure_3_lower.METHODS]
+    assert len({run.evidence[0] for run in runs}) == 1
+    for run in runs:
+        assert run.epochs.tolist() == [0, 6, 12]
+        assert len(run.objective) == 12
+        assert run.objective[-1] > run.objective[0]
+        assert len(run.bounds) == 3
+        assert run.evidence[-1] == max(bound.mean for bound in run.bounds)
+        assert run.seconds > 0
+    again = figure_3_lower.train(x, figure_3_lower.CHAINS, 4, 12, [12], 8)
+    assert again.evidence[-1] == runs[0].evidence[-1]
+
+
+def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    result = run("paper", "figure-3-lower", "--quick", "--out", tmp_path, "--json", target)
+    assert result.code == 0, result
+    for text in ("masked, chains", "ELBO", "annealed", "below the annealed one"):
+        assert text in result.out
+    found = json.loads(target.read_text())
+    assert found["numbers"]["seeds"] == [4]
+    assert found["numbers"]["n_judged"] == 12
+    assert [row[0] for row in found["tables"][0]["rows"]] == list(figure_3_lower.METHODS)
+    assert (tmp_path / "figure_3_lower.png").read_bytes()[1:4] == b"PNG"
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "figure_3_lower.csv").read_text())))
+    assert len(rows) == 3 * 11
+    last = [float(row["log_evidence"]) for row in rows if row["epoch"] == "10"]
+    assert last == [found["numbers"]["log_evidence"][name][0] for name in figure_3_lower.METHODS]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Real-valued rows with a hole, in a file."""
+    x = 100 + 5 * me.models.PPCA(5, 2, seed=1).sample(80, seed=0)
+    x[3, 2] = np.nan
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, x, delimiter=",", header="a,b,c,d,e", comments="")
+    return path
+
+
+@pytest.mark.parametrize("objective", ["elbo", "iwae:3", "random-size"])
+def test_train_and_score(run: CommandLine, table: Path, tmp_path: Path, objective: str) -> None:
+    out = tmp_path / "m"
+    asked = ("train", "vae:2", table, "--objective", objective, "--epochs", 8, "--batch-size", 32)
+    trained = run(*asked, "--out", out)
+    assert trained.code == 0, trained
+    assert "importance-weighted" in trained.out
+    found = json.loads((out / "train.json").read_text())
+    assert found["kind"] == "lower_bound"
+    assert found["learning_rate"] == 0.002
+    assert -60 < found["log_evidence_held_out"] < 0  # in the data's units
+    design = ("--design", "random-size", "--draws", 4)
+    scored = run("score", out, table, "--test-fraction", 0.2, *design, "--json", tmp_path / "s.json")
+    assert scored.code == 0, scored
+    result = json.loads((tmp_path / "s.json").read_text())
+    assert result["kind"] == "approximate"
+    assert abs(result["log_evidence"] - found["log_evidence_held_out"]) < 5
+    again = run(*asked, "--out", out)
+    assert again.code == 0, again
+    assert "went on from the checkpoint after epoch 8" in again.out
+
+
+def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:
+    result = run("score", "vae:2", table, "--design", "fixed-rate:0.4", "--masks-per-size", 1, "--json", "-")
+    assert result.code == 0, result
+    assert json.loads(result.out)["kind"] == "pseudo"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vae",), "model 'vae' lacks its number of components; write vae:8, say"),
+        (("vae:0",), "lacks its number"),
+        (("vae:2", "--objective", "likelihood"), "the likelihood of VAE has no closed form"),
+        (("vae:2", "--objective", "iwae"), "write elbo, or iwae:5"),
+        (("vae:2", "--objective", "iwae:5", "--draws", 2), "draws no masks"),
+        (("ppca:2", "--objective", "elbo"), "the ELBO needs a model with an encoder"),
+        (("bernoulli-vae:2",), "takes 0 and 1, observation 0 has"),
+        (("vae:2", "--learning-rate", 1e30, "--objective", "elbo"), "lower the learning rate"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    run: CommandLine, table: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
+) -> None:
+    result = run("train", arguments[0], table, *arguments[1:], "--out", tmp_path / "m")
+    assert result.code == 2
+    assert message in result.error
+    assert "\n" not in result.error
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_unknown_data_set_is_named(monkeypatch: pytest.MonkeyPatch, run: CommandLine) -> None:
+    monkeypatch.undo()
+    assert "did you mean 'mnist'" in run("paper", "figure-3-lower", "--dataset", "minst").error
