@@ -4,6 +4,7 @@
 
 import base64
 import hashlib
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
@@ -454,6 +456,23 @@ def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) ->
     )
     write_run(RunDirectory(folder), manifest, estimate.to_dict(), estimate)
     return folder
+
+
+def test_the_demonstration_writes_one(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    from maskevidence.cli.demo import report_candidates
+    from maskevidence.data import digits
+    from maskevidence.demo import choose_components, smallest_of_the_best
+
+    table = digits().head(150)
+    ranked = choose_components(table, components=(1, 2, 3))
+    screen = Console(file=io.StringIO())
+    report_candidates(screen, ranked, smallest_of_the_best(ranked), table, tmp_path / "report.html")
+    assert "report.html" in screen.file.getvalue()  # type: ignore[attr-defined]
+    shown = text_of((tmp_path / "report.html").read_text())
+    assert "Comparison" in shown
+    for candidate in ranked[:2]:
+        assert number(candidate.estimate.log_evidence, 2) in shown
 
 
 def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:

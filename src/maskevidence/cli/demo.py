@@ -68,7 +68,7 @@ def demo(
     screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))
 
     bert = _small_bert(screen, out / BERT, seed)
-    _write_report(screen, ranked, chosen, table, out / REPORT)
+    report_candidates(screen, ranked, chosen, table, out / REPORT)
     results = {"table_1": printed, "digits": [candidate.result for candidate in ranked], "bert": bert}
     output.write_json(results, json)
 
@@ -96,7 +96,7 @@ def _manifest(candidate: Any, table: Any) -> Manifest:
     )
 
 
-def _write_report(screen: Any, ranked: Any, chosen: Any, table: Any, target: Path) -> None:
+def report_candidates(screen: Any, ranked: Any, chosen: Any, table: Any, target: Path) -> None:
     """One page on the best candidates for digits, and on the smallest for contrast."""
     from maskevidence.report.page import write_report
     from maskevidence.report.reading import ReportedRun
