@@ -240,7 +240,7 @@ class TestCommand:
     def test_killed_goes_on_with_either_engine(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, cluster: str
     ) -> None:
-        design = ("--limit", 300, "--masks-per-size", 10, "--batch-size", 8)
+        design = ("--limit", 300, "--masks-per-size", 10, "--batch-size", 3)
         words = ("score", *saved, *design, "--save-every", 0, "--out")
         on_ray = ("--engine", "ray", "--workers", 1)
         assert run(*words, tmp_path / "whole", "--threads", 1).code == 0
