@@ -55,6 +55,8 @@ def main() -> None:
     warnings.showwarning = _one_line(warnings.showwarning)
     try:
         code = app(standalone_mode=False)
+        if code == 130:  # typer has caught Ctrl-C itself
+            print("interrupted", file=sys.stderr)  # noqa: T201
     except MaskEvidenceError as error:
         code = _failed(str(error))
     except typer.TyperException as error:  # an unknown option or command, a missing argument

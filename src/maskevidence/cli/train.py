@@ -80,11 +80,14 @@ def train(
             "--config",
             metavar="SIZE|FOLDER|NAME",
             rich_help_panel=_TRANSFORMERS,
-            help="small (the default), or a model to go on from.",
+            help="small (the default), base for masked-lm, or a model to go on from.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, rich_help_panel=_TRANSFORMERS, help="Optimiser steps.")
+        int | None,
+        typer.Option(
+            "--steps", min=1, rich_help_panel=_TRANSFORMERS, help="Optimiser steps; 1,000 for texts."
+        ),
     ] = None,
     text: options.Text = None,
     block_size: options.BlockSize = None,
@@ -117,16 +120,17 @@ def train(
         ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, help="Observations in one step; 512 for rows.")
+        int | None,
+        typer.Option("--batch-size", min=1, help="Observations in one step; 512 for rows, 32 for texts."),
     ] = None,
     test_fraction: Annotated[
         float | None,
-        typer.Option("--test-fraction", help="Share of the rows held out, 0.2; 0 trains on all."),
+        typer.Option("--test-fraction", help="Share held out, 0.2, and 0.1 of a text; 0 trains on all."),
     ] = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
-            "--checkpoint-every", min=1, help="Epochs (steps) between two checkpoints; 20 for rows."
+            "--checkpoint-every", min=1, help="Epochs (steps) between two checkpoints; 20 (200) by default."
         ),
     ] = None,
     seed: options.Seed = 0,
@@ -148,6 +152,8 @@ def train(
         maskevidence train ppca:8 digits --objective likelihood --out runs/exact
 
         maskevidence score runs/masked digits --test-fraction 0.2
+
+        maskevidence train masked-lm python-topics --out runs/bert
 
         maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
