@@ -130,7 +130,7 @@ def train(
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
-            "--checkpoint-every", min=1, help="Epochs (steps) between two checkpoints; 20 (200) by default."
+            "--checkpoint-every", min=1, help="Epochs (steps) between two checkpoints; 20 for rows."
         ),
     ] = None,
     seed: options.Seed = 0,

@@ -272,7 +272,6 @@ def training_arguments(
         average_tokens_across_devices=False,
         remove_unused_columns=False,
         dataloader_pin_memory=not slow,
-        ddp_find_unused_parameters=False,
         logging_steps=min(LOG_EVERY, recipe.steps),
         logging_nan_inf_filter=False,
         save_strategy="no" if checkpoint_every is None else "steps",

@@ -374,7 +374,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         if not self._takes:
             return self._any_network(inputs["input_ids"], hidden, chosen)
         call = self.network if network is None else network
-        if not self._head:
+        if not self._head or isinstance(call, nn.DataParallel):  # whose replicas see a part of the batch each
             return target_log_probs(call(**inputs).logits[hidden], chosen)
         with only_positions(self._head[0], hidden):
             return target_log_probs(call(**inputs).logits[0], chosen)
