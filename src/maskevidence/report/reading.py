@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
-from maskevidence.runs.blocks import missing, overlapping, shard_blocks
+from maskevidence.runs.blocks import missing, shard_blocks
 from maskevidence.runs.parts import joined
 from maskevidence.score import ScoreTable
 from maskevidence.scoring import growing_option
@@ -52,7 +52,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
     """The runs in these folders, named by the ends of their paths.
 
     Raises:
-        InputError: a folder without a run, or with a record that is damaged or there twice.
+        InputError: a folder without a run, or with a record that is damaged.
     """
     paths = [Path(folder) for folder in folders]
     return [_read(name, path) for name, path in zip(_short_names(paths), paths, strict=True)]
@@ -84,11 +84,6 @@ def _read(name: str, path: Path) -> ReportedRun:
     left = {piece.first_block for piece in missing([part.piece for part in parts], blocks, n_repeats)}
     if not left:
         return ReportedRun(name, manifest, read_run(path).estimate, len(blocks), len(blocks), path)
-    if overlapping(part.piece for part in parts):
-        raise InputError(
-            f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
-            "into a new folder"
-        )
     estimate = _estimate_of_done(manifest, [read_part(part) for part in parts])
     return ReportedRun(name, manifest, estimate, len(blocks), len(blocks) - len(left), path)
 
