@@ -227,16 +227,16 @@ def test_it_is_eq_2_by_enumeration_of_masks() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_nearly_impossible_has_its_finite_log_probability(dtype: torch.dtype) -> None:
     """Products of underflowing numbers are replaced by sums of logs: never -inf, never 0."""
-    loadings = torch.full((40, 1), 300.0)
-    model = BernoulliPCA.from_parameters(loadings, integration=Grid(5, 4.0), dtype=dtype)
-    exact = BernoulliPCA.from_parameters(loadings.double(), integration=Grid(5, 4.0))
+    loadings = torch.full((40, 1), 600.0)
+    model = BernoulliPCA.from_parameters(loadings, integration=Grid(4, 4.5), dtype=dtype)
+    exact = BernoulliPCA.from_parameters(loadings.double(), integration=Grid(4, 4.5))
     values = torch.ones(8, 40)
     values[:, :3] = 0
     tokens = Tokens.from_array(values)
     for masked in (torch.arange(40).expand(8, -1) < 3, torch.rand(8, 40) < 0.5):
         found = model.log_conditionals(tokens, masked)
         expected = exact.log_conditionals(tokens, masked)
-        assert bool((expected[masked] < 0).any())
+        assert expected.min() < -800
         joint, each = slow_log_joint_stable(exact, tokens, tokens.visible(masked))
         slow = torch.logsumexp(joint[:, :, None] + each, 1) - torch.logsumexp(joint, 1)[:, None]
         torch.testing.assert_close(expected, torch.where(masked, slow, 0.0), rtol=1e-10, atol=1e-10)
