@@ -4,12 +4,14 @@ For latent spaces that a grid cannot cover. The log posterior of z given visible
 regression with a Gaussian prior), so that Newton steps find its one mode.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
+from torch.utils.checkpoint import checkpoint
 
 from maskevidence.errors import NumericalError
 from maskevidence.models._bernoulli_nodes import Decoder
@@ -121,7 +123,9 @@ def log_joints(
         z, log_weights = _nodes(decoder, posterior_mode(decoder, values, visible), points)
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
     normaliser = [
-        (softplus(decoder.logits(z[rows])) @ seen[rows][:, :, None])[:, :, 0]
+        _in_parts(
+            lambda z, seen: (softplus(decoder.logits(z)) @ seen[:, :, None])[:, :, 0], z[rows], seen[rows]
+        )
         for rows in _rows(z, values.shape[1])
     ]
     linear = (z @ (x @ decoder.loadings)[:, :, None])[:, :, 0] + (x @ decoder.bias)[:, None]
@@ -142,13 +146,20 @@ def log_conditionals(
     z, log_joint = log_joints(decoder, rule, values, visible)
     log_posterior = torch.log_softmax(log_joint, 1)
     sign = torch.where(values > 0.5, 1.0, -1.0).to(z.dtype)
-    parts = [
-        torch.logsumexp(
-            log_posterior[rows][:, :, None] + logsigmoid(decoder.logits(z[rows]) * sign[rows][:, None, :]), 1
-        )
-        for rows in _rows(z, values.shape[1])
-    ]
+
+    def mixed(z: Tensor, sign: Tensor, log_posterior: Tensor) -> Tensor:
+        each = logsigmoid(decoder.logits(z) * sign[:, None, :])
+        return torch.logsumexp(log_posterior[:, :, None] + each, 1)
+
+    parts = [_in_parts(mixed, z[rows], sign[rows], log_posterior[rows]) for rows in _rows(z, values.shape[1])]
     return torch.where(masked, torch.cat(parts), 0.0)
+
+
+def _in_parts(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+    """function(*arguments), computed again for its gradient rather than kept: it is large inside."""
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return cast(Tensor, checkpoint(function, *arguments, use_reentrant=False))
 
 
 def _rows(z: Float[Tensor, "B Q K"], width: int) -> tuple[slice, ...]:
