@@ -67,7 +67,9 @@ class Opened:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        launched = started.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=FLAGS, timeout=120_000
+        )
         yield launched
         launched.close()
 
@@ -86,7 +88,7 @@ def show(browser: Any) -> Iterator[Open]:
         made.page.on("console", lambda message: made.said.append(message.text))
         made.page.on("pageerror", lambda error: made.said.append(str(error)))
         made.page.on("request", lambda request: made.requested.append(request.url))
-        made.page.set_default_timeout(20_000)
+        made.page.set_default_timeout(60_000)
         made.page.goto(file.as_uri())
         opened.append((file, made))
         return made
