@@ -53,8 +53,8 @@ def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path:
     assert [row[0] for row in found["tables"][0]["rows"]] == list(figure_3_lower.METHODS)
     assert (tmp_path / "figure_3_lower.png").read_bytes()[1:4] == b"PNG"
     rows = list(csv.DictReader(io.StringIO((tmp_path / "figure_3_lower.csv").read_text())))
-    assert len(rows) == 3 * 11
-    last = [float(row["log_evidence"]) for row in rows if row["epoch"] == "10"]
+    assert len(rows) == 3 * 41
+    last = [float(row["log_evidence"]) for row in rows if row["epoch"] == "40"]
     assert last == [found["numbers"]["log_evidence"][name][0] for name in figure_3_lower.METHODS]
 
 

@@ -448,6 +448,12 @@ def test_a_bound_with_context_is_refused() -> None:
     assert bool(torch.isfinite(small().log_conditionals(tokens, tokens.maskable)).all())
 
 
+def test_a_weighted_bound_needs_a_model_that_has_one() -> None:
+    other = me.models.BernoulliPCA(D, 1, encoder=True)
+    with pytest.raises(me.InputError, match="BernoulliPCA has no importance_bound"):
+        me.Elbo(3, weighted=True)(other, binary())
+
+
 def test_collapsed_weights_are_said() -> None:
     vae, ppca = linear_vae(loadings(), noise=1e-4, skill=0.5)
     x = ppca.sample(20, seed=1) * 3

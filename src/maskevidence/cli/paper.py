@@ -182,7 +182,7 @@ def figure_3_lower(
     """Figure 3, lower: a deep VAE, masked training and the ELBO (2000 grey images, 600 steps)."""
     from maskevidence.paper.figure_3_lower import figure_3_lower as make
 
-    small = {"epochs": 10, "n_images": 500, "n_points": 3, "n_judged": 12}
+    small = {"epochs": 40, "n_images": 500, "n_points": 5, "n_judged": 12}
     if quick and seeds is None:
         seeds = "4"
     return _figure(partial(make, dataset=dataset), small, json, out, seeds, quick, threads)

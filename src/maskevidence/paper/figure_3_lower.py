@@ -269,45 +269,39 @@ def _claims(runs: dict[str, list[Run]]) -> list[Claim]:
 
 
 def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(3, 12.0, 3.9)
+    figure, axes, missing = new_figure(3, 12.0, 4.1)
     if figure is None:
         return figure, missing
     for ax, (name, of_method) in zip(axes, runs.items(), strict=True):
-        for i, run in enumerate(of_method):
-            label = "ELBO" if name == BOUND else f"masked objective, {RATE:.0%}: D·S(x; M)"
-            ax.plot(
+        for run in of_method:
+            (objective,) = ax.plot(
                 np.arange(1, len(run.objective) + 1),
                 run.objective,
                 color=ORANGE,
                 linewidth=1.0,
                 linestyle="--",
-                label=label if i == 0 else None,
             )
-            ax.plot(
-                run.epochs,
-                run.evidence,
-                color=BLUE,
-                linewidth=1.2,
-                marker=".",
-                markersize=5,
-                label="log evidence, tightest bound" if i == 0 else None,
+            (evidence,) = ax.plot(
+                run.epochs, run.evidence, color=BLUE, linewidth=1.2, marker=".", markersize=5
             )
         ax.set_title(IN_WORDS[name], fontsize=10)
         ax.set_xlabel("epoch", fontsize=9)
         ax.set_ylabel("nats per image", fontsize=9)
-        n_seeds = len(of_method)
-        ax.legend(
-            fontsize=8,
-            frameon=False,
-            loc="center right" if name == CHAINS else "lower right",
-            title=f"{n_seeds} initialisation{'s' if n_seeds > 1 else ''}",
-            title_fontsize=8,
-        )
-    low = min(float(run.evidence.min()) for name in (WEIGHTED, BOUND) for run in runs[name])
-    high = max(
-        float(max(run.evidence.max(), run.objective.max())) for n in (WEIGHTED, BOUND) for run in runs[n]
-    )
+    weighted_and_bound = runs[WEIGHTED] + runs[BOUND]
+    low = min(float(run.evidence.min()) for run in weighted_and_bound)
+    high = max(float(max(run.evidence.max(), run.objective.max())) for run in weighted_and_bound)
     for ax in axes[1:]:
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
+    n_seeds = len(runs[BOUND])
+    figure.legend(
+        [objective, evidence],
+        ["objective: D·S(x; M), or the ELBO", "log evidence, the tightest of its lower bounds"],
+        loc="outside lower center",
+        ncols=2,
+        fontsize=8.5,
+        frameon=False,
+        title=f"{n_seeds} initialisation{'s' if n_seeds > 1 else ''}",
+        title_fontsize=8.5,
+    )
     figure.suptitle(title, fontsize=10)
     return figure, missing
