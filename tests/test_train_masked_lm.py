@@ -58,7 +58,8 @@ def stop_at(step: int) -> Any:
     return lambda _trainer: Stop()
 
 
-def test_it_learns_a_text_and_leaves_the_random_state_alone() -> None:
+def test_it_learns_a_text_and_leaves_the_random_state_alone(unchecked: None) -> None:
+    """Without run-time checks, which draw random numbers of their own."""
     model = new_model()
     tokens = model.tokens(SENTENCES)
     start = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
