@@ -169,13 +169,13 @@ def test_random_sizes_are_unbiased_for_the_evidence_and_its_gradient(
     tokenizer: Any, model: me.models.MaskedLM, unchecked: None
 ) -> None:
     """2,000 batches against every mask: the loss, and the gradient along three directions."""
-    z = z_scores(tokenizer, model, None)
+    z = z_scores(tokenizer, model, None, 2000)
     assert (np.abs(z) < 3.3).all(), z
-    biased = z_scores(tokenizer, model, me.FixedRate(0.3, 1))
+    biased = z_scores(tokenizer, model, me.FixedRate(0.3, 1), 1000)
     assert np.abs(biased).max() > 5, biased  # one rate is another objective, and the test can see it
 
 
-def z_scores(tokenizer: Any, model: me.models.MaskedLM, design: Any) -> np.ndarray:
+def z_scores(tokenizer: Any, model: me.models.MaskedLM, design: Any, n_batches: int) -> np.ndarray:
     parameters = [p for p in model.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(7)
     directions = [
@@ -194,7 +194,7 @@ def z_scores(tokenizer: Any, model: me.models.MaskedLM, design: Any) -> np.ndarr
     features = [dict(tokenizer(text)) for text in TEXTS]
     with torch.random.fork_rng():
         torch.manual_seed(11)
-        found = np.array([measured(loss_of(model, collator(features))) for _ in range(2000)])
+        found = np.array([measured(loss_of(model, collator(features))) for _ in range(n_batches)])
     return stats.ttest_1samp(found, truth).statistic
 
 
