@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import maskevidence as me
 from command_line import CommandLine
@@ -37,8 +39,20 @@ def test_all_methods_start_from_the_same_model() -> None:
         assert len(run.bounds) == 3
         assert run.evidence[-1] == max(bound.mean for bound in run.bounds)
         assert run.seconds > 0
+        assert run.code_size > 0
     again = figure_3_lower.train(x, figure_3_lower.CHAINS, 4, 12, [12], 8)
     assert again.evidence[-1] == runs[0].evidence[-1]
+
+
+def test_codes_drawn_from_the_prior_have_size_one() -> None:
+    model = me.models.VAE(n_features=WIDTH, n_components=2, hidden=())
+    x = figure_3_lower.grey_images("mnist", ROWS)
+    with torch.no_grad():
+        for p in model.encoder.parameters():
+            p.zero_()
+        assert figure_3_lower.code_size(model, x) == pytest.approx(1)
+        model.encoder[0].bias.copy_(torch.tensor([2.0, 0.0, 0.0, math.log(3.0)]))
+    assert figure_3_lower.code_size(model, x) == pytest.approx((4 + 1 + 0 + 9) / 2)
 
 
 def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Int64
 
 from maskevidence.data.images import read_images
@@ -54,6 +55,7 @@ class Run:
         epochs: shape (n,); when the log evidence was bounded, 0 for before the first step.
         evidence: shape (n,); the tightest of the bounds then, mean over the judged images.
         bounds: those after the last epoch.
+        code_size: mean square of draws of q(z | x) per dimension then; under the prior it is 1.
         seconds: of training alone.
     """
 
@@ -61,6 +63,7 @@ class Run:
     epochs: Int64[np.ndarray, " n"]
     evidence: Float64[np.ndarray, " n"]
     bounds: list[EvidenceBound]
+    code_size: float
     seconds: float
 
 
@@ -141,7 +144,14 @@ def train(
     bounds = bounds_of(model, judged, AT_END)
     done.append(epochs)
     evidence.append(tightest(bounds).mean)
-    return Run(history.objective, np.array(done), np.array(evidence), bounds, seconds)
+    return Run(history.objective, np.array(done), np.array(evidence), bounds, code_size(model, x), seconds)
+
+
+def code_size(model: VAE, x: Float64[np.ndarray, "N D"]) -> float:
+    """Mean square of draws of q(z | x) per dimension, which is 1 where the codes are those of the prior."""
+    with torch.no_grad():
+        mean, log_scale = model.encode(model.tokens_given_latent.standard(model.tokens(x).values))
+        return float((mean.square() + torch.exp(2 * log_scale)).mean())
 
 
 def figure_3_lower(
@@ -197,6 +207,7 @@ def figure_3_lower(
             ]
             for name in METHODS
         },
+        "code_size": {name: [run.code_size for run in runs[name]] for name in METHODS},
         "seconds_of_training": {name: [run.seconds for run in runs[name]] for name in METHODS},
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
@@ -257,7 +268,12 @@ def _claims(runs: dict[str, list[Run]]) -> list[Claim]:
         for of_method in runs.values()
         for run in of_method
     ]
+    sizes = ", ".join(
+        f"{name} {plus_minus(np.array([run.code_size for run in of_method]))}"
+        for name, of_method in runs.items()
+    )
     claims += [
+        Claim("mean square of the encoder's codes per dimension (1 under the prior)", sizes, None),
         Claim("masked, weighted − ELBO, equal steps", f"{plus_minus(difference)} nats", None),
         Claim(
             "the importance-weighted bound lies below the annealed one (every model)",
