@@ -201,7 +201,7 @@ def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
     if held_out is None:
         screen.print("nothing was held out")
     else:
-        screen.print(f"{held_out['n_observations']:,} images held out:")
+        screen.print(f"{held_out['n_observations']:,} of {result['n_test']:,} images held out:")
         output.show_estimate(screen, held_out)
         if "mean_image_loss" in held_out:
             screen.print(
