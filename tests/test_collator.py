@@ -120,6 +120,15 @@ def test_an_unknown_word_can_be_hidden_and_a_special_tokens_mask_is_kept(tokeniz
     batch = MaskSizeCollator(tokenizer, mlm_probability=1.0)([feature])
     assert batch["labels"][0].tolist()[:2] == [-100, -100]
     assert batch[WEIGHT].tolist() == [1.0]
+    for side in ("right", "left"):  # padded before, or here
+        own = small_tokenizer()
+        own.padding_side = side
+        flags = {"return_special_tokens_mask": True}
+        padded = [dict(own(text, padding="max_length", max_length=16, **flags)) for text in SENTENCES]
+        plain = [dict(own(text, **flags)) for text in SENTENCES]
+        for features in (padded, plain):
+            found = MaskSizeCollator(own, mlm_probability=1.0)(features)
+            assert sizes(found) == [len(own.tokenize(text)) for text in SENTENCES]
 
 
 def loss_of(model: me.models.MaskedLM, batch: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -111,7 +111,7 @@ class MaskSizeCollator:
         special = [row.pop("special_tokens_mask", None) for row in rows]
         batch = dict(self._padded(rows))
         ids, present = batch["input_ids"].numpy(), batch["attention_mask"].numpy().astype(np.bool_)
-        maskable = present & ~self._special_tokens(ids, present, special)
+        maskable = present & ~self._special_tokens(ids, special)
         if not maskable.any(1).all():
             row = int(np.flatnonzero(~maskable.any(1))[0])
             raise InputError(
@@ -145,13 +145,13 @@ class MaskSizeCollator:
             verbose=False,
         )
 
-    def _special_tokens(
-        self, ids: Int64[np.ndarray, "B L"], present: Bool[np.ndarray, "B L"], given: list[Any]
-    ) -> Bool[np.ndarray, "B L"]:
+    def _special_tokens(self, ids: Int64[np.ndarray, "B L"], given: list[Any]) -> Bool[np.ndarray, "B L"]:
         special = np.isin(ids, list(self._special))
+        width = ids.shape[1]
         for row, flags in enumerate(given):
             if flags is not None:
-                special[row, present[row]] = np.asarray(flags, dtype=np.bool_)
+                start = width - len(flags) if self.tokenizer.padding_side == "left" else 0
+                special[row, start : start + len(flags)] = np.asarray(flags, dtype=np.bool_)
         return special
 
     def _replaced(
