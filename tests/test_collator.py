@@ -167,6 +167,8 @@ def test_the_loss_is_the_weighted_score_of_full_logits(tokenizer: Any, model: me
     torch.testing.assert_close(fast, slow, rtol=1e-12, atol=0)
     replicated = evidence_loss(model, inputs, labels, weight, torch.nn.DataParallel(model.network))
     torch.testing.assert_close(replicated, slow, rtol=1e-12, atol=0)
+    own = model.network(**batch).loss  # as a plain Trainer calls it: the weight is passed over
+    torch.testing.assert_close(own, -picked[hidden].mean(), rtol=1e-9, atol=0)
     parameters = [p for p in model.parameters() if p.requires_grad]
     for a, b in zip(
         torch.autograd.grad(fast, parameters), torch.autograd.grad(slow, parameters), strict=True
