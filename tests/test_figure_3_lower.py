@@ -12,6 +12,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
+from latent_models import linear_vae, loadings
 from maskevidence.models import Annealing
 from maskevidence.paper import figure_3_lower
 
@@ -42,6 +43,13 @@ def test_all_methods_start_from_the_same_model() -> None:
         assert run.code_size > 0
     again = figure_3_lower.train(x, figure_3_lower.CHAINS, 4, 12, [12], 8)
     assert again.evidence[-1] == runs[0].evidence[-1]
+
+
+def test_laplace_is_exact_where_the_posterior_is_gaussian() -> None:
+    vae, ppca = linear_vae(loadings(), skill=0.8)
+    x = ppca.sample(5, seed=0)
+    expected = ppca.log_evidence(me.Tokens.from_array(x)).mean().item()
+    assert figure_3_lower.laplace(vae, x) == pytest.approx(expected, abs=1e-3)
 
 
 def test_codes_drawn_from_the_prior_have_size_one() -> None:
