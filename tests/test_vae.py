@@ -383,6 +383,14 @@ def test_a_saved_model_scores_as_before(likelihood: str, tmp_path: Path) -> None
     assert again.importance_evidence(x, samples=64).mean == vae.importance_evidence(x, samples=64).mean
 
 
+def test_a_fingerprint_knows_how_conditionals_are_computed() -> None:
+    from maskevidence.models.saving import fingerprint
+
+    same = fingerprint(small(conditioning=EncodingDecoding(4, 2)))
+    assert same == fingerprint(small(conditioning=EncodingDecoding(4, 2)))
+    assert same != fingerprint(small(conditioning=EncodingDecoding(4, 3)))
+
+
 def test_networks_of_ones_own_are_given_again(tmp_path: Path) -> None:
     vae, _ = linear_vae(loadings())
     vae.save(tmp_path)

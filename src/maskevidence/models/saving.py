@@ -60,6 +60,8 @@ def fingerprint(model: object) -> str | None:
     if not isinstance(model, nn.Module):
         return None
     digest = hashlib.sha256(type(model).__name__.encode())
+    if hasattr(model, "conditioning"):  # how a VAE computes its conditionals decides its scores too
+        digest.update(repr((model.conditioning, model.seed)).encode())
     for name, value in model.state_dict().items():
         digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
-from torch.func import hessian
+from torch.autograd.functional import hessian
 
 from maskevidence.data.images import read_images
 from maskevidence.elbo import Elbo
@@ -177,7 +177,7 @@ def laplace(model: VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> floa
         optimizer.step()
     values = []
     for place, row in zip(z.detach(), rows, strict=True):
-        curvature = hessian(partial(negative, row=row))(place)
+        curvature = hessian(partial(negative, row=row), place)  # type: ignore[no-untyped-call]
         log_determinant = torch.linalg.slogdet(curvature).logabsdet
         values.append(float(-negative(place, row) - 0.5 * log_determinant))  # (2π)^K/2 cancels the prior's
     return float(np.mean(values))
