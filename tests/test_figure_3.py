@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -147,3 +148,13 @@ def test_what_is_not_0_or_1_gets_one_line(run: CommandLine, files: dict[str, Pat
             tmp_path / "x",
         ).error
     )
+
+
+@pytest.mark.skipif("MASKEVIDENCE_DATA" not in os.environ, reason="needs the images in MASKEVIDENCE_DATA")
+def test_real_images_are_binarised_and_grey_ones_refused(run: CommandLine) -> None:
+    for dataset in figure_3.DATA_SETS:
+        images = figure_3.binary_images(dataset, 25)
+        assert images.values.shape == (25, 784)
+        assert set(np.unique(images.values)) == {0.0, 1.0}
+    grey = run("score", "bernoulli-pca:2", "mnist:test", "--limit", "25").error
+    assert "--binarise threshold or stochastic" in grey
