@@ -214,7 +214,7 @@ class BernoulliPCA(nn.Module):
             >>> import maskevidence as me
             >>> model = me.models.BernoulliPCA(n_features=40, n_components=1, seed=1)
             >>> model.refine(model.tokens(model.sample(20)))
-            'integrated over 20 latent nodes: log evidence within 1.9e-06 nats of the refined integral (± ...)'
+            'integrated over 20 latent nodes: log evidence within 1.9e-06 nats of the refined ...'
         """
         integral = self.integrate(tokens)
         while True:
