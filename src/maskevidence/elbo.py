@@ -80,7 +80,7 @@ class Elbo:
         return {"objective": name, "samples": self.samples, "seed": self.seed}
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the model has no `elbo`, or no `importance_bound` where that is asked for."""
+        """Raise an InputError where the model has no `elbo`, or no `importance_bound` where that is asked."""
         if not isinstance(model, HasElbo):
             raise InputError(
                 f"the ELBO needs a model with an encoder, elbo(tokens, generator=..., samples=...); "
@@ -88,6 +88,6 @@ class Elbo:
             )
         if self.weighted and not callable(getattr(model, "importance_bound", None)):
             raise InputError(
-                f"{type(model).__name__} has no importance_bound(tokens, generator=..., samples=...); train it by "
-                "the ELBO itself"
+                f"{type(model).__name__} has no importance_bound(tokens, generator=..., samples=...); "
+                "train it by the ELBO itself"
             )
