@@ -472,3 +472,4 @@ def test_collapsed_weights_are_said() -> None:
     masked[:, 0] = True
     with pytest.warns(CollapsedWeightsWarning, match="these conditionals rest on one draw each"):
         vae.log_conditionals(me.Tokens.from_array(x), masked)
+    vae.log_conditionals(me.Tokens.from_array(x), masked)  # once for a model, or this would be an error

@@ -82,13 +82,19 @@ class EvidenceBound:
 
 def warn_if_collapsed(
     sizes: Float64[np.ndarray, " N"], samples: int, share: float, so: str, remedy: str
-) -> None:
-    """One line where the effective sample size is below 2 for more than a share of the observations."""
+) -> bool:
+    """One line where the effective sample size is below 2 for more than a share of the observations.
+
+    Returns:
+        Whether it was said.
+    """
     collapsed = int((sizes < _FEWEST).sum())
-    if samples > _FEWEST and collapsed > share * len(sizes):
+    found = samples > _FEWEST and collapsed > share * len(sizes)
+    if found:
         warnings.warn(
             f"the importance weights of {collapsed:,} of {len(sizes):,} observations collapsed: effective "
             f"sample size below {_FEWEST:g} of {samples:,} (median {np.median(sizes):.1f}); {so}: {remedy}",
             CollapsedWeightsWarning,
             stacklevel=3,
         )
+    return found

@@ -41,7 +41,7 @@ class ImportanceSampling:
     """
 
     draws: int = 64
-    steps: int = 2
+    steps: int = 5
     prior_draws: int = 8
     fills: int = 16
 

@@ -124,6 +124,7 @@ class VAE(nn.Module):
         )
         self.seed = seed
         self.columns: list[str] | None = None
+        self._said_collapsed = False
 
     # What the estimators ask for, in standard units
 
@@ -174,13 +175,14 @@ class VAE(nn.Module):
             sizes.append(size)
         if not answers:
             return torch.zeros_like(values)
-        warn_if_collapsed(
-            torch.cat(sizes).detach().cpu().double().numpy(),
-            self._draws(),
-            share=0.5,
-            so="these conditionals rest on one draw each",
-            remedy="give ImportanceSampling more draws, or look at EncodingDecoding",
-        )
+        if not self._said_collapsed:  # once for a model: a run has thousands of calls
+            self._said_collapsed = warn_if_collapsed(
+                torch.cat(sizes).detach().cpu().double().numpy(),
+                self._draws(),
+                share=0.5,
+                so="these conditionals rest on one draw each",
+                remedy="give ImportanceSampling more draws, or look at EncodingDecoding",
+            )
         return torch.where(masked, torch.cat(answers), 0.0)
 
     def _predict(
