@@ -321,8 +321,8 @@ def everything(
     quick: options.Quick = False,
     threads: options.Threads = None,
 ) -> None:
-    """Every table and figure, each in a folder of its own under --out, in about an hour: VAEs, BERT and masked
-    autoencoders are trained here. One whose data or model is not to be had is left out, and said."""
+    """Every table and figure, each in a folder of its own under --out, in about an hour: VAEs, BERT and
+    masked autoencoders are trained here. One whose data or model is not to be had is left out, and said."""
     if seeds is not None:
         parse_seeds(seeds)
     made: dict[str, Any] = {}
