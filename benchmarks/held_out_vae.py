@@ -41,7 +41,9 @@ def bounds(model: VAE, x: np.ndarray, draws: int = 1024) -> list[me.models.Evide
 
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
-    n_train, n_test, steps, seeds = (1000, 10, 150, (0, 1)) if options.quick else (N_TRAIN, N_TEST, STEPS, SEEDS)
+    n_train, n_test, steps, seeds = (
+        (1000, 10, 150, (0, 1)) if options.quick else (N_TRAIN, N_TEST, STEPS, SEEDS)
+    )
     train = read_images("mnist:train", limit=n_train).table().values
     test = read_images("mnist:test", limit=n_test).table().values
     found: dict[str, list[list[me.models.EvidenceBound]]] = {}
