@@ -78,8 +78,8 @@ def published_curves() -> dict[tuple[str, str], RateCurve]:
 
     Example:
         >>> curves = published_curves()
-        >>> round(curves["AX", "random"].area, 2), round(curves["QNLI", "pretrained"].area, 2)
-        (-5245.31, -1770.28)
+        >>> round(curves["AX", "random"].area, 1), round(curves["QNLI", "pretrained"].area, 1)
+        (-5245.3, -1770.3)
     """
     lines = [line for line in _PUBLISHED.read_text().splitlines() if not line.startswith("#")]
     rows = list(csv.DictReader(lines))
