@@ -10,11 +10,21 @@ from torch import nn
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.hub import hub_reachable, not_in_cache
-from maskevidence.progress import quiet as quiet
+from maskevidence.progress import quiet
 
 # A vocabulary is often padded to a multiple of 64 or 128: so many embeddings may be without a token.
 _SPARE_EMBEDDINGS = 256
 _UNLIMITED = 10**9  # tokenizers without a limit say 10^30
+# What transformers raises where a model is missing, damaged or of another kind.
+LOADING_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    ImportError,
+    RuntimeError,
+    AttributeError,
+    SafetensorError,
+)
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
@@ -56,15 +66,7 @@ def load_masked_lm(
             model, report = transformers.AutoModelForMaskedLM.from_pretrained(
                 name, config=config, dtype=torch.float32, output_loading_info=True, **options
             )
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            ImportError,
-            RuntimeError,
-            AttributeError,
-            SafetensorError,
-        ) as error:
+        except LOADING_ERRORS as error:
             raise why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
         missing = sorted(report["missing_keys"])
         if missing:

@@ -5,12 +5,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.files import write_atomic, writing
-from maskevidence.models._pretrained import check_is_folder_or_name, quiet, reachable_options, why_not_loaded
+from maskevidence.models._pretrained import (
+    LOADING_ERRORS,
+    check_is_folder_or_name,
+    reachable_options,
+    why_not_loaded,
+)
 from maskevidence.models.pixel_density import PixelDensity
+from maskevidence.progress import quiet
 
 DENSITY_FILE = "pixel_density.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
@@ -56,15 +61,7 @@ def load_vit_mae(name: str, *, revision: str | None = None) -> LoadedViTMAE:
                 name, config=config, dtype=torch.float32, output_loading_info=True, **options
             )
             preprocessing = _preprocessing(transformers, name, options)
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            ImportError,
-            RuntimeError,
-            AttributeError,
-            SafetensorError,
-        ) as error:
+        except LOADING_ERRORS as error:
             raise why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
     missing = sorted(report["missing_keys"])
     if missing:

@@ -22,6 +22,7 @@ from maskevidence.models._masked_head import (
     target_log_probs,
 )
 from maskevidence.models.text_encoding import EncodedTexts, Long, encode_texts
+from maskevidence.progress import quiet
 from maskevidence.tokens import Tokens
 
 _BATCH_TOKENS = {"cpu": 1024}  # the fastest of 512 to 8192 at two to twelve layers
@@ -404,8 +405,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
         if not hasattr(self.network, "save_pretrained"):
             raise InputError("this network does not know how to save itself; save its weights yourself")
-        from maskevidence.models._pretrained import quiet
-
         with quiet():
             self.network.save_pretrained(str(folder))
             if self.tokenizer is not None:
