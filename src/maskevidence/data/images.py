@@ -96,7 +96,7 @@ def is_image_source(source: str) -> bool:
     """
     path, (base, _) = Path(source), divide(source)
     if path.is_file():
-        return path.suffix.lower() == ".parquet" and bool(_image_columns(path))
+        return path.suffix.lower() == ".parquet" and _holds_images(path)
     return source.startswith("hub:") or base in IMAGE_SETS or path.is_dir() or Path(base).is_dir()
 
 
@@ -273,8 +273,8 @@ def _from_parquet(source: str, files: Sequence[Path], column: str | None, limit:
     encoded: Encoded = []
     for file in files:
         try:
-            names, images = list(parquet.read_schema(file).names), _image_columns(file)
-            chosen = _choose_column(source, column, names, images)
+            schema = parquet.read_schema(file)
+            chosen = _choose_column(source, column, list(schema.names), _image_columns(schema))
             rows = parquet.read_table(file, columns=[chosen]).column(0)
         except (pa.ArrowInvalid, OSError) as error:
             reason = str(error).splitlines()[0]
@@ -308,15 +308,21 @@ def _entry(row: int, cell: Any) -> tuple[str, bytes | Path]:
     return f"in row {row} (from 0)", content or b""
 
 
-def _image_columns(file: Path) -> list[str]:
-    """Columns of a Parquet file that can hold images: bytes, or a structure with a field of bytes."""
+def _holds_images(file: Path) -> bool:
+    """Whether a Parquet file can be read and has a column for images."""
     import pyarrow as pa
-    from pyarrow import parquet, types
+    from pyarrow import parquet
 
     try:
-        schema = parquet.read_schema(file)
+        return bool(_image_columns(parquet.read_schema(file)))
     except (pa.ArrowInvalid, OSError):
-        return []
+        return False
+
+
+def _image_columns(schema: Any) -> list[str]:
+    """Columns of a Parquet schema that can hold images: bytes, or a structure with a field of bytes."""
+    from pyarrow import types
+
     return [
         field.name
         for field in schema
