@@ -10,7 +10,10 @@ import pytest
 
 from maskevidence.cli import main
 
-PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
+_MAIN = "from maskevidence.cli import main; main()"
+PROGRAM = (sys.executable, "-c", _MAIN)
+# As in a terminal, where Ctrl-C interrupts: a shell's job in the background inherits that it does not.
+_IN_A_TERMINAL = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {_MAIN}"
 
 
 class Result(NamedTuple):
@@ -58,9 +61,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
+    """The command in a process of its own, which Ctrl-C interrupts."""
     return subprocess.Popen(
-        [*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _IN_A_TERMINAL, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
