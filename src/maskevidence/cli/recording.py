@@ -1,5 +1,6 @@
 """A scoring that is left in a run directory as it goes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def record(
     overwrite: bool,
     batch_size: int,
     save_every: float,
+    options: Mapping[str, Any],
     engine: Engine = here,
 ) -> dict[str, Any]:
     """Score into a run directory, or go on with the same run there, and say what was left.
@@ -49,6 +51,7 @@ def record(
         overwrite: replace another run in `out`.
         batch_size: masks in one call of the model.
         save_every: seconds between two saves.
+        options: that the data were read with; None or False where not given.
         engine: what calls the model.
 
     Returns:
@@ -67,6 +70,7 @@ def record(
             n_observations=len(ready.table),
             columns=list(ready.table.columns),
             test_fraction=ready.test_fraction,
+            options={name: value for name, value in options.items() if value},
             notes=list(ready.notes),
         ),
         design=design.settings(),

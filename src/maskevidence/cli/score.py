@@ -174,6 +174,15 @@ def score(
             overwrite=overwrite,
             batch_size=batch_size,
             save_every=save_every,
+            options={
+                "limit": limit,
+                "column": column,
+                "resize": resize,
+                "skip_bad": skip_bad,
+                "binarise": binarise,
+                "block_size": block_size,
+                "context_field": context_field,
+            },
             engine=where.build(ready, threads),
         )
     if per_token:

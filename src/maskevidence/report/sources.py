@@ -1,7 +1,6 @@
 """The observations of a run, read again from where its data came from, and held against its fingerprints."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from maskevidence.data.images import Images, is_image_source, read_images
 from maskevidence.data.tabular import Table, held_out_rows
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import MaskEvidenceError
-from maskevidence.runs import Manifest
+from maskevidence.runs import DataSource, Manifest
 from maskevidence.specs import parse_data, parse_size
 
 _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
@@ -73,7 +72,7 @@ class NotThere:
 def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere:
     """What an observation's number stands for, or why that cannot be said.
 
-    The data are read by the name in the manifest, with the options in its command, and are shown only if
+    The data are read by the name in the manifest, with the options in it, and are shown only if
     their fingerprint is that of the run.
 
     Args:
@@ -82,7 +81,7 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | No
     """
     data = manifest.data
     name = f"{data.name!r}"
-    if data.text_fingerprint is not None and option(manifest.command, "--block-size") is not None:
+    if data.text_fingerprint is not None and "block_size" in data.options:
         return NotThere("The observations are blocks of running text; which text they hold is not recorded.")
     try:
         found = _texts(manifest) if data.text_fingerprint is not None else _rows(manifest, ids)
@@ -96,38 +95,19 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | No
     return found
 
 
-def option(command: str, flag: str) -> str | None:
-    """The value of an option in a command; None where it is not given.
-
-    Example:
-        >>> option("maskevidence score ppca:2 a.csv --limit 30 --out runs/a", "--limit")
-        '30'
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:  # a quotation mark in a file's name
-        words = command.split()
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return None
-
-
-def _limits(manifest: Manifest) -> Iterator[int | None]:
-    """How many rows may have been read: as the command says, or all, or as many as were scored."""
-    given = option(manifest.command, "--limit")
-    if given is not None and given.isascii() and given.isdigit() and int(given):
-        yield int(given)
+def _limits(data: DataSource) -> Iterator[int | None]:
+    """How many rows may have been read: as the options say, or all, or as many as were scored."""
+    limit = data.options.get("limit")
+    if isinstance(limit, int):
+        yield limit
     yield None
-    yield manifest.data.n_observations
+    yield data.n_observations
 
 
 def _texts(manifest: Manifest) -> Contents | NotThere | None:
     data = manifest.data
     everything = read_texts(data.name, data.columns)
-    for limit in _limits(manifest):
+    for limit in _limits(data):
         texts = Texts(data.name, everything.columns, tuple(field[:limit] for field in everything.fields))
         if texts.fingerprint() == data.text_fingerprint:
             break
@@ -138,7 +118,7 @@ def _texts(manifest: Manifest) -> Contents | NotThere | None:
             f"The {data.n_observations:,} observations are parts of {len(texts):,} texts; which part is "
             "which is not recorded."
         )
-    context = option(manifest.command, "--context-field")
+    context = data.options.get("context_field")
     scored = [column for column in texts.columns if column != context] or list(texts.columns)
 
     def content(number: int) -> Content | None:
@@ -151,18 +131,18 @@ def _texts(manifest: Manifest) -> Contents | NotThere | None:
 
 
 def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere | None:
-    data, command = manifest.data, manifest.command
-    options: dict[str, Any] = {
-        "column": option(command, "--column"),
-        "resize": parse_size(option(command, "--resize")),
-        "skip_bad": "--skip-bad" in command.split(),
+    data, given = manifest.data, dict[str, Any](manifest.data.options)
+    options = {
+        "column": given.get("column"),
+        "resize": parse_size(given.get("resize")),
+        "skip_bad": given.get("skip_bad", False),
     }
     images = read_images(data.name, **options) if is_image_source(data.name) else None
     everything = parse_data(data.name) if images is None else images.table()
-    how = option(command, "--binarise")
+    how = given.get("binarise")
     if how is not None:
         everything = binarise(everything, how, manifest.seed)
-    for limit in _limits(manifest):
+    for limit in _limits(data):
         kept = np.arange(len(everything))[:limit]
         if data.test_fraction is not None:
             kept = held_out_rows(len(kept), data.test_fraction, manifest.seed)[1]

@@ -15,7 +15,7 @@ SCHEMA = 1
 # How a run was made, and what follows from the rest: a run is the same run without them.
 _INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
 _LONGEST = 60
-_INCIDENTAL_DATA = {"name", "columns", "notes", "text_fingerprint"}
+_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 
 
 class DataSource(BaseModel):
@@ -29,6 +29,8 @@ class DataSource(BaseModel):
         columns: the columns that are scored.
         text_fingerprint: SHA-256 of the texts before they were cut into tokens; None where they are none.
         test_fraction: the share of rows held out and scored; None where all are.
+        options: of the command that read them (limit, column, resize, skip_bad, binarise, block_size,
+            context_field), those that were given.
         notes: what was done to them, one sentence each.
     """
 
@@ -41,6 +43,7 @@ class DataSource(BaseModel):
     columns: list[str]
     text_fingerprint: str | None = None
     test_fraction: float | None = None
+    options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
 
 
