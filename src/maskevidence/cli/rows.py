@@ -27,11 +27,11 @@ class RowOptions:
     resize: str | None = None
     skip_bad: bool = False
 
-    def refuse(self, what: str, names: tuple[str, ...] = ("test_fraction", "binarise")) -> None:
+    def refuse(self, what: str, names: tuple[str, ...]) -> None:
         """Raise if one of these was given, for `what` that is no row of numbers.
 
         Example:
-            >>> RowOptions(test_fraction=0.5).refuse("texts")
+            >>> RowOptions(test_fraction=0.5).refuse("texts", ("test_fraction",))
             Traceback (most recent call last):
             ...
             maskevidence.errors.InputError: --test-fraction belongs to rows of numbers; leave it out for texts
