@@ -18,6 +18,7 @@ from maskevidence.paper._bert_curves import (
     RATES,
     RateCurve,
     blocks_of,
+    curve_of,
     mean_curve,
     published_curves,
     rate_curve,
@@ -51,15 +52,32 @@ def test_the_published_curves_give_the_printed_table() -> None:
 
 
 def test_the_areas_and_their_error() -> None:
-    counts = np.full(99, 4)
-    curve = RateCurve(np.linspace(-1.0, -3.0, 99), 0.5, counts)
+    rate = np.repeat(np.arange(99), 4)
+    deviation = np.tile([0.5, -0.5, 0.5, -0.5], 99)
+    curve = RateCurve(np.linspace(-1.0, -3.0, 99), np.arange(396), rate, deviation)
     assert curve.area == pytest.approx(512 * 0.01 * -198)
     assert curve.mean_times_width == pytest.approx(512 * -2)
-    assert curve.area_se == pytest.approx(512 * 0.01 * math.sqrt(99 * 0.25 / 4))
     assert curve.spread == pytest.approx(2.0)
-    both = mean_curve([curve, RateCurve(curve.score - 1, 0.5, counts)])
+    variance = 0.25 * 396 / 391  # five coefficients were fitted
+    assert curve.area_se == pytest.approx(512 * 0.01 * math.sqrt(396 / 395 * 99 * variance / 4))
+    assert curve.score_se == pytest.approx(math.sqrt(variance / 4))
+    both = mean_curve([curve, RateCurve(curve.score - 1, np.arange(396), rate, deviation)])
     assert both.area == pytest.approx(512 * 0.01 * -247.5)
-    assert both.area_se == pytest.approx(curve.area_se / math.sqrt(2))
+    assert both.area_se == pytest.approx(curve.area_se)
+
+
+@pytest.mark.parametrize(("n_blocks", "rates_per_block"), [(64, 4), (20, 99), (100, 2), (25, 4)])
+def test_the_error_of_the_area_is_its_scatter(n_blocks: int, rates_per_block: int) -> None:
+    """Over 2,000 sets of blocks that differ by 1 nat, with masks that differ by 0.7 within a block."""
+    generator = np.random.default_rng(5)
+    block = np.repeat(np.arange(n_blocks), rates_per_block)
+    rate = np.arange(len(block)) * 25 % 99
+    effects = generator.normal(size=(2000, n_blocks))[:, block]
+    scores = effects + 0.7 * generator.normal(size=effects.shape) - 2 * RATES[rate] ** 4
+    curves = [curve_of(block, rate, score) for score in scores]
+    scatter = np.var([curve.area for curve in curves], ddof=1)
+    estimated = np.mean([curve.area_se**2 for curve in curves])
+    assert estimated == pytest.approx(scatter, rel=0.12)  # the scatter's own error is 3 %
 
 
 def test_blocks_cover_all_rates_and_agree_with_one_mask_at_a_time(model: me.models.MaskedLM) -> None:
@@ -149,7 +167,7 @@ def test_a_model_with_weights_is_set_beside_random_ones(
 
 def test_the_right_of_figure_5_without_bert_base(glue: Path) -> None:
     """No vocabulary here: the published curves and the small BERT alone."""
-    made = figure_5_right(steps=2, limit=25)
+    made = figure_5_right(steps=2, limit=5)
     assert [claim.holds for claim in made.claims[:4]] == [True] * 4
     assert "no vocabulary of BERT-base" in made.claims[-1].measured
     assert set(made.columns["weights"]) == {"random", "trained"}

@@ -293,12 +293,19 @@ def masking_rates(
     json: options.Json = None,
     out: options.Out = None,
     seeds: Seeds = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Of each training; 700 by default.")
+    ] = None,
     quick: options.Quick = False,
     threads: options.Threads = None,
 ) -> dict[str, Any]:
     """The outlook's question: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes)."""
     from maskevidence.paper.masking_rates import masking_rates as make
 
+    if steps is not None:
+        if quick:
+            raise InputError("--quick has its own number of steps; leave --steps out")
+        make = partial(make, steps=steps)
     return _figure(make, {"steps": 80, "limit": 64}, json, out, seeds, quick, threads)
 
 
@@ -338,7 +345,7 @@ def everything(
             ("table-2", partial(table_2, model=None)),
             ("figure-5-right", partial(figure_5_right, model=None)),
             ("figure-6", partial(figure_6, model=None)),
-            ("masking-rates", masking_rates),
+            ("masking-rates", partial(masking_rates, steps=None)),
         ):
             folder = None if out is None else out / name
             try:

@@ -9,16 +9,22 @@ from typing import Any
 import typer
 
 from maskevidence.cli import output
-from maskevidence.cli.training_folder import HISTORY, RESULT, SETTINGS, begin_training, finish_training
+from maskevidence.cli.training_folder import (
+    HISTORY,
+    RESULT,
+    SETTINGS,
+    begin_training,
+    finish_training,
+    held_out_numbers,
+)
 from maskevidence.cli.transformer import TransformerOptions, objective_of_transformer
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.evidence import estimate_evidence
 from maskevidence.files import write_atomic
 from maskevidence.masks import RandomSize
 from maskevidence.models.masked_lm import MaskedLM
 from maskevidence.models.saving import fingerprint
-from maskevidence.provenance import command, versions
 from maskevidence.runs import locked
 
 TEST_FRACTION = 0.1
@@ -85,23 +91,17 @@ def train_masked_lm(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
         estimate = None
         if held_out is not None:
             estimate = estimate_evidence(model, held_out.tokens, RandomSize(8), seed=asked.seed)
-        result = {
-            "model": asked.model,
-            "data": asked.data,
-            "objective": design.settings(),
-            "recipe": asdict(recipe),
-            "resumed_from": trained.resumed_from,
-            "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "n_train": len(encoded.tokens),
-            "n_test": 0 if held_out is None else len(held_out.tokens),
-            "loss": trained.history[-1]["loss"],
-            "held_out": None if estimate is None else _numbers(estimate),
-            "notes": list(encoded.notes),
-            "seed": asked.seed,
-            "versions": versions(),
-            "command": command(),
-        }
-        finish_training(asked.out, result)
+        result = finish_training(
+            asked,
+            design,
+            recipe,
+            trained,
+            model,
+            n_train=len(encoded.tokens),
+            n_test=0 if held_out is None else len(held_out.tokens),
+            held_out=None if estimate is None else held_out_numbers(estimate),
+            notes=list(encoded.notes),
+        )
     _show(screen, result, asked.out)
     return result
 
@@ -183,29 +183,13 @@ def _given(asked: TransformerOptions, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
 
 
-def _numbers(estimate: EvidenceEstimate) -> dict[str, Any]:
-    numbers = estimate.to_dict()
-    for name in ("versions", "command"):
-        numbers.pop(name)
-    return numbers
-
-
 def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
     recipe = result["recipe"]
     title = (
         f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
         f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
     )
-    screen.print(title, style="bold")
-    for note in result["notes"]:
-        screen.print(f"note: {note}")
-    if result["resumed_from"] is not None:
-        screen.print(f"note: went on from the checkpoint after step {result['resumed_from']}")
-    if result["held_out"] is None:
-        screen.print("nothing was held out")
-    else:
-        screen.print("held out:")
-        output.show_estimate(screen, result["held_out"])
+    output.show_training(screen, title, result, "held out:")
     screen.print(
         f"Left in {out}: config.json, model.safetensors, tokenizer.json, {HISTORY}, {RESULT}, {SETTINGS}"
     )

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 
 from maskevidence.cli import output
-from maskevidence.cli.training_folder import HISTORY, RESULT, SETTINGS, begin_training, finish_training
+from maskevidence.cli.training_folder import (
+    HISTORY,
+    RESULT,
+    SETTINGS,
+    begin_training,
+    finish_training,
+    held_out_numbers,
+)
 from maskevidence.cli.transformer import TransformerOptions, objective_of_transformer
 from maskevidence.data.images import Images, read_images
 from maskevidence.errors import InputError
@@ -20,7 +27,6 @@ from maskevidence.models.image_summary import DENSITY, N_PIXELS, image_summary
 from maskevidence.models.masked_image import MaskedImage
 from maskevidence.models.reconstruction import ReconstructionLoss
 from maskevidence.models.saving import fingerprint
-from maskevidence.provenance import command, versions
 from maskevidence.runs import locked
 from maskevidence.specs import parse_size
 
@@ -85,26 +91,20 @@ def train_vit_mae(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
         )
         model.save(asked.out)
         write_atomic(asked.out / HISTORY, trained.to_csv())
-        result = {
-            "model": asked.model,
-            "data": asked.data,
-            "objective": design.settings(),
-            "recipe": asdict(recipe),
-            "resumed_from": trained.resumed_from,
-            "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "n_patches": model.n_patches,
-            "patch_size": model.patch_size,
-            "n_train": len(parts.train),
-            "n_calibration": len(parts.calibration),
-            "n_test": 0 if parts.test is None else len(parts.test),
-            "loss": trained.history[-1]["loss"],
-            "held_out": None if parts.test is None else _held_out(model, parts, asked.seed),
-            "notes": list(images.notes),
-            "seed": asked.seed,
-            "versions": versions(),
-            "command": command(),
-        }
-        finish_training(asked.out, result)
+        result = finish_training(
+            asked,
+            design,
+            recipe,
+            trained,
+            model,
+            n_patches=model.n_patches,
+            patch_size=model.patch_size,
+            n_train=len(parts.train),
+            n_calibration=len(parts.calibration),
+            n_test=0 if parts.test is None else len(parts.test),
+            held_out=None if parts.test is None else _held_out(model, parts, asked.seed),
+            notes=list(images.notes),
+        )
     _show(screen, result, asked.out)
     return result
 
@@ -168,10 +168,8 @@ def _held_out(model: MaskedImage, parts: _Parts, seed: int) -> dict[str, Any]:
     estimate = estimate_evidence(model, tokens, RandomSize(8), seed=seed)
     assert model.density is not None
     details = {DENSITY: model.density.to_dict(), N_PIXELS: model.n_pixels}
-    numbers = estimate.to_dict() | details
+    numbers = held_out_numbers(estimate) | details
     numbers |= image_summary(details, estimate.log_evidence, estimate.curve)
-    for name in ("versions", "command"):
-        numbers.pop(name)
     if not model.norm_pix_loss:
         losses = -estimate_evidence(ReconstructionLoss(model), tokens, RandomSize(8), seed=seed).curve.score
         numbers["reconstruction_loss_mean"] = float(losses.mean())
@@ -188,26 +186,18 @@ def mean_image_loss(model: MaskedImage, train: Images, test: Images) -> float:
 
 def _show(screen: Any, result: dict[str, Any], out: Path) -> None:
     recipe, held_out = result["recipe"], result["held_out"]
-    screen.print(
+    title = (
         f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, "
         f"{result['n_patches']} patches of {result['patch_size']}×{result['patch_size']} pixels, trained on "
-        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}",
-        style="bold",
+        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}"
     )
-    for note in result["notes"]:
-        screen.print(f"note: {note}")
-    if result["resumed_from"] is not None:
-        screen.print(f"note: went on from the checkpoint after step {result['resumed_from']}")
-    if held_out is None:
-        screen.print("nothing was held out")
-    else:
-        screen.print(f"{held_out['n_observations']:,} of {result['n_test']:,} images held out:")
-        output.show_estimate(screen, held_out)
-        if "mean_image_loss" in held_out:
-            screen.print(
-                f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
-                f"the mean image: {held_out['mean_image_loss']:.4f}"
-            )
+    n_scored = 0 if held_out is None else held_out["n_observations"]
+    output.show_training(screen, title, result, f"{n_scored:,} of {result['n_test']:,} images held out:")
+    if held_out is not None and "mean_image_loss" in held_out:
+        screen.print(
+            f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
+            f"the mean image: {held_out['mean_image_loss']:.4f}"
+        )
     screen.print(
         f"Left in {out}: config.json, model.safetensors, preprocessor_config.json, pixel_density.json, "
         f"{HISTORY}, {RESULT}, {SETTINGS}"

@@ -3,12 +3,19 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from maskevidence.checkpoints import differences
+from maskevidence.cli.transformer import TransformerOptions
 from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate
 from maskevidence.files import write_atomic
+from maskevidence.masks import MaskDesign
+from maskevidence.provenance import command, versions
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
 
@@ -57,10 +64,48 @@ def begin_training(
     return None
 
 
-def finish_training(out: Path, result: Mapping[str, Any]) -> None:
-    """Write train.json, and remove the checkpoints, which are of no use any more."""
-    write_atomic(out / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
-    remove_checkpoints(out)
+def finish_training(
+    asked: TransformerOptions,
+    design: MaskDesign,
+    recipe: Any,
+    trained: Any,
+    model: nn.Module,
+    **particular: Any,
+) -> dict[str, Any]:
+    """Write train.json, and remove the checkpoints, which are of no use any more.
+
+    Args:
+        asked: what the user asked for.
+        design: the masks of training.
+        recipe: steps, learning rates and the like.
+        trained: what training gave: its history, and what it went on from.
+        model: after training.
+        particular: what this kind of model says besides.
+
+    Returns:
+        What train.json holds.
+    """
+    result = {
+        "model": asked.model,
+        "data": asked.data,
+        "objective": design.settings(),
+        "recipe": asdict(recipe),
+        "resumed_from": trained.resumed_from,
+        "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "loss": trained.history[-1]["loss"],
+        **particular,
+        "seed": asked.seed,
+        "versions": versions(),
+        "command": command(),
+    }
+    write_atomic(asked.out / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    remove_checkpoints(asked.out)
+    return result
+
+
+def held_out_numbers(estimate: EvidenceEstimate) -> dict[str, Any]:
+    """An estimate as train.json holds it, which has versions and command of its own."""
+    return {name: value for name, value in estimate.to_dict().items() if name not in ("versions", "command")}
 
 
 def remove_checkpoints(out: Path) -> None:

@@ -3,7 +3,7 @@
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,23 +31,35 @@ SETS = {
 _COLUMNS = {"CoLA": ["sentence"], "QNLI": ["question", "sentence"]}
 _PAIR = ["sentence1", "sentence2"]
 _AX = ["premise", "hypothesis"]
+_DEGREE = 4
 _STRIDE = 25  # from one mask of a block to its next: far apart, and without a factor in common with 99
 _PUBLISHED = Path(__file__).with_name("bert_curves.csv")
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class RateCurve:
-    """The score at each of the 99 rates.
+    """The score at each of the 99 rates, and the masks that it is the mean of; none for a published curve.
 
     Attributes:
         score: shape (99,); mean log-probability of a hidden token, nats.
-        sd: standard deviation of a single mask's score around it, pooled over the rates; NaN where unknown.
-        n_masks: shape (99,); how many masks were scored.
+        block: of each mask.
+        rate: of each mask, its place in RATES.
+        deviation: of each mask, its score minus a polynomial in the rate that is fitted to all scores: a rate
+            has too few masks for a mean of its own to show how they scatter.
     """
 
     score: Float64[np.ndarray, " 99"]
-    sd: float
-    n_masks: Int64[np.ndarray, " 99"]
+    block: Int64[np.ndarray, " n"] = field(default_factory=lambda: _NONE)
+    rate: Int64[np.ndarray, " n"] = field(default_factory=lambda: _NONE)
+    deviation: Float64[np.ndarray, " n"] = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def n_masks(self) -> Int64[np.ndarray, " 99"]:
+        """How many masks each rate has."""
+        return np.bincount(self.rate, minlength=len(RATES))
 
     @property
     def area(self) -> float:
@@ -56,8 +68,27 @@ class RateCurve:
 
     @property
     def area_se(self) -> float:
-        """Its standard error from the masks and blocks that were drawn, nats."""
-        return WIDTH * 0.01 * self.sd * math.sqrt(float((1 / self.n_masks).sum()))
+        """Its standard error from the blocks and masks that were drawn, nats.
+
+        Masks of one block are not independent: their deviations are added up before they are squared.
+        """
+        n_blocks = len(set(self.block.tolist()))
+        if n_blocks < 2:
+            return math.nan
+        parts = np.bincount(self.block, weights=self.deviation / self.n_masks[self.rate])
+        variance = n_blocks / (n_blocks - 1) * self._correction * float((parts**2).sum())
+        return WIDTH * 0.01 * math.sqrt(variance)
+
+    @property
+    def score_se(self) -> float:
+        """Standard error of the score at one rate, nats: root mean square over the rates."""
+        variance = self._correction * float((self.deviation**2).mean())
+        return math.sqrt(variance * float((1 / self.n_masks).mean()))
+
+    @property
+    def _correction(self) -> float:
+        """For the coefficients that were fitted."""
+        return len(self.rate) / (len(self.rate) - _DEGREE - 1)
 
     @property
     def mean_times_width(self) -> float:
@@ -83,11 +114,8 @@ def published_curves() -> dict[tuple[str, str], RateCurve]:
     """
     lines = [line for line in _PUBLISHED.read_text().splitlines() if not line.startswith("#")]
     rows = list(csv.DictReader(lines))
-    nowhere = np.zeros(len(RATES), dtype=np.int64)
     return {
-        (name, weights): RateCurve(
-            np.array([float(row[f"{name.lower()}_{weights}"]) for row in rows]), math.nan, nowhere
-        )
+        (name, weights): RateCurve(np.array([float(row[f"{name.lower()}_{weights}"]) for row in rows]))
         for name in SETS
         for weights in ("random", "pretrained")
     }
@@ -129,18 +157,25 @@ def rate_curve(
             score[part] = found.double().cpu().numpy()
             if advance is not None:
                 advance(len(part))
+    return curve_of(block, rate, score)
+
+
+def curve_of(
+    block: Int64[np.ndarray, " n"], rate: Int64[np.ndarray, " n"], score: Float64[np.ndarray, " n"]
+) -> RateCurve:
+    """The curve of scored masks: of which block each is, at which place in RATES, and its score."""
     counts = np.bincount(rate, minlength=len(RATES))
     mean = np.bincount(rate, weights=score, minlength=len(RATES)) / counts
-    free = n_pairs - len(RATES)
-    sd = math.sqrt(float(((score - mean[rate]) ** 2).sum()) / free) if free > 0 else math.nan
-    return RateCurve(mean, sd, counts)
+    smooth = np.polynomial.Polynomial.fit(RATES[rate], score, _DEGREE)(RATES[rate])
+    return RateCurve(mean, block, rate, score - smooth)
 
 
 def mean_curve(curves: Sequence[RateCurve]) -> RateCurve:
-    """The mean of several curves with the same numbers of masks."""
-    score = np.mean([curve.score for curve in curves], axis=0)
-    sd = math.sqrt(float(np.mean([curve.sd**2 for curve in curves])))
-    return RateCurve(score, sd, np.sum([curve.n_masks for curve in curves], axis=0))
+    """The mean of several curves of the same masks; the error that they share stays in its own."""
+    score, deviation = (
+        np.mean([getattr(c, name) for c in curves], axis=0) for name in ("score", "deviation")
+    )
+    return RateCurve(score, curves[0].block, curves[0].rate, deviation)
 
 
 def texts_at_hand() -> dict[str, list[str]]:

@@ -1,12 +1,16 @@
 """Which masking rate: small BERTs trained at several rates and by random sizes, all else the same."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 
+from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.integrations.embedded_text import EmbeddedText, embedded_text
 from maskevidence.integrations.pretraining import Recipe
@@ -17,6 +21,7 @@ from maskevidence.standard_errors import student_t_quantile
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
+DRAWS = 16  # masks of each held-out block
 RANDOM, USUAL = "random sizes", "15 %"
 DESIGNS: dict[str, MaskDesign] = {
     USUAL: FixedRate(0.15, 1),
@@ -53,7 +58,8 @@ def masking_rates(
     """Held-out evidence of BERTs (2 layers of 128) trained at 15, 25, 40, 75 % and by random sizes.
 
     All have the same text (that comes with Python), steps, learning rates and, for one seed, initial
-    weights and order of the text; all are scored on the same masks of the same held-out blocks.
+    weights and order of the text; all are scored on the same masks of the same held-out blocks. The trainings
+    are shared out to as many processes as torch has threads, with one thread each.
 
     Args:
         seeds: of the trainings, two or more.
@@ -61,15 +67,9 @@ def masking_rates(
         limit: score the first so many held-out blocks only.
     """
     text = embedded_text()
-    held_out = text.held_out[:limit]
-    found: dict[str, list[EvidenceEstimate]] = {name: [] for name in DESIGNS}
-    with progress("masking rates", len(DESIGNS) * len(seeds)) as advance:
-        for seed in seeds:
-            recipe = Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed)
-            for name, design in DESIGNS.items():
-                model = text.trained(design, recipe)
-                found[name].append(estimate_evidence(model, held_out, RandomSize(8), seed=0))
-                advance(1, f"masking rates: {name}, seed {seed}")
+    text = replace(text, held_out=text.held_out[:limit])
+    held_out = text.held_out
+    found = _trained_and_scored(text, seeds, steps)
     summary = {name: _summary(estimates) for name, estimates in found.items()}
     differences = {name: difference(found[name], found[USUAL]) for name in DESIGNS if name != USUAL}
     numbers = {
@@ -111,6 +111,36 @@ def masking_rates(
     )
 
 
+def _trained_and_scored(
+    text: EmbeddedText, seeds: Sequence[int], steps: int
+) -> dict[str, list[EvidenceEstimate]]:
+    joblib = import_extra("joblib", "hf", "training several models at once")
+    jobs = [(name, seed) for seed in seeds for name in DESIGNS]
+    recipes = {seed: Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed) for seed in seeds}
+    found: dict[tuple[str, int], EvidenceEstimate] = {}
+    n_jobs = min(torch.get_num_threads(), len(jobs))
+    with (
+        progress("masking rates", len(jobs)) as advance,
+        joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1),
+        warnings.catch_warnings(),
+    ):
+        # A process that has grown is replaced before its next training, as it should be.
+        warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
+        one = joblib.delayed(_one)
+        waiting = (one(text, name, DESIGNS[name], recipes[seed]) for name, seed in jobs)
+        for name, seed, estimate in joblib.Parallel(return_as="generator_unordered")(waiting):
+            found[name, seed] = estimate
+            advance(1, f"masking rates: {name}, seed {seed}")
+    return {name: [found[name, seed] for seed in seeds] for name in DESIGNS}
+
+
+def _one(
+    text: EmbeddedText, name: str, design: MaskDesign, recipe: Recipe
+) -> tuple[str, int, EvidenceEstimate]:
+    estimate = estimate_evidence(text.trained(design, recipe), text.held_out, RandomSize(DRAWS), seed=0)
+    return name, recipe.seed, estimate
+
+
 def difference(better: Sequence[EvidenceEstimate], other: Sequence[EvidenceEstimate]) -> Difference:
     """The paired difference of the held-out evidence of two ways to train, seed by seed."""
     by_seed = np.array([a.log_evidence - b.log_evidence for a, b in zip(better, other, strict=True)])
@@ -140,23 +170,18 @@ def _se(values: Float64[np.ndarray, " n"]) -> float:
 
 
 def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> ResultTable:
-    columns = [
-        "trained at",
-        "log evidence",
-        "± seeds",
-        "± masks",
-        "± blocks",
-        "minus 15 %",
-        "± seeds",
-        "± blocks",
-    ]
+    columns = ["trained at", "log evidence", "masks", "blocks", "minus 15 %", "blocks"]
     rows = []
     for name, s in summary.items():
-        row = [name, f"{s['mean']:.2f}", *(f"{s[key]:.2f}" for key in ("seed_se", "mask_se", "data_se"))]
+        row = [name, f"{s['mean']:.2f} ± {s['seed_se']:.2f}", f"{s['mask_se']:.2f}", f"{s['data_se']:.2f}"]
         d = differences.get(name)
-        row += ["", "", ""] if d is None else [f"{d.mean:+.2f}", f"{d.seed_se:.2f}", f"{d.data_se:.2f}"]
+        row += ["", ""] if d is None else [f"{d.mean:+.2f} ± {d.seed_se:.2f}", f"{d.data_se:.2f}"]
         rows.append(row)
-    return ResultTable("log evidence of a held-out block: mean over seeds, and errors, nats", columns, rows)
+    return ResultTable(
+        "log evidence of a held-out block, nats: mean ± se over seeds; se of masks and of blocks",
+        columns,
+        rows,
+    )
 
 
 def _claims(

@@ -52,7 +52,8 @@ def table_2(
     """Areas of BERT-base over the 99 rates: random weights here, and pre-trained ones where they can be had.
 
     Every block is scored at a few rates, so that all blocks together cover all 99 rates: the area's error
-    is that of the blocks and masks. Hidden tokens are [MASK], all of them, and blocks are full of text.
+    is that of the blocks and masks, not of the weights. Hidden tokens are [MASK], all of them, and blocks
+    are full of text.
 
     Args:
         seeds: of the random weights.
@@ -79,7 +80,7 @@ def table_2(
         ),
         Claim(
             "random weights: the curve is flat (highest minus lowest score over the rates below 0.3 nats)",
-            f"{mean.spread:.3f} nats; error of a score {mean.sd / np.sqrt(mean.n_masks.mean()):.3f}",
+            f"{mean.spread:.3f} nats; error of a score {mean.score_se:.3f}",
             mean.spread < 0.3,
         ),
         Claim(
