@@ -1,11 +1,14 @@
 """Which masking rate: the comparison and its errors, in small."""
 
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
 import dataclasses
 
 import numpy as np
 import pytest
 
 import maskevidence as me
+from command_line import CommandLine, run  # noqa: F401
 from maskevidence.paper import masking_rates
 from maskevidence.paper.masking_rates import DESIGNS, RANDOM, USUAL, difference
 from maskevidence.paper.masking_rates import masking_rates as make
@@ -61,3 +64,8 @@ def test_all_ways_to_train_are_scored_on_the_same_masks(monkeypatch: pytest.Monk
     gap = np.array(areas[RANDOM]) - np.array(areas[USUAL])
     assert made.numbers["minus_15_percent"][RANDOM]["mean"] == pytest.approx(gap.mean())
     assert made.figure is not None
+
+
+def test_quick_has_its_own_number_of_steps(run: CommandLine) -> None:
+    error = run("paper", "masking-rates", "--quick", "--steps", 5).error
+    assert error == "--quick has its own number of steps; leave --steps out"
