@@ -12,6 +12,7 @@ from maskevidence.errors import import_extra
 from maskevidence.standard_errors import student_t_quantile
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+_TITLE_WIDTH = 84  # characters
 
 
 def draw_curves(curves: Mapping[str, Curve], title: str, *, level: float = 0.95, kind: str = "png") -> bytes:
@@ -79,7 +80,9 @@ def draw_curves(curves: Mapping[str, Curve], title: str, *, level: float = 0.95,
         )
         to_rate.set_xlabel("mask rate (% of tokens hidden)", fontsize=8)
         to_rate.tick_params(labelsize=8)
-    axes.set_title(textwrap.fill(title, 84), fontsize=10)
+    n_lines = math.ceil(len(title) / _TITLE_WIDTH)
+    width = _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6  # lines of about one length
+    axes.set_title(textwrap.fill(title, width), fontsize=10)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(by_size)
     axes.legend(fontsize=8, frameon=False, loc="best")
