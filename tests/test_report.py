@@ -241,6 +241,28 @@ def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> Non
     assert contents(7) is None
 
 
+def test_images_are_read_again_as_they_were_scored(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "images").mkdir()
+    for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (24, 6, 6), dtype=np.uint8)):
+        image.fromarray(pixels).save(tmp_path / "images" / f"{place:02}.png")
+    (tmp_path / "images" / "24.png").write_text("no image")
+    options = ("--resize", "4x4", "--skip-bad", "--binarise", "stochastic", "--limit", 20)
+    words = ("--seed", 3, "--masks-per-size", 1, "--out", tmp_path / "a")
+    command("score", "ppca:1", tmp_path / "images", *options, *words)
+    reported = only(tmp_path / "a")
+    assert reported.manifest.data.options == {
+        "limit": 20,
+        "resize": "4x4",
+        "skip_bad": True,
+        "binarise": "stochastic",
+    }
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere), contents.reason
+    assert reported.estimate is not None
+    assert all(contents(key) is not None for key in reported.estimate.ids.tolist())
+
+
 def test_data_that_changed_or_are_gone_are_not_shown(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     shutil.copy(folder / "table.csv", table)

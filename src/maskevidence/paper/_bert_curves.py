@@ -31,12 +31,9 @@ SETS = {
 _COLUMNS = {"CoLA": ["sentence"], "QNLI": ["question", "sentence"]}
 _PAIR = ["sentence1", "sentence2"]
 _AX = ["premise", "hypothesis"]
-_DEGREE = 4
+_DEGREE = 4  # of the polynomial that scores are held against
 _STRIDE = 25  # from one mask of a block to its next: far apart, and without a factor in common with 99
 _PUBLISHED = Path(__file__).with_name("bert_curves.csv")
-
-
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,8 @@ class RateCurve:
     """
 
     score: Float64[np.ndarray, " 99"]
-    block: Int64[np.ndarray, " n"] = field(default_factory=lambda: _NONE)
-    rate: Int64[np.ndarray, " n"] = field(default_factory=lambda: _NONE)
+    block: Int64[np.ndarray, " n"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    rate: Int64[np.ndarray, " n"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     deviation: Float64[np.ndarray, " n"] = field(default_factory=lambda: np.zeros(0))
 
     @property
