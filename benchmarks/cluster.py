@@ -95,7 +95,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, list[Work], Scoring]]:
 def bert(layers: int, width: int) -> Any:
     from transformers import BertConfig, BertForMaskedLM
 
-    from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.text.masked_lm import MaskedLM
 
     config = BertConfig(
         vocab_size=30_522,
@@ -112,7 +112,7 @@ def bert(layers: int, width: int) -> Any:
 def bert_in(folder: str) -> Any:
     from transformers import BertForMaskedLM
 
-    from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.text.masked_lm import MaskedLM
 
     return MaskedLM(BertForMaskedLM.from_pretrained(folder).eval(), mask_token_id=103)
 

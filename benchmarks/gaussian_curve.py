@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.models._low_rank import masks_at_once
+from maskevidence.models.gaussian.low_rank import masks_at_once
 
 CHUNK = 50_000  # rows of one chunk of the large table: 80 MB at D=200
 

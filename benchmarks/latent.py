@@ -27,7 +27,7 @@ from torch.nn.functional import logsigmoid
 
 import maskevidence as me
 from maskevidence.models import BernoulliPCA, Grid
-from maskevidence.objective import shared_masks
+from maskevidence.training.objectives import shared_masks
 
 WIDTH, N_COMPONENTS, NODES = 784, 2, Grid(20, 5.0)
 STRAIGHT, OURS, OWN = "straightforward, N×D×Q", "shared masks", "own masks"

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.small_vit_mae import with_random_weights
 from maskevidence.masks import MaskKey
-from maskevidence.models.masked_image import MaskedImage
-from maskevidence.models.pixel_density import PixelDensity, gaussian_log_prob
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.new_vit_mae import with_random_weights
+from maskevidence.models.image.pixel_density import PixelDensity, gaussian_log_prob
 from maskevidence.tokens import Tokens
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))

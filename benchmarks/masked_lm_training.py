@@ -20,11 +20,11 @@ import torch
 from safetensors.torch import load_file
 
 import maskevidence as me
-from maskevidence.integrations.collator import WEIGHT, MaskSizeCollator
-from maskevidence.integrations.pretraining import Recipe, TrainingOrder, train_masked_lm
-from maskevidence.integrations.processes import is_main_process
-from maskevidence.integrations.small_bert import new_bert, word_pieces
-from maskevidence.integrations.trainer import evidence_loss
+from maskevidence.integrations.huggingface.collator import WEIGHT, MaskSizeCollator
+from maskevidence.integrations.huggingface.processes import is_main_process
+from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder, train_masked_lm
+from maskevidence.integrations.huggingface.trainer import evidence_loss
+from maskevidence.models.text.new_bert import new_bert, word_pieces
 
 BLOCK, BATCH = 64, 32
 DESIGNS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}

@@ -37,7 +37,7 @@ from maskevidence.runs import (
     rows_per_block,
     write_scores,
 )
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
 KILLS = 20
@@ -183,7 +183,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
         from transformers import BertConfig, BertForMaskedLM
     except ImportError:
         return found
-    from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.text.masked_lm import MaskedLM
 
     config = BertConfig(
         vocab_size=30_522,

@@ -19,8 +19,8 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.masks import MaskKey
-from maskevidence.objective import shared_masks
 from maskevidence.paper._figures import SEEDS, initial_loadings, moment_scores, published, second_moments
+from maskevidence.training.objectives import shared_masks
 
 NOISE = 0.2
 

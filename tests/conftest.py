@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from builders import BuildModel
 from command_line import run as run
 from maskevidence.tokens import Tokens
 from oracles import GaussianModel
@@ -18,8 +19,6 @@ hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
 )
 hypothesis.settings.load_profile("repeatable")
-
-BuildModel = Callable[..., GaussianModel]
 
 
 def _gaussian(n_features: int, rng: np.random.Generator) -> me.models.Gaussian:

@@ -10,7 +10,7 @@ import torch
 import maskevidence as me
 import oracles
 from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.scoring import score_observations
+from maskevidence.score import score_observations
 from maskevidence.tokens import Tokens
 
 DESIGNS = [

@@ -1,13 +1,12 @@
 """Log evidence of any model that predicts hidden tokens from visible ones, with error bars one can trust."""
 
 from maskevidence import data, models
-from maskevidence.bias import RateBias, bias
-from maskevidence.compare import Comparison, Difference, compare
+from maskevidence.comparison import Comparison, Difference, compare
 from maskevidence.curve import Curve
-from maskevidence.elbo import Elbo
 from maskevidence.errors import InputError, MaskEvidenceError, MissingExtraError, NumericalError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.impute import Imputation, impute
+from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.imputation import Imputation, impute
 from maskevidence.masks import (
     EverySize,
     Exhaustive,
@@ -19,11 +18,12 @@ from maskevidence.masks import (
     Rates,
 )
 from maskevidence.model import MaskedModel
-from maskevidence.moments import GaussianMoments
-from maskevidence.objective import Likelihood, MaskedObjective
-from maskevidence.score import ScoreTable, score_masks
+from maskevidence.rate_bias import RateBias, bias
+from maskevidence.score import score_masks
+from maskevidence.score_table import ScoreTable
 from maskevidence.tokens import Tokens
-from maskevidence.training import History, fit
+from maskevidence.training.fit import History, fit
+from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective
 
 __version__ = "0.1.0"
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.masks import FixedRate, MaskDesign, Masks, Rates, Summation
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, cell_variances, mean_with_errors, t_half_width
 
 RATE_BINS = 20

@@ -11,14 +11,14 @@ import numpy as np
 from maskevidence.curve import Curve
 from maskevidence.data.tabular import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.held_out import Prepared, fit_held_out, score_rows
 from maskevidence.masks import EverySize, MaskDesign, RandomSize, Rates
 from maskevidence.models import PPCA
-from maskevidence.progress import progress
 from maskevidence.standard_errors import student_t_quantile
+from maskevidence.support.progress import progress
+from maskevidence.tasks.prepare_rows import Prepared, fit_held_out, score_rows
 
 if TYPE_CHECKING:
-    from maskevidence.models.masked_lm import MaskedLM
+    from maskevidence.models.text.masked_lm import MaskedLM
 
 COMPONENTS = (2, 8, 16, 24, 32, 40, 48, 56)
 
@@ -141,8 +141,8 @@ def train_bert(
     Raises:
         MissingExtraError: transformers is not installed.
     """
-    from maskevidence.integrations.embedded_text import embedded_text
-    from maskevidence.integrations.pretraining import Recipe
+    from maskevidence.integrations.huggingface.recipe import Recipe
+    from maskevidence.tasks.embedded_text import embedded_text
 
     text = embedded_text(vocabulary_size)
     recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seed)

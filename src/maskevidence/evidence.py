@@ -9,13 +9,13 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
 from maskevidence.model import Conditionals, MaskedModel
-from maskevidence.moments import GaussianMoments
-from maskevidence.provenance import command, versions
-from maskevidence.score import ScoreTable
-from maskevidence.scoring import score_observations, score_shared_moments
+from maskevidence.score import score_observations, score_shared_moments
+from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
+from maskevidence.support.provenance import command, versions
 from maskevidence.tokens import Tokens
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo"]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError
-from maskevidence.generator import keyed_bits, keyed_ranks, kronecker, scaled
+from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
 
 Masks = Literal["own", "shared"]
 Integers = Int64[np.ndarray, " B"]

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
-from maskevidence.moments import GaussianMoments
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]

@@ -1,14 +1,19 @@
-"""Log-conditionals to the score of each mask."""
+"""The score of a mask, and every mask of a design scored on every observation."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.model import MaskedModel
+from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.masks import MaskDesign, MaskKey, Orderings
+from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
 
 
@@ -50,40 +55,211 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
     return log_conditionals.sum(1) / size
 
 
-@dataclass(frozen=True)
-class ScoreTable:
-    """The record of a run: one row per observation and mask; every estimate is computed from it.
+def score_observations(
+    model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int = 1024
+) -> tuple[ScoreTable, int]:
+    """Score all masks of a design on all observations.
 
-    Rows are in the order of (id, draw, size), so that nothing depends on how the work was split.
+    A row's score depends on its observation, draw and size alone: not on the batch size or on the other rows.
 
-    Attributes:
-        id: shape (n_masks,); the observation.
-        draw: shape (n_masks,); the draw within the observation.
-        size: shape (n_masks,); how many tokens were hidden.
-        n_tokens: shape (n_masks,); how many could be.
-        score: shape (n_masks,); mean log-probability of a hidden token, nats.
-        n_bytes: shape (n_masks,); the observation's bytes of text; None where it is no text.
+    Args:
+        model: any `MaskedModel`.
+        tokens: the observations, with different ids.
+        design: how masks are drawn.
+        key: their seed, and whether they are shared.
+        batch_size: how many masks go into one call; a model with `batches` decides for itself.
+
+    Returns:
+        The scores, and how many times the model was called.
+
+    Raises:
+        InputError: an observation without a token to hide, or two with the same id.
+        NumericalError: a log-probability that is not finite.
     """
+    check_tokens(tokens)
+    everything = range(growing_option(design)[1])
+    with progress("scoring masks", n_masks(tokens, design, everything)) as advance:
+        return score_repeats(model, tokens, design, key, everything, batch_size, advance)
 
-    id: Int64[np.ndarray, " n_masks"]
-    draw: Int64[np.ndarray, " n_masks"]
-    size: Int64[np.ndarray, " n_masks"]
-    n_tokens: Int64[np.ndarray, " n_masks"]
-    score: Float64[np.ndarray, " n_masks"]
-    n_bytes: Int64[np.ndarray, " n_masks"] | None = None
 
-    def sorted(self) -> "ScoreTable":
-        """The same rows in the order of (id, draw, size)."""
-        order = np.lexsort((self.size, self.draw, self.id))
-        n_bytes = None if self.n_bytes is None else self.n_bytes[order]
-        return ScoreTable(
-            self.id[order],
-            self.draw[order],
-            self.size[order],
-            self.n_tokens[order],
-            self.score[order],
-            n_bytes,
+def score_repeats(
+    model: MaskedModel,
+    tokens: Tokens,
+    design: MaskDesign,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
+) -> tuple[ScoreTable, int]:
+    """Score some of a design's repeats (see `growing_option`) on observations that were checked.
+
+    Args:
+        model, tokens, design, key, batch_size: as for `score_observations`.
+        repeats: which of them; a step of 1.
+        advance: told how many masks were scored just now.
+
+    Returns:
+        The scores, and how many times the model was called.
+    """
+    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
+        return _score_orderings(model, tokens, design, key, repeats, batch_size, advance)
+    return _score_pairs(model, tokens, design, key, repeats, batch_size, advance)
+
+
+def growing_option(design: MaskDesign) -> tuple[str | None, int]:
+    """The option that says how often a design repeats its masks, and its value; (None, 1) without one.
+
+    Another design that differs in a larger value alone has the same masks and more: they can be added.
+
+    Example:
+        >>> from maskevidence.masks import EverySize
+        >>> growing_option(EverySize(masks_per_size=4))
+        ('masks_per_size', 4)
+    """
+    settings = design.settings()
+    for option in ("draws", "orders", "masks_per_size"):
+        if isinstance(value := settings.get(option), int):
+            return option, value
+    return None, 1
+
+
+def n_masks(tokens: Tokens, design: MaskDesign, repeats: range) -> int:
+    """How many masks some of a design's repeats have on these observations."""
+    all_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
+    return all_masks * len(repeats) // growing_option(design)[1]
+
+
+def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
+    """How many entries an observation has in the model's calls: its masks, or its orders in the fast path."""
+    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
+        return design.orders
+    return float(design.n_draws(tokens.n_tokens.cpu().numpy()).mean())
+
+
+def check_tokens(tokens: Tokens) -> None:
+    """Raise an InputError where observations cannot be scored: nothing to hide, unclear roles, equal ids."""
+    empty = torch.nonzero(tokens.n_tokens == 0).flatten()
+    if len(tokens) == 0 or len(empty):
+        which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
+        raise InputError(f"{which} no token to hide; leave such observations out")
+    both = torch.nonzero(tokens.maskable & tokens.context)
+    if len(both):
+        row, column = both[0].tolist()
+        raise InputError(
+            f"token {column} of observation {int(tokens.ids[row])} is both maskable and context; make it one"
         )
+    if len(torch.unique(tokens.ids)) < len(tokens):
+        raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")
 
-    def __len__(self) -> int:
-        return len(self.id)
+
+def _score_pairs(
+    model: MaskedModel,
+    tokens: Tokens,
+    design: MaskDesign,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
+) -> tuple[ScoreTable, int]:
+    """Score every (observation, mask) pair, `batch_size` of them a call."""
+    device = tokens.values.device
+    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
+    maskable = tokens.maskable.cpu().numpy()
+    per_repeat = design.n_draws(n_tokens) // growing_option(design)[1]
+    counts = per_repeat * len(repeats)
+    row = np.repeat(np.arange(len(ids)), counts)
+    first = per_repeat * repeats.start
+    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    if key.masks == "shared":  # equal masks side by side, so that a model can share their work
+        order = np.argsort(index, kind="stable")
+        row, index = row[order], index[order]
+    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    score = np.empty(len(row))
+    n_calls = 0
+    parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), batch_size)
+    if isinstance(model, HasBatches):
+        present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
+        parts = model.batches(present[row])
+    with torch.no_grad():
+        for part in parts:
+            masked = design.masked(key, ids[row[part]], draw[part], size[part], maskable[row[part]])
+            batch = tokens[torch.from_numpy(row[part]).to(device)]
+            score[part] = score_masks(model, batch, torch.from_numpy(masked).to(device)).cpu().numpy()
+            advance(len(masked))
+            n_calls += 1
+    n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
+    return ScoreTable(ids[row], draw, size, n_tokens[row], score, n_bytes), n_calls
+
+
+def _score_orderings(
+    model: MaskedModel,
+    tokens: Tokens,
+    design: Orderings,
+    key: MaskKey,
+    repeats: range,
+    batch_size: int,
+    advance: Advance,
+) -> tuple[ScoreTable, int]:
+    """Score whole orders: all sizes of one at once."""
+    assert isinstance(model, HasScoreOrderings)
+    device = tokens.values.device
+    ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
+    maskable = tokens.maskable.cpu().numpy()
+    order, row = (grid.ravel() for grid in np.indices((len(repeats), len(ids))))
+    order = order + repeats.start
+    score = np.empty((len(row), tokens.width))
+    with torch.no_grad():
+        for part in _slices(len(row), batch_size):
+            ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
+            batch = tokens[torch.from_numpy(row[part]).to(device)]
+            found = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
+            score[part] = _finite(found, ids[row[part]])
+            advance(int(n_tokens[row[part]].sum()))
+    size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
+    real = size <= n_tokens[row][:, None]
+
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Int64[np.ndarray, " n_masks"]:
+        return np.broadcast_to(values[:, None], score.shape)[real]
+
+    n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])
+    table = ScoreTable(
+        repeated(ids[row]), repeated(order), size[real], repeated(n_tokens[row]), score[real], n_bytes
+    )
+    return table, math.ceil(len(row) / batch_size)
+
+
+def score_shared_moments(
+    model: MaskedModel, moments: GaussianMoments, design: MaskDesign, key: MaskKey, batch_size: int
+) -> tuple[ScoreTable, int]:
+    """Score shared masks on the moments of complete rows, as if those were one observation."""
+    if not isinstance(model, HasScoreMoments):
+        raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
+    width = len(moments.mean)
+    total = int(design.n_draws(np.array([width]))[0])
+    ids, n_tokens = np.zeros(total, dtype=np.int64), np.full(total, width)
+    draw, size = design.plan(key, ids, n_tokens, np.arange(total))
+    score = np.empty(total)
+    with torch.no_grad(), progress("scoring masks", total) as advance:
+        for part in _slices(total, batch_size):
+            maskable = np.ones((len(ids[part]), width), dtype=np.bool_)
+            masked = design.masked(key, ids[part], draw[part], size[part], maskable)
+            score[part] = _finite(model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy())
+            advance(len(masked))
+    return ScoreTable(ids, draw, size, n_tokens, score), math.ceil(total / batch_size)
+
+
+def _finite(
+    score: Float[np.ndarray, "b ..."], ids: Int64[np.ndarray, " b"] | None = None
+) -> Float[np.ndarray, "b ..."]:
+    """The scores as they are, unless one is not a finite number."""
+    bad = np.argwhere(~np.isfinite(score))
+    if len(bad):
+        of = "the moments" if ids is None else f"observation {ids[bad[0][0]]}"
+        raise NumericalError(
+            f"a score of {of} is {score[tuple(bad[0])]}; a model must give every token a probability above 0"
+        )
+    return score
+
+
+def _slices(total: int, batch_size: int) -> Iterator[slice]:
+    return (slice(start, start + batch_size) for start in range(0, total, batch_size))

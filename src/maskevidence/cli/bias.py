@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from maskevidence.bias import bias as bias_of
 from maskevidence.cli import options, output
 from maskevidence.errors import InputError
-from maskevidence.held_out import fit_held_out, use_saved
-from maskevidence.specs import parse_data, parse_model
+from maskevidence.rate_bias import bias as bias_of
+from maskevidence.tasks.parse import parse_data, parse_model
+from maskevidence.tasks.prepare_rows import fit_held_out, use_saved
 
 
 def bias(

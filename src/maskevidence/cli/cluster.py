@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.held_out import Prepared
 from maskevidence.runs import Engine, here
+from maskevidence.tasks.prepare_rows import Prepared
 
 _WHERE = "Many workers"
 EngineName = Annotated[

@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from maskevidence.cli import options, output
-from maskevidence.compare import Comparison, Difference
+from maskevidence.comparison import Comparison, Difference
 from maskevidence.errors import InputError
 from maskevidence.runs import compare_runs as pair_runs
 from maskevidence.runs import distinct, read_run

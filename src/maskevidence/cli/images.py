@@ -12,13 +12,13 @@ from maskevidence.data.image_rows import ImageRows
 from maskevidence.data.images import Images, read_images
 from maskevidence.data.tabular import held_out_rows
 from maskevidence.errors import InputError
-from maskevidence.generator import keyed_bits
-from maskevidence.held_out import Prepared
-from maskevidence.models.image_summary import DENSITY, N_PIXELS
-from maskevidence.models.pixel_density import Density, PatchStatistics, PixelDensity
+from maskevidence.models.image.pixel_density import Density, PatchStatistics, PixelDensity
+from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import RunDirectory
-from maskevidence.specs import parse_size
+from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tasks.parse import parse_size
+from maskevidence.tasks.prepare_rows import Prepared
 
 CALIBRATION_FRACTION = 0.2
 MOST_CALIBRATION_IMAGES = 512
@@ -75,7 +75,7 @@ class ImageOptions:
         """
         rows.refuse("images", ("binarise",))
 
-        from maskevidence.models.masked_image import MaskedImage
+        from maskevidence.models.image.masked_image import MaskedImage
 
         loaded = MaskedImage.from_pretrained(model, device=self.device, batch_tokens=self.batch_tokens)
         images = read_images(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maskevidence.models import pixel_density
-from maskevidence.models.text_encoding import Long
+from maskevidence.models.image import pixel_density
+from maskevidence.models.text.encoding import Long
 
 Json = Annotated[
     str | None,

@@ -234,9 +234,9 @@ def figure_6(
     ] = None,
 ) -> dict[str, Any]:
     """Figure 6: masked autoencoders of images, random against trained weights, on three data sets."""
-    from maskevidence.hub import hub_reachable
     from maskevidence.paper.figure_6 import PRETRAINED, QUICK
     from maskevidence.paper.figure_6 import figure_6 as make
+    from maskevidence.support.hub import hub_reachable
 
     chosen = model or (PRETRAINED if hub_reachable() else "small")
     return _figure(

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.cli import output
-from maskevidence.held_out import Prepared
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.models.saving import fingerprint
 from maskevidence.report import write_summary
@@ -19,6 +18,7 @@ from maskevidence.runs import (
     record_run,
     rows_per_block,
 )
+from maskevidence.tasks.prepare_rows import Prepared
 
 
 def record(

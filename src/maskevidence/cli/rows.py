@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from maskevidence.data.binarise import binarise
 from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
-from maskevidence.held_out import Prepared, fit_held_out, use_saved
-from maskevidence.specs import parse_data, parse_model, parse_size
+from maskevidence.tasks.parse import parse_data, parse_model, parse_size
+from maskevidence.tasks.prepare_rows import Prepared, fit_held_out, use_saved
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from maskevidence.cli.recording import record
 from maskevidence.cli.rows import RowOptions
 from maskevidence.cli.text import TextOptions, show_token_scores, token_scores
 from maskevidence.errors import InputError
-from maskevidence.held_out import score_rows
 from maskevidence.masks import MaskKey, Masks
 from maskevidence.runs import SAVE_EVERY, parse_shard, read_run
-from maskevidence.specs import is_masked_image, is_masked_lm, parse_design
+from maskevidence.tasks.parse import is_masked_image, is_masked_lm, parse_design
+from maskevidence.tasks.prepare_rows import score_rows
 
 
 def score(

@@ -10,10 +10,10 @@ from maskevidence.cli.images import ImageOptions
 from maskevidence.cli.rows import RowOptions
 from maskevidence.data.image_rows import ImageRows
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic
-from maskevidence.provenance import command, versions
 from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
-from maskevidence.specs import is_masked_image
+from maskevidence.support.files import write_atomic
+from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.parse import is_masked_image
 
 PICTURE = "reconstructions.png"
 app = typer.Typer(no_args_is_help=True, help="Pictures of what a model does.")

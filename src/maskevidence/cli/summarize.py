@@ -8,9 +8,9 @@ import typer
 
 from maskevidence.cli import options, output
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic, writing
 from maskevidence.report import write_summary
 from maskevidence.runs import MODEL, Run, RunDirectory, locked, read_run
+from maskevidence.support.files import write_atomic, writing
 
 
 def summarize(

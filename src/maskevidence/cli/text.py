@@ -9,13 +9,13 @@ from typing import Any
 from maskevidence.cli import output
 from maskevidence.data.text import TextRows, read_texts
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic
-from maskevidence.held_out import Prepared
 from maskevidence.masks import LeaveOneOut, MaskDesign
-from maskevidence.models.text_encoding import EncodedTexts, Long
-from maskevidence.progress import progress
+from maskevidence.models.text.encoding import EncodedTexts, Long
 from maskevidence.runs.directory import TOKENS
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.files import write_atomic
+from maskevidence.support.progress import progress
+from maskevidence.tasks.prepare_rows import Prepared
 
 _SHOWN = 40
 
@@ -69,7 +69,7 @@ class TextOptions:
         if extra and extra[0] in scored:
             raise InputError(f"--context-field {extra[0]!r} is scored too; choose another --text")
 
-        from maskevidence.models.whole_words import WholeWords
+        from maskevidence.models.text.whole_words import WholeWords
 
         loaded = self.load(model, self.tokenizer)
         with progress("encoding texts", len(texts)) as advance:
@@ -95,8 +95,8 @@ class TextOptions:
 
     def load(self, model: str, tokenizer: str | None, words: EncodedTexts | None = None) -> Any:
         """The model as these options have it, with whole words hidden together where `words` are given."""
-        from maskevidence.models.masked_lm import MaskedLM
-        from maskevidence.models.whole_words import WholeWords
+        from maskevidence.models.text.masked_lm import MaskedLM
+        from maskevidence.models.text.whole_words import WholeWords
 
         loaded = MaskedLM.from_pretrained(
             model,

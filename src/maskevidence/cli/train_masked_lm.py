@@ -21,11 +21,11 @@ from maskevidence.cli.transformer import TransformerOptions, objective_of_transf
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
-from maskevidence.files import write_atomic
 from maskevidence.masks import RandomSize
-from maskevidence.models.masked_lm import MaskedLM
 from maskevidence.models.saving import fingerprint
+from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.runs import locked
+from maskevidence.support.files import write_atomic
 
 TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
@@ -39,8 +39,8 @@ def train_masked_lm(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
     Returns:
         What train.json holds.
     """
-    from maskevidence.integrations import pretraining
-    from maskevidence.integrations.processes import is_main_process, main_process_first
+    from maskevidence.integrations.huggingface import recipe as pretraining
+    from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 
     design = objective_of_transformer(asked.model, asked.objective)
     recipe = pretraining.Recipe(**_given(asked, ("steps", "batch_size", "learning_rate", "seed")))
@@ -110,7 +110,7 @@ class _Start:
     """What training starts from: a new BERT with word pieces of its own, or a model and its tokenizer."""
 
     def __init__(self, asked: TransformerOptions) -> None:
-        from maskevidence.integrations.small_bert import SIZES
+        from maskevidence.models.text.new_bert import SIZES
 
         self.asked = asked
         self.config = asked.config or "small"
@@ -137,7 +137,7 @@ class _Start:
 
     def tokenizer(self, out: Path, texts: list[str], *, save: bool) -> Any:
         """The tokenizer: the one in `out` where training goes on, or in the other processes."""
-        from maskevidence.integrations.small_bert import load_tokenizer, word_pieces
+        from maskevidence.models.text.new_bert import load_tokenizer, word_pieces
 
         if self.given is not None:
             return self.given.tokenizer
@@ -152,7 +152,7 @@ class _Start:
         return made
 
     def model(self, tokenizer: Any) -> MaskedLM:
-        from maskevidence.integrations.small_bert import new_bert
+        from maskevidence.models.text.new_bert import new_bert
 
         if self.given is not None:
             return self.given

@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.checkpoints import FILE
 from maskevidence.cli import output
 from maskevidence.cli.rows import RowOptions
 from maskevidence.data.tabular import Table
-from maskevidence.elbo import Elbo
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic
 from maskevidence.masks import Masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.models import VAE
-from maskevidence.objective import Likelihood, MaskedObjective, Objective
-from maskevidence.provenance import command, versions
-from maskevidence.specs import parse_design, parse_model
-from maskevidence.training import fit
-from maskevidence.units import Units, to_data_units, units_of
+from maskevidence.support.files import write_atomic
+from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.parse import parse_design, parse_model
+from maskevidence.tasks.units import Units, to_data_units, units_of
+from maskevidence.training.checkpoints import FILE
+from maskevidence.training.fit import fit
+from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 
 LEARNING_RATE = 0.02
 _ONE_EACH = {

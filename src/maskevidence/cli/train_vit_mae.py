@@ -21,14 +21,14 @@ from maskevidence.cli.transformer import TransformerOptions, objective_of_transf
 from maskevidence.data.images import Images, read_images
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
-from maskevidence.files import write_atomic
 from maskevidence.masks import RandomSize
-from maskevidence.models.image_summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.models.masked_image import MaskedImage
-from maskevidence.models.reconstruction import ReconstructionLoss
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.reconstruction import ReconstructionLoss
+from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import locked
-from maskevidence.specs import parse_size
+from maskevidence.support.files import write_atomic
+from maskevidence.tasks.parse import parse_size
 
 TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
 MOST_CALIBRATION_IMAGES, MOST_SCORED_IMAGES = 512, 1000
@@ -43,12 +43,12 @@ def train_vit_mae(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
     Returns:
         What train.json holds.
     """
-    from maskevidence.integrations import vit_mae
+    from maskevidence.integrations.huggingface import vit_mae_training
 
     design = objective_of_transformer(asked.model, asked.objective)
     given = {name: getattr(asked, name) for name in ("steps", "batch_size", "learning_rate", "seed")}
     chosen = {"steps": STEPS} | {name: value for name, value in given.items() if value is not None}
-    recipe = replace(vit_mae.RECIPE, **chosen)
+    recipe = replace(vit_mae_training.RECIPE, **chosen)
     images = read_images(
         asked.data,
         column=asked.column,
@@ -76,7 +76,7 @@ def train_vit_mae(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
             _show(screen, finished, asked.out)
             screen.print(f"This training in {asked.out} was finished before; --overwrite makes it anew.")
             return finished
-        trained = vit_mae.train_vit_mae(
+        trained = vit_mae_training.train_vit_mae(
             model,
             model.tokens(parts.train.pixels, parts.train.ids),
             design,
@@ -132,7 +132,7 @@ def _parts(images: Images, test_fraction: float, seed: int) -> _Parts:
 
 def _start(asked: TransformerOptions, train: Images) -> MaskedImage:
     """A new model of the images' size and colours, or one to go on from."""
-    from maskevidence.integrations.small_vit_mae import SIZES, new_vit_mae
+    from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 
     config = asked.config or "small"
     _, height, width, channels = train.pixels.shape

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from maskevidence.checkpoints import differences
 from maskevidence.cli.transformer import TransformerOptions
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
-from maskevidence.files import write_atomic
 from maskevidence.masks import MaskDesign
-from maskevidence.provenance import command, versions
+from maskevidence.support.files import write_atomic
+from maskevidence.support.provenance import command, versions
+from maskevidence.training.checkpoints import differences
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
 

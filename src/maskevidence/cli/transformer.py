@@ -6,7 +6,7 @@ from typing import Any
 
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, RandomSize
-from maskevidence.specs import parse_design
+from maskevidence.tasks.parse import parse_design
 
 TRANSFORMERS = ("masked-lm", "vit-mae")
 _OWN = {

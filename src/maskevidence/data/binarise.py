@@ -6,7 +6,7 @@ import numpy as np
 
 from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.generator import keyed_bits
+from maskevidence.support.keyed_random import keyed_bits
 
 BINARISE = ("threshold:0.5", "stochastic")
 

@@ -19,7 +19,7 @@ class ImageRows:
 
     Example:
         >>> import torch
-        >>> from maskevidence.models.patches import patchify
+        >>> from maskevidence.models.image.patches import patchify
         >>> images = Images("two", np.zeros((2, 4, 4, 1), dtype=np.uint8), np.arange(2))
         >>> every = torch.ones(2, 4, dtype=torch.bool)
         >>> tokens = Tokens(patchify(torch.from_numpy(images.pixels), 2), every, ~every, torch.arange(2))

@@ -13,7 +13,7 @@ from jaxtyping import Int64, UInt8
 from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
 from maskevidence.data.tabular import Table, held_out_rows
 from maskevidence.errors import InputError, import_extra, unknown_name
-from maskevidence.progress import progress
+from maskevidence.support.progress import progress
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 IMAGE_SETS = {

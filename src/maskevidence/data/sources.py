@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.hub import hub_reachable, not_in_cache
+from maskevidence.support.hub import hub_reachable, not_in_cache
 
 Found = TypeVar("Found")
 

@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from maskevidence.data.python_topics import python_topics
 from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.models.text_encoding import EncodedTexts
+from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.tokens import Tokens
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")

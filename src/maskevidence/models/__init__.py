@@ -2,30 +2,30 @@
 
 from typing import TYPE_CHECKING, Any
 
-from maskevidence.models._annealing import Annealing
-from maskevidence.models._encode_decode import EncodingDecoding
-from maskevidence.models._evidence_bound import EvidenceBound
-from maskevidence.models._importance import ImportanceSampling
-from maskevidence.models._quadrature import Grid, Importance
-from maskevidence.models.bernoulli import BernoulliPCA
-from maskevidence.models.factor_analysis import FactorAnalysis
-from maskevidence.models.gaussian import Gaussian
-from maskevidence.models.ppca import PPCA
+from maskevidence.models.bernoulli.bernoulli_pca import BernoulliPCA
+from maskevidence.models.bernoulli.quadrature import Grid, Importance
+from maskevidence.models.gaussian.factor_analysis import FactorAnalysis
+from maskevidence.models.gaussian.full_covariance import Gaussian
+from maskevidence.models.gaussian.ppca import PPCA
 from maskevidence.models.saving import load
-from maskevidence.models.vae import VAE
+from maskevidence.models.vae.annealing import Annealing
+from maskevidence.models.vae.encoding_decoding import EncodingDecoding
+from maskevidence.models.vae.evidence_bound import EvidenceBound
+from maskevidence.models.vae.importance_sampling import ImportanceSampling
+from maskevidence.models.vae.vae import VAE
 
 if TYPE_CHECKING:
-    from maskevidence.models.masked_image import MaskedImage
-    from maskevidence.models.masked_lm import MaskedLM
-    from maskevidence.models.reconstruction import ReconstructionLoss
-    from maskevidence.models.whole_words import WholeWords
+    from maskevidence.models.image.masked_image import MaskedImage
+    from maskevidence.models.image.reconstruction import ReconstructionLoss
+    from maskevidence.models.text.masked_lm import MaskedLM
+    from maskevidence.models.text.whole_words import WholeWords
 
 # name -> module: imported when first asked for
 _LAZY = {
-    "MaskedImage": "maskevidence.models.masked_image",
-    "ReconstructionLoss": "maskevidence.models.reconstruction",
-    "MaskedLM": "maskevidence.models.masked_lm",
-    "WholeWords": "maskevidence.models.whole_words",
+    "MaskedImage": "maskevidence.models.image.masked_image",
+    "ReconstructionLoss": "maskevidence.models.image.reconstruction",
+    "MaskedLM": "maskevidence.models.text.masked_lm",
+    "WholeWords": "maskevidence.models.text.whole_words",
 }
 
 __all__ = [

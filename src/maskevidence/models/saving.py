@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 from maskevidence.errors import InputError
-from maskevidence.files import write_atomic
+from maskevidence.support.files import write_atomic
 
 FORMAT = 1
 # class name -> module; a module is imported only when one of its models is loaded
 _CLASSES = {
-    "Gaussian": "maskevidence.models.gaussian",
-    "PPCA": "maskevidence.models.ppca",
-    "FactorAnalysis": "maskevidence.models.factor_analysis",
-    "BernoulliPCA": "maskevidence.models.bernoulli",
-    "VAE": "maskevidence.models.vae",
+    "Gaussian": "maskevidence.models.gaussian.full_covariance",
+    "PPCA": "maskevidence.models.gaussian.ppca",
+    "FactorAnalysis": "maskevidence.models.gaussian.factor_analysis",
+    "BernoulliPCA": "maskevidence.models.bernoulli.bernoulli_pca",
+    "VAE": "maskevidence.models.vae.vae",
 }
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
 

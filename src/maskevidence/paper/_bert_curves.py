@@ -13,11 +13,11 @@ from jaxtyping import Float64, Int64
 from maskevidence.data.sources import HubSet
 from maskevidence.data.text import read_texts
 from maskevidence.errors import InputError
-from maskevidence.hub import hub_reachable
 from maskevidence.masks import MaskKey, Rates, size_of_rate
-from maskevidence.models.masked_lm import MaskedLM
-from maskevidence.progress import Advance
+from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.score import score_masks
+from maskevidence.support.hub import hub_reachable
+from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 RATES = np.arange(1, 100) / 100

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.errors import MissingExtraError, import_extra
-from maskevidence.files import write_atomic
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
-from maskevidence.moments import GaussianMoments
-from maskevidence.report.curves import COLOURS as COLOURS
+from maskevidence.runs.curve_picture import COLOURS as COLOURS
+from maskevidence.support.files import write_atomic
 
 SEEDS = (4, 44, 444, 4444, 44444)
 PRECISION = 5.0

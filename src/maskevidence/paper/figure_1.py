@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence.bias import bias
 from maskevidence.evidence import estimate_evidence
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign
-from maskevidence.moments import GaussianMoments
 from maskevidence.paper._figures import (
     BLACK,
     COLOURS,
@@ -22,7 +21,8 @@ from maskevidence.paper._figures import (
     new_figure,
     published,
 )
-from maskevidence.progress import progress
+from maskevidence.rate_bias import bias
+from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
 N_ROWS, N_COMPONENTS, MOST_MASKS, RATE = 100, 2, 200, 0.15

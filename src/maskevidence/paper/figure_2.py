@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
-from maskevidence.moments import GaussianMoments
-from maskevidence.objective import MaskedObjective, shared_masks
 from maskevidence.paper._figures import (
     BLACK,
     BLUE,
@@ -29,7 +28,8 @@ from maskevidence.paper._figures import (
     published,
     second_moments,
 )
-from maskevidence.progress import progress
+from maskevidence.support.progress import progress
+from maskevidence.training.objectives import MaskedObjective, shared_masks
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2

@@ -13,11 +13,9 @@ from jaxtyping import Float64, Int64
 from maskevidence.data.binarise import binarise
 from maskevidence.data.images import read_images
 from maskevidence.data.tabular import Table
-from maskevidence.elbo import Elbo
 from maskevidence.errors import unknown_name
 from maskevidence.masks import FixedRate
 from maskevidence.models import BernoulliPCA
-from maskevidence.objective import MaskedObjective, Objective
 from maskevidence.paper._figures import (
     BLUE,
     ORANGE,
@@ -28,7 +26,8 @@ from maskevidence.paper._figures import (
     long_form,
     new_figure,
 )
-from maskevidence.training import EpochRecord, fit
+from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
 DATA_SETS = {"mnist": "mnist:train", "fashion-mnist": "fashion-mnist"}

@@ -15,11 +15,9 @@ from torch import Tensor
 from torch.autograd.functional import hessian
 
 from maskevidence.data.images import read_images
-from maskevidence.elbo import Elbo
 from maskevidence.errors import CollapsedWeightsWarning, unknown_name
 from maskevidence.masks import FixedRate
 from maskevidence.models import VAE, Annealing, EncodingDecoding, EvidenceBound, ImportanceSampling
-from maskevidence.objective import MaskedObjective, Objective
 from maskevidence.paper._figures import (
     BLUE,
     ORANGE,
@@ -31,7 +29,8 @@ from maskevidence.paper._figures import (
     new_figure,
 )
 from maskevidence.paper.figure_3 import DATA_SETS, plus_minus
-from maskevidence.training import EpochRecord, fit
+from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded

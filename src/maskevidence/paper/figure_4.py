@@ -9,8 +9,8 @@ from jaxtyping import Float64
 
 from maskevidence.curve import Curve
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
-from maskevidence.moments import GaussianMoments
 from maskevidence.paper._figures import (
     BLACK,
     BLUE,
@@ -23,7 +23,7 @@ from maskevidence.paper._figures import (
     new_figure,
     published,
 )
-from maskevidence.progress import progress
+from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
 N_ROWS, N_FEATURES = 1000, 200

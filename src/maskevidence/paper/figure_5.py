@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
 from maskevidence.models import PPCA
-from maskevidence.moments import GaussianMoments
-from maskevidence.objective import MaskedObjective
 from maskevidence.paper._figures import (
     BLACK,
     PRECISION,
@@ -23,7 +22,8 @@ from maskevidence.paper._figures import (
     new_figure,
     published,
 )
-from maskevidence.training import EpochRecord, fit
+from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.training.objectives import MaskedObjective
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01

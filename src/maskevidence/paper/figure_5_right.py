@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from maskevidence.errors import InputError
-from maskevidence.integrations.embedded_text import embedded_text
-from maskevidence.integrations.pretraining import Recipe
+from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
 from maskevidence.paper._bert_curves import RATES, RateCurve, published_curves, rate_curve
 from maskevidence.paper._figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
 from maskevidence.paper.table_2 import Curves, base_curves, draw_published, label_axes
-from maskevidence.progress import progress
+from maskevidence.support.progress import progress
+from maskevidence.tasks.embedded_text import embedded_text
 
 BERT_STEPS = 1000
 _RATES_PER_BLOCK = len(RATES)  # of the small BERT: blocks differ more than rates do, and are the same at each

@@ -11,8 +11,8 @@ from maskevidence.data.images import Images, read_images
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import Rates
-from maskevidence.models.image_summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.models.masked_image import MaskedImage
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
 from maskevidence.paper._figures import (
     BLUE,
     ORANGE,
@@ -148,8 +148,8 @@ def _trained_here(
     test_images: int,
 ) -> Panel:
     """A small ViT-MAE before and after training on a data set."""
-    from maskevidence.integrations.small_vit_mae import new_vit_mae
-    from maskevidence.integrations.vit_mae import RECIPE, train_vit_mae
+    from maskevidence.integrations.huggingface.vit_mae_training import RECIPE, train_vit_mae
+    from maskevidence.models.image.new_vit_mae import new_vit_mae
 
     images = read_images(data.train, limit=train_images)
     if data.test is None:
@@ -176,7 +176,7 @@ def _trained_here(
 
 def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -> Panel:
     """A trained ViT-MAE, and one of its shape with random weights."""
-    from maskevidence.integrations.small_vit_mae import with_random_weights
+    from maskevidence.models.image.new_vit_mae import with_random_weights
 
     trained = MaskedImage.from_pretrained(name)
     assert trained.network is not None

@@ -12,12 +12,12 @@ from jaxtyping import Float64
 
 from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.integrations.embedded_text import EmbeddedText, embedded_text
-from maskevidence.integrations.pretraining import Recipe
+from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import FixedRate, MaskDesign, RandomSize
 from maskevidence.paper._figures import BLACK, COLOURS, Claim, PaperFigure, ResultTable, long_form, new_figure
-from maskevidence.progress import progress
 from maskevidence.standard_errors import student_t_quantile
+from maskevidence.support.progress import progress
+from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50

@@ -9,9 +9,9 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from maskevidence.data.synthetic import published_ppca_data
+from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
-from maskevidence.moments import GaussianMoments
-from maskevidence.progress import progress
+from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
 SEEDS = (4, 44, 444, 4444, 44444)

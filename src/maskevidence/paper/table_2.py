@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.hub import hub_reachable
-from maskevidence.integrations.small_bert import load_tokenizer, new_bert
-from maskevidence.models.masked_lm import MaskedLM
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.new_bert import load_tokenizer, new_bert
 from maskevidence.paper._bert_curves import (
     RATES,
     WIDTH,
@@ -32,7 +31,8 @@ from maskevidence.paper._figures import (
     long_form,
     new_figure,
 )
-from maskevidence.progress import progress
+from maskevidence.support.hub import hub_reachable
+from maskevidence.support.progress import progress
 
 SEEDS = (1, 2, 3)
 PRETRAINED = "google-bert/bert-base-uncased"

@@ -11,9 +11,6 @@ from typing import Any
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate
-from maskevidence.files import write_atomic
-from maskevidence.progress import progress
-from maskevidence.provenance import versions
 from maskevidence.report.headline import Headline, common_digits, headline
 from maskevidence.report.observations import Extremes, describe, find_extremes
 from maskevidence.report.plots import Plot, plot_curves
@@ -21,6 +18,9 @@ from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.words import count, number, plain, visible
 from maskevidence.runs import MODEL
+from maskevidence.support.files import write_atomic
+from maskevidence.support.progress import progress
+from maskevidence.support.provenance import versions
 
 OBSERVATIONS = 5
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maskevidence.compare import Difference
+from maskevidence.comparison import Difference
 from maskevidence.errors import InputError
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.words import digits_for, number

@@ -11,8 +11,8 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
 from maskevidence.runs.blocks import missing, shard_blocks
 from maskevidence.runs.parts import joined
-from maskevidence.score import ScoreTable
-from maskevidence.scoring import growing_option
+from maskevidence.score import growing_option
+from maskevidence.score_table import ScoreTable
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from maskevidence.data.tabular import Table, held_out_rows
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.runs import DataSource, Manifest
-from maskevidence.specs import parse_data, parse_size
+from maskevidence.tasks.parse import parse_data, parse_size
 
 _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.runs.directory import TOKENS
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
 
 _MARKS = re.compile(r"^(?:##|[ĠĊ▁]+)|</w>$")
 _REACH = 24  # characters that a token which is not in the text, such as [UNK], may stand for

@@ -1,6 +1,5 @@
 """Run directories: what was run, its record, and what came out."""
 
-from maskevidence.files import write_atomic
 from maskevidence.runs.blocks import parse_shard, rows_per_block
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, here
@@ -8,8 +7,9 @@ from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.pairing import compare_runs, distinct
 from maskevidence.runs.parts import list_parts, read_part
-from maskevidence.runs.record import SAVE_EVERY, record_run, write_scores
+from maskevidence.runs.score_into import SAVE_EVERY, record_run, write_scores
 from maskevidence.runs.summary import Run, read_run
+from maskevidence.support.files import write_atomic
 
 __all__ = [
     "CURVE",

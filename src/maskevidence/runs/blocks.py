@@ -11,7 +11,7 @@ from typing import NamedTuple
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.model import HasBatches, MaskedModel
-from maskevidence.scoring import calls_per_observation
+from maskevidence.score import calls_per_observation
 from maskevidence.tokens import Tokens
 
 LEAST_BLOCKS = 32

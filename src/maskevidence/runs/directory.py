@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.files import TEMPORARY, reading, sync_folder, write_atomic, writing
 from maskevidence.runs.lock import LOCK
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES
+from maskevidence.support.files import TEMPORARY, reading, sync_folder, write_atomic, writing
 
 MANIFEST = "run.json"
 ESTIMATE = "estimate.json"

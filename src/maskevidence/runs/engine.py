@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.model import MaskedModel
-from maskevidence.progress import Advance
 from maskevidence.runs.blocks import Piece
-from maskevidence.score import ScoreTable
-from maskevidence.scoring import n_masks, score_repeats
+from maskevidence.score import n_masks, score_repeats
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 Done = Callable[[Piece, ScoreTable, int], None]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maskevidence.errors import InputError
-from maskevidence.files import writing
+from maskevidence.support.files import writing
 
 LOCK = ".lock"
 

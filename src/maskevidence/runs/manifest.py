@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskevidence.errors import InputError
 from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
 from maskevidence.model import Conditionals
-from maskevidence.provenance import command, versions
-from maskevidence.scoring import growing_option
+from maskevidence.score import growing_option
+from maskevidence.support.provenance import command, versions
 
 SCHEMA = 1
 # How a run was made, and what follows from the rest: a run is the same run without them.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from maskevidence.compare import Comparison, compare
+from maskevidence.comparison import Comparison, compare
 from maskevidence.errors import InputError
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from maskevidence.errors import InputError
-from maskevidence.files import reading, write_atomic
 from maskevidence.runs.blocks import Piece
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.files import reading, write_atomic
 
 SCORES = "scores"
 _NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")

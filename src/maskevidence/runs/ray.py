@@ -29,9 +29,9 @@ import torch
 from maskevidence.errors import InputError, MaskEvidenceError, import_extra
 from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.models.saving import fingerprint
-from maskevidence.progress import Advance
 from maskevidence.runs.engine import Done, Scorer, Scoring, Work
-from maskevidence.score import ScoreTable
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.progress import Advance
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0  # a process that loads Ray and asks takes about 2, many more on a busy machine

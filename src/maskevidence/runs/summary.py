@@ -9,14 +9,14 @@ import numpy as np
 
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
-from maskevidence.models.image_summary import image_summary
-from maskevidence.provenance import command
+from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.blocks import missing, overlapping, shard_blocks
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, joined, list_parts, read_part
-from maskevidence.score import ScoreTable
-from maskevidence.scoring import growing_option
+from maskevidence.score import growing_option
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.provenance import command
 
 
 @dataclass(frozen=True)

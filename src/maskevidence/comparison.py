@@ -1,0 +1,344 @@
+"""Which of several models explains the same observations better, by paired differences."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.curve import Curve
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
+from maskevidence.score_table import ScoreTable
+from maskevidence.standard_errors import t_half_width
+
+Unit = Literal["nats per observation", "nats per byte"]
+LEVEL = 0.95
+_DENSITIES = ("exact", "unbiased")
+
+Floats = Float64[np.ndarray, " n_observations"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much one model's log evidence is above another's on the same observations.
+
+    Attributes:
+        first: the model that is above where `difference` is positive.
+        second: the other.
+        unit: "nats per observation", or "nats per byte" where the models cut the text into other tokens.
+        difference: mean over observations of (first - second), in that unit.
+        mask_se: Monte-Carlo standard error of the masks, given these observations; None where not known.
+        mask_df: its degrees of freedom; None where unknown or infinite.
+        data_se: sampling standard error of the observations; None for a single one. Where mask_se is None it
+            still holds the masks' error, unless the masks are shared.
+        pairing: "masks" where the same masks were scored by both, else "observations".
+        masks_shared: whether all observations of a run had the same masks.
+        win_share: share of the observations on which the first is above, ties counted half.
+        log_bayes_factor: the difference summed over these observations, nats, where both numbers are for
+            densities of the same data; else None.
+        log_bayes_factor_se: its Monte-Carlo standard error; None where not known.
+        n_observations: how many there are.
+        curve: the difference by mask size or rate, nats per masked token; None unless paired by masks.
+        per_observation: shape (n_observations,); what `difference` is the mean of.
+        notes: what a reader should know, one sentence each.
+    """
+
+    first: str
+    second: str
+    unit: Unit
+    difference: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    pairing: Literal["masks", "observations"]
+    masks_shared: bool
+    win_share: float
+    log_bayes_factor: float | None
+    log_bayes_factor_se: float | None
+    n_observations: int
+    curve: Curve | None = field(repr=False)
+    per_observation: Floats = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def standard_error(self) -> float | None:
+        """√(mask_se² + data_se²): of the mean difference over the population that the observations are of.
+
+        None where it is not known: for one observation, and for shared masks without replicates, whose error
+        is the same for all observations and shows nowhere.
+        """
+        if self.data_se is None or (self.mask_se is None and self.masks_shared):
+            return None
+        return math.hypot(self.mask_se or 0.0, self.data_se)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        """Student's t interval of the difference, masks and observations; None where there is no error.
+
+        The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances.
+
+        Args:
+            level: in (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
+        se = self.standard_error
+        if se is None or self.data_se is None:
+            return None
+        parts = [(self.data_se**2, self.per_observation.size - 1), ((self.mask_se or 0.0) ** 2, self.mask_df)]
+        spread = sum(variance**2 / df for variance, df in parts if df)
+        half = t_half_width(se, se**4 / spread if spread else math.inf, level)
+        return self.difference - half, self.difference + half
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the 95 % interval is known and does not hold zero."""
+        interval = self.interval()
+        return interval is not None and not interval[0] <= 0.0 <= interval[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON holds them."""
+        names = (
+            "first second unit difference standard_error mask_se mask_df data_se pairing win_share "
+            "log_bayes_factor log_bayes_factor_se n_observations told_apart"
+        )
+        values = {name: getattr(self, name) for name in names.split()}
+        interval, curve = self.interval(), None
+        if self.curve is not None:
+            points = zip(self.curve.size, self.curve.rate, self.curve.score, self.curve.mask_se, strict=True)
+            names_of_point = ("size", "rate", "difference", "mask_se")
+            curve = [
+                {
+                    name: None if math.isnan(x) else float(x)
+                    for name, x in zip(names_of_point, point, strict=True)
+                }
+                for point in points
+            ]
+        return values | {
+            "interval_95": None if interval is None else list(interval),
+            "by_rate": curve,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several models on the same observations, best first.
+
+    Attributes:
+        names: best first.
+        unit: of `log_evidence` and of the differences.
+        log_evidence: of each, in the order of `names`.
+        behind: by how much the best is above each other one, in the order of `names[1:]`.
+    """
+
+    names: tuple[str, ...]
+    unit: Unit
+    log_evidence: tuple[float, ...]
+    behind: tuple[Difference, ...]
+    _estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
+
+    def between(self, first: str, second: str) -> Difference:
+        """The difference of any two, first minus second.
+
+        Raises:
+            InputError: a name that is not there.
+        """
+        for name in (first, second):
+            if name not in self._estimates:
+                raise InputError(f"{name!r} was not compared; these were: {', '.join(self.names)}")
+        return _difference(first, second, self._estimates, self.unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON holds them."""
+        return {
+            "unit": self.unit,
+            "ranking": [
+                {"name": name, "log_evidence": value}
+                for name, value in zip(self.names, self.log_evidence, strict=True)
+            ],
+            "differences": [difference.to_dict() for difference in self.behind],
+        }
+
+
+def compare(
+    estimates: Mapping[str, EvidenceEstimate] | Sequence[EvidenceEstimate], *, per_byte: bool = False
+) -> Comparison:
+    """Rank models by their log evidence on the same observations, with the errors of their differences.
+
+    Two estimates with the same design, seed and observations have the same masks: their scores are
+    subtracted mask by mask, Δ = (1/n) Σ_i Σ_k weight_ik (score_ik - score'_ik), and the errors are those of
+    this one estimate. What is hard for both models cancels, so that Δ is known better than either. Otherwise
+    they are subtracted observation by observation.
+
+    Args:
+        estimates: by name, or in a sequence, where their names are "1", "2", ...
+        per_byte: compare per byte of text. Always so where observations differ in tokens, that is where the
+            models cut the same text in different ways.
+
+    Raises:
+        InputError: fewer than two, other observations, or observations that differ in tokens and are no text.
+
+    Example:
+        >>> import maskevidence as me
+        >>> truth = me.models.PPCA(n_features=6, n_components=2)
+        >>> x = truth.sample(200, seed=1)
+        >>> fits = {f"ppca:{k}": me.models.PPCA(6, k).fit(x) for k in (1, 2)}
+        >>> result = me.compare({name: me.estimate_evidence(fit, x) for name, fit in fits.items()})
+        >>> result.names, result.behind[0].told_apart
+        (('ppca:2', 'ppca:1'), True)
+    """
+    if not isinstance(estimates, Mapping):
+        estimates = {str(place): estimate for place, estimate in enumerate(estimates, 1)}
+    if len(estimates) < 2:
+        raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
+    for (first, a), (second, b) in combinations(estimates.items(), 2):
+        if not np.array_equal(a.ids, b.ids) or a.n_observations != b.n_observations:
+            raise InputError(
+                f"{first!r} and {second!r} are of other observations; estimate both on the same ones"
+            )
+        per_byte = per_byte or not np.array_equal(_of_observations(a)[0], _of_observations(b)[0])
+    if per_byte:
+        without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
+        if without:
+            raise InputError(
+                f"the observations have other tokens in each estimate, and {without[0]!r} knows no bytes of "
+                "text; estimate all on the same tokens, or on text"
+            )
+    unit: Unit = "nats per byte" if per_byte else "nats per observation"
+    value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
+    names = tuple(sorted(value, key=lambda name: -value[name]))
+    return Comparison(
+        names=names,
+        unit=unit,
+        log_evidence=tuple(value[name] for name in names),
+        behind=tuple(_difference(names[0], other, estimates, unit) for other in names[1:]),
+        _estimates=dict(estimates),
+    )
+
+
+def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
+    if unit == "nats per observation" or estimate.n_bytes is None:
+        return estimate.log_evidence
+    return estimate.log_evidence * estimate.n_observations / estimate.n_bytes
+
+
+class _Found(NamedTuple):
+    """A mean difference, its errors, what it is the mean of, and its curve."""
+
+    difference: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    per_observation: Floats
+    curve: Curve | None
+
+
+def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
+    a, b = estimates[first], estimates[second]
+    design = _common_design(a, b) if unit == "nats per observation" else None
+    found = _by_observations(a, b, unit) if design is None else _by_masks(a, b, design)
+    notes = []
+    if unit == "nats per byte":
+        notes.append("compared per byte of text only, as the models cut it into tokens of their own")
+        if a.n_bytes != b.n_bytes:
+            notes.append(
+                f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
+            )
+    elif design is None:
+        notes.append(
+            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
+            "which makes the error larger"
+        )
+    if found.mask_se is None:
+        notes.append("the masks' error is not known; give each run more masks per observation")
+    densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
+    n = a.n_observations
+    sign = np.sign(found.per_observation)
+    return Difference(
+        first=first,
+        second=second,
+        unit=unit,
+        **found._asdict(),
+        pairing="observations" if design is None else "masks",
+        masks_shared="shared" in (a.masks, b.masks),
+        win_share=float((sign > 0).mean() + (sign == 0).mean() / 2),
+        log_bayes_factor=n * found.difference if densities else None,
+        log_bayes_factor_se=n * found.mask_se if densities and found.mask_se is not None else None,
+        n_observations=n,
+        notes=tuple(notes),
+    )
+
+
+def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | None:
+    """The design of both, where they scored the very same masks."""
+    by_name = {design.name: design for design in DESIGNS}
+    names = ("id", "draw", "size", "n_tokens")
+    if (
+        (a.design, a.masks, a.seed) != (b.design, b.masks, b.seed)
+        or a.design["name"] not in by_name
+        or not all(np.array_equal(getattr(a.scores, name), getattr(b.scores, name)) for name in names)
+    ):
+        return None
+    return by_name[a.design["name"]](**{name: value for name, value in a.design.items() if name != "name"})
+
+
+def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Found:
+    """The difference as one estimate, of the differences of scores."""
+    rows = a.scores
+    table = ScoreTable(rows.id, rows.draw, rows.size, rows.n_tokens, rows.score - b.scores.score)
+    # Only kind depends on the conditionals, and a difference has none.
+    found = summarize_scores(table, design, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
+    return _Found(
+        found.log_evidence, found.mask_se, found.mask_df, found.data_se, found.per_observation, found.curve
+    )
+
+
+def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _Found:
+    """The difference of two estimates with masks of their own.
+
+    With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
+    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up; as in standard_errors.py, the sampling
+    variance is s²(u - u')/n without the masks' share of it, which each estimate knows of itself.
+    """
+    n = len(a.ids)
+    values, variances, lost, within = [], [], 0.0, 0.0
+    for estimate in (a, b):
+        n_bytes = _of_observations(estimate)[1]
+        e, scale = estimate.per_observation, 1.0
+        if unit == "nats per byte" and n_bytes is not None:
+            ratio, scale = float(e.sum() / n_bytes.sum()), n / float(n_bytes.sum())
+            values.append(ratio + (e - ratio * n_bytes) * scale)
+        else:
+            values.append(e)
+        if estimate.mask_se is not None:
+            variances.append((scale * estimate.mask_se) ** 2)
+            lost += variances[-1] ** 2 / (estimate.mask_df or math.inf)
+            if estimate.data_se is not None:
+                within += scale**2 * (float(e.var(ddof=1)) / n - estimate.data_se**2)
+    u = values[0] - values[1]
+    known = len(variances) == 2
+    data_se = None
+    if n > 1:
+        data_se = math.sqrt(max(0.0, float(u.var(ddof=1)) / n - (within if known else 0.0)))
+    return _Found(
+        difference=float(u.mean()),
+        mask_se=math.sqrt(sum(variances)) if known else None,
+        mask_df=sum(variances) ** 2 / lost if known and lost else None,
+        data_se=data_se,
+        per_observation=u,
+        curve=None,
+    )
+
+
+def _of_observations(
+    estimate: EvidenceEstimate,
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"] | None]:
+    """How many tokens each observation has, and how many bytes of text."""
+    _, first = np.unique(estimate.scores.id, return_index=True)
+    n_bytes = estimate.scores.n_bytes
+    return estimate.scores.n_tokens[first], None if n_bytes is None else n_bytes[first]

@@ -1,0 +1,169 @@
+"""A ViT-MAE trained on images by transformers' Trainer, at random mask sizes or a fixed rate."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskevidence.errors import InputError, import_extra
+from maskevidence.integrations.huggingface.collator import ID, one_mask_each
+from maskevidence.integrations.huggingface.recipe import (
+    Recipe,
+    Trained,
+    TrainingOrder,
+    newest_checkpoint,
+    run_trainer,
+)
+from maskevidence.masks import MaskDesign, MaskKey, RandomSize
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.vit_mae import ViTMAENetwork
+from maskevidence.support.keyed_random import keyed_ranks
+from maskevidence.support.progress import quiet
+from maskevidence.tokens import Tokens
+
+_transformers = import_extra("transformers", "hf", "training a masked image model")
+
+HIDDEN = "hidden"
+PIXELS = "pixel_values"
+RECIPE = Recipe(steps=3000, batch_size=64, learning_rate=1e-3, warmup=100, weight_decay=0.05)
+
+
+class PatchMaskCollator:
+    """Images to a training batch: one mask size for all, drawn by the design, and a mask for each image.
+
+    The encoder sees visible patches only, so that the images of a batch have to share their size. Sizes are
+    even over the steps. The loss is the network's own, the mean squared error of hidden pixels: with
+    uniformly random sizes its mean is that of the curve of reconstruction losses, which is the masked
+    objective for a Gaussian density with one variance for all sizes, up to constants.
+
+    Args:
+        model: what is trained.
+        design: how sizes are drawn; by default `RandomSize`, uniform on 1..D.
+        batch_size: images in one step, over all processes.
+        seed: of sizes and masks.
+
+    Raises:
+        InputError: a design that weighs its masks in another way at different sizes, such as `Orderings`.
+
+    Example:
+        >>> from maskevidence.models.image.new_vit_mae import new_vit_mae
+        >>> model = new_vit_mae(image_size=8, patch_size=4, channels=1)
+        >>> patches = np.zeros((4, 16), dtype=np.uint8)
+        >>> batch = PatchMaskCollator(model, batch_size=2)([{"input_ids": patches, "id": i} for i in (0, 1)])
+        >>> batch["pixel_values"].shape, len(set(batch["hidden"].sum(1).tolist()))
+        (torch.Size([2, 1, 8, 8]), 1)
+    """
+
+    def __init__(
+        self, model: MaskedImage, design: MaskDesign | None = None, *, batch_size: int, seed: int = 0
+    ) -> None:
+        self.model = model
+        self.design = RandomSize(1, 1) if design is None else design
+        self.batch_size = batch_size
+        self.key = MaskKey(seed)
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """The batch: pixel_values (B, C, H, W), preprocessed, and hidden (B, D), as many in each row."""
+        ids = np.array([int(feature[ID]) for feature in features])
+        patches = torch.from_numpy(np.stack([feature["input_ids"] for feature in features]))
+        size = self.size_of_step(int(ids[0]) // self.batch_size)
+        everywhere = np.ones(patches.shape[:2], dtype=np.bool_)
+        hidden = keyed_ranks(self.key.seed, ids[:, None], everywhere) < size
+        return {PIXELS: self.model.pixel_values(patches), HIDDEN: torch.from_numpy(hidden)}
+
+    def size_of_step(self, step: int) -> int:
+        """How many patches are hidden in a step."""
+        everywhere = np.ones((1, self.model.n_patches), dtype=np.bool_)
+        masked, _ = one_mask_each(self.design, self.key, np.array([step]), everywhere)
+        return int(masked.sum())
+
+
+class ImageTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
+    """`transformers.Trainer` for the batches of a `PatchMaskCollator`: the network is told its masks."""
+
+    loss_is_scaled_for_ga = False
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The mean squared error of the hidden pixels, in preprocessed units."""
+        output = ViTMAENetwork.ask(self.model, inputs[PIXELS], inputs[HIDDEN], through=model)
+        return (output.loss, output) if return_outputs else output.loss
+
+
+def train_vit_mae(
+    model: MaskedImage,
+    tokens: Tokens,
+    design: MaskDesign | None = None,
+    recipe: Recipe = RECIPE,
+    *,
+    out: str | Path | None = None,
+    checkpoint_every: int = 500,
+    report_to: str = "none",
+    callbacks: Sequence[Any] = (),
+) -> Trained:
+    """Train a ViT-MAE in place by its reconstruction loss, one mask size a step.
+
+    Order of the images, sizes and masks are functions of the seed and the step: a training that goes on from
+    a checkpoint ends where an uninterrupted one does. Variances fitted before belong to the old weights and
+    are dropped: calibrate the model again.
+
+    Args:
+        model: from `new_vit_mae` or `MaskedImage.from_pretrained`.
+        tokens: the images, `model.tokens(pixels)`.
+        design: of the sizes; see `PatchMaskCollator`.
+        recipe: how to train.
+        out: a folder for checkpoints; training goes on from the newest whole one there.
+        checkpoint_every: steps between two checkpoints; the last one is kept.
+        report_to: where the Trainer reports to.
+        callbacks: functions of the trainer that return a callback for it.
+
+    Raises:
+        InputError: a model that is no ViT-MAE, or options that cannot be used.
+        NumericalError: a loss that is not finite.
+
+    Example:
+        >>> from maskevidence.models.image.new_vit_mae import new_vit_mae
+        >>> model = new_vit_mae(image_size=8, patch_size=4, channels=1)
+        >>> tokens = model.tokens(np.random.default_rng(0).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8))
+        >>> trained = train_vit_mae(model, tokens, recipe=Recipe(steps=2, batch_size=4, warmup=0))
+        >>> [entry["step"] for entry in trained.history]
+        [2]
+    """
+    if not isinstance(model.network, ViTMAENetwork):
+        raise InputError("only a ViT-MAE can be trained by the Trainer; train the function yourself")
+    network = model.network.model
+    checkpoint = None if out is None else newest_checkpoint(out)
+    if checkpoint is not None:
+        # The Trainer would leave the weights as they are: it looks for today's names of parameters in a file
+        # that transformers writes with those of older versions.
+        with quiet():
+            saved = type(network).from_pretrained(checkpoint, dtype=next(network.parameters()).dtype)
+        network.load_state_dict(saved.state_dict())
+    collator = PatchMaskCollator(model, design, batch_size=recipe.batch_size, seed=recipe.seed)
+
+    def make(arguments: Any) -> Any:
+        return ImageTrainer(
+            model=network,
+            args=arguments,
+            data_collator=collator,
+            train_dataset=TrainingOrder(tokens, recipe.steps * recipe.batch_size, recipe.seed),
+        )
+
+    model.density = None
+    return run_trainer(
+        make,
+        recipe,
+        unit="squared error",
+        out=out,
+        checkpoint_every=checkpoint_every,
+        report_to=report_to,
+        callbacks=callbacks,
+    )

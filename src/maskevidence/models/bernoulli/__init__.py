@@ -1,0 +1,1 @@
+"""Linear Bernoulli models, by integration over the latent space."""

@@ -1,0 +1,412 @@
+"""The linear Bernoulli model: 0/1 tokens from a Gaussian latent space (the paper's linear VAE decoder)."""
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from maskevidence.errors import InputError, NumericalError
+from maskevidence.imputation import Imputation
+from maskevidence.model import Conditionals
+from maskevidence.models.bernoulli import posterior_nodes as own
+from maskevidence.models.bernoulli import shared_nodes as shared
+from maskevidence.models.bernoulli.linear_encoder import LinearEncoder
+from maskevidence.models.bernoulli.quadrature import (
+    MOST_AXES,
+    Grid,
+    Importance,
+    Integration,
+    Nodes,
+    integration_from,
+)
+from maskevidence.models.bernoulli.refined_integral import (
+    MOST_NODES,
+    Integral,
+    grid_evidence,
+    importance_evidence,
+    integrate,
+    refine_importance,
+)
+from maskevidence.models.bernoulli.shared_nodes import Decoder
+from maskevidence.models.saving import save_model
+from maskevidence.tokens import Tokens
+
+
+class BernoulliPCA(nn.Module):
+    """z ~ N(0, I_K), x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)), independent given z.
+
+    Conditionals and evidence are integrals over z: on a `Grid` that all rows share (K up to 3), by matrix
+    products alone, or by `Importance` sampling from each row's posterior. `log_conditionals` and
+    `log_evidence` use the nodes that are set, as training does; on a grid these make a density of their own,
+    a mixture with a component at each node, which obeys Eq. 2 exactly but may be far from the integral where
+    posteriors are narrower than its spacing. `integrate` refines until a tolerance is reached and says how
+    exact it is, and `refine` sets the nodes that reach it.
+
+    Args:
+        n_features: D.
+        n_components: K.
+        integration: `Grid(20, 5.0)` by default for K up to 3, `Importance()` above.
+        encoder: whether the model has the linear encoder that `Elbo` trains.
+        seed: of the random initial loadings (standard deviation 1/√(3K)) and of the encoder.
+        dtype: of training and of the conditionals; `integrate` is always in float64.
+
+    Raises:
+        InputError: no components, or a grid over too many of them.
+
+    Source:
+        Moreno-Muñoz, Recasens, Hauberg (2023), section 3.3 and Figure 3; Tipping (1998), Probabilistic
+        Visualisation of High-Dimensional Binary Data.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.BernoulliPCA(n_features=4, n_components=1, seed=1)
+        >>> tokens = me.Tokens.from_array([[0, 1, 1, 0]])
+        >>> estimate = me.estimate_evidence(model, tokens, me.Exhaustive())
+        >>> abs(estimate.log_evidence - model.log_evidence(tokens).item()) < 1e-12
+        True
+        >>> model.integrate(tokens).error < 1e-6
+        True
+    """
+
+    conditionals: Conditionals = "approximate"
+    keeps_units = True  # 0 and 1 mean what they say: nothing is centred, scaled or left out
+
+    def __init__(
+        self,
+        n_features: int,
+        n_components: int,
+        *,
+        integration: Integration | dict[str, Any] | None = None,
+        encoder: bool = False,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if n_features < 1 or n_components < 1:
+            raise InputError(
+                f"n_features={n_features} and n_components={n_components}; give at least one of each"
+            )
+        self.n_features = n_features
+        self.n_components = n_components
+        self.columns: list[str] | None = None
+        if isinstance(integration, dict):
+            integration = integration_from(integration)
+        self.integration: Integration = integration or (Grid() if n_components <= MOST_AXES else Importance())
+        if isinstance(self.integration, Grid):
+            self.integration.check(n_components)
+        generator = torch.Generator().manual_seed(seed)
+        loadings = torch.randn(n_features, n_components, generator=generator, dtype=torch.float64)
+        self.loadings = nn.Parameter((loadings / math.sqrt(3 * n_components)).to(dtype))
+        self.bias = nn.Parameter(torch.zeros(n_features, dtype=dtype))
+        self.encoder: LinearEncoder | None = None
+        if encoder:
+            self.add_encoder(seed)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        loadings: Float[Tensor, "D K"],
+        bias: Float[Tensor, " D"] | None = None,
+        *,
+        integration: Integration | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> "BernoulliPCA":
+        """A model with known parameters.
+
+        Args:
+            loadings: W, shape (D, K).
+            bias: b, shape (D,); by default 0.
+            integration: as for the class.
+            dtype: of the computation.
+        """
+        model = cls(*loadings.shape, integration=integration, dtype=dtype)
+        with torch.no_grad():
+            model.loadings.copy_(loadings)
+            if bias is not None:
+                model.bias.copy_(bias)
+        return model
+
+    def add_encoder(self, seed: int = 0) -> None:
+        """Give the model the linear encoder that variational inference trains; in place."""
+        generator = torch.Generator().manual_seed(seed + 1)
+        self.encoder = LinearEncoder(self.n_features, self.n_components, generator).to(self.bias)
+
+    @property
+    def decoder(self) -> Decoder:
+        """The parameters as the integrals take them."""
+        return Decoder(self.loadings, self.bias)
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
+
+        p(x_j | x_R) = Σ_q r_q p(x_j | z_q) with r_q ∝ w_q p(x_R | z_q) at the nodes that are set.
+        """
+        visible = tokens.visible(masked)
+        values = self._binary(tokens, masked | visible)
+        if isinstance(self.integration, Importance):
+            return own.log_conditionals(self.decoder, self.integration, values, masked, visible)
+        return shared.log_conditionals(self.decoder, self._nodes(), values, masked, visible)
+
+    def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
+        """log p(maskable tokens | context) at the nodes that are set, nats per observation, shape (B,)."""
+        values = self._binary(tokens, tokens.maskable | tokens.context)
+        if isinstance(self.integration, Importance):
+            return importance_evidence(
+                self.decoder, self.integration, values, tokens.maskable, tokens.context
+            )
+        return grid_evidence(self.decoder, self._nodes(), values, tokens.maskable, tokens.context)
+
+    def integrate(
+        self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MOST_NODES
+    ) -> Integral:
+        """The log evidence to a tolerance, with the number of nodes and the error that it was reached with.
+
+        On grids around the posteriors for K up to 3, whatever the nodes that are set; by `Importance`
+        sampling where that is set.
+
+        Args:
+            tokens: the observations.
+            tolerance: the most that one of the log evidences may still change by, nats; by default 1e-6 on a
+                grid and 0.01 by importance sampling.
+            most_nodes: where to give up.
+
+        Raises:
+            NumericalError: the tolerance is not reached; names the error that was.
+        """
+        rule = self.integration
+        if tolerance is None:
+            tolerance = 1e-6 if isinstance(rule, Grid) else 1e-2
+        if not tolerance > 0:
+            raise InputError(f"tolerance={tolerance}; give a number of nats above 0, such as 1e-6")
+        values = self._binary(tokens, tokens.maskable | tokens.context).double()
+        decoder = Decoder(self.loadings.double(), self.bias.double())
+        with torch.no_grad():
+            if isinstance(rule, Importance):
+                return refine_importance(
+                    decoder, values, tokens.maskable, tokens.context, rule, tolerance, most_nodes
+                )
+            return integrate(decoder, values, tokens.maskable, tokens.context, tolerance, most_nodes)
+
+    def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
+        """Set nodes that are as many as needed for these tokens; in place.
+
+        The nodes of each dimension are doubled until the log evidences at them differ from `integrate` by no
+        more than the tolerance, mean over the observations.
+
+        Args:
+            tokens: the observations.
+            tolerance: nats per observation.
+            most_nodes: where to give up.
+
+        Returns:
+            What was done, in one sentence.
+
+        Raises:
+            NumericalError: the tolerance is not reached; names the difference that was.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.BernoulliPCA(n_features=40, n_components=1, seed=1)
+            >>> model.refine(model.tokens(model.sample(20)))
+            'integrated over 20 latent nodes: log evidence within 1.9e-06 nats of the refined ...'
+        """
+        integral = self.integrate(tokens)
+        while True:
+            with torch.no_grad():
+                off = float((self.log_evidence(tokens).double() - integral.log_evidence).abs().mean())
+            n_nodes = self.integration.n_nodes_over(self.n_components)
+            if off <= tolerance:
+                return (
+                    f"integrated over {n_nodes:,} latent nodes: log evidence within {off:.2g} nats of the "
+                    f"refined integral (± {integral.error:.1g})"
+                )
+            if 2 * n_nodes > most_nodes:
+                raise NumericalError(
+                    f"{n_nodes:,} latent nodes give log evidences {off:.2g} nats from the integral, "
+                    f"tolerance {tolerance:g}; allow more nodes or a larger tolerance"
+                )
+            self.integration = self.integration.finer()
+
+    def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
+
+        Columns beyond an observation's number of tokens are 0. On a grid the posteriors of all prefixes of an
+        order are cumulative sums; by importance sampling each prefix is a mask of its own.
+        """
+        values = self._binary(tokens, tokens.maskable | tokens.context)
+        scores = []
+        for row in range(len(tokens)):
+            n = int(tokens.maskable[row].sum())
+            order = torch.argsort(ranks[row], descending=True)[-n:]  # the last to be hidden is seen first
+            if isinstance(self.integration, Importance):
+                found = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
+            else:
+                context = torch.nonzero(tokens.context[row]).flatten()
+                found = shared.score_one_order(
+                    self.decoder.of(order),
+                    self._nodes(),
+                    values[row, order],
+                    (self.decoder.of(context), values[row, context]),
+                ).flip(0)
+            scores.append(torch.cat([found, found.new_zeros(tokens.width - n)]))
+        return torch.stack(scores)
+
+    def _scores_of_prefixes(self, row: Tokens, ranks: Tensor, n: int) -> Float[Tensor, " n"]:
+        size = torch.arange(1, n + 1, device=ranks.device)
+        masked = (ranks < size[:, None]) & row.maskable
+        batch = row[torch.zeros(n, dtype=torch.int64, device=ranks.device)]
+        return self.log_conditionals(batch, masked).sum(1) / size
+
+    def elbo(
+        self, tokens: Tokens, *, generator: torch.Generator | None = None, samples: int = 1
+    ) -> Float[Tensor, " B"]:
+        """E_q[log p(x | z)] - KL(q(z | x) ‖ p(z)), a lower bound of the log evidence, nats, shape (B,).
+
+        q is the linear encoder's Gaussian; the expectation by reparameterised draws, the divergence in closed
+        form.
+
+        Args:
+            tokens: without context.
+            generator: of the draws.
+            samples: draws per observation.
+
+        Raises:
+            InputError: a model without an encoder, or tokens with context.
+
+        Source:
+            Kingma and Welling (2014), Auto-Encoding Variational Bayes, Eq. 10 and appendix B.
+        """
+        if self.encoder is None:
+            raise InputError("this BernoulliPCA has no encoder; build it with encoder=True for the ELBO")
+        if bool(tokens.context.any()):
+            raise InputError(
+                "the ELBO of some tokens given context is not known; give tokens without context"
+            )
+        present = tokens.maskable
+        values = torch.where(present, self._binary(tokens, present), 0.0)
+        mean, log_scale = self.encoder(values)
+        divergence = 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1).sum(1) - log_scale.sum(1)
+        noise = torch.randn((samples, *mean.shape), generator=generator, dtype=mean.dtype, device=mean.device)
+        logits = self.decoder.logits(mean + torch.exp(log_scale) * noise)
+        expected = torch.where(present, values * logits - softplus(logits), 0.0).sum(2).mean(0)
+        return expected - divergence
+
+    def fit(self, x: object, *, max_iterations: int = 200) -> "BernoulliPCA":
+        """Maximum likelihood at the nodes that are set, by L-BFGS from these loadings; in place.
+
+        With a prior so weak that it only keeps the logits of pixels that never change finite: half a white
+        and half a black observation at z = 0, and loadings of standard deviation 10.
+
+        Args:
+            x: shape (N, D), 0 and 1, NaN where missing.
+            max_iterations: of L-BFGS.
+        """
+        tokens = self.tokens(x)
+        self._binary(tokens, tokens.maskable)
+        with torch.no_grad():
+            n_seen = tokens.maskable.sum(0)
+            n_white = torch.where(tokens.maskable, tokens.values, 0.0).sum(0)
+            self.bias.copy_(torch.log((n_white + 0.5) / (n_seen - n_white + 0.5)))
+            self.loadings.mul_(0.3)
+        self._climb(tokens, max_iterations)
+        return self
+
+    def _climb(self, tokens: Tokens, max_iterations: int) -> None:
+        optimizer = torch.optim.LBFGS(
+            [self.loadings, self.bias],
+            max_iter=max_iterations,
+            history_size=20,
+            tolerance_change=1e-10,
+            tolerance_grad=1e-6,
+            line_search_fn="strong_wolfe",
+        )
+
+        def loss() -> Tensor:
+            optimizer.zero_grad()
+            penalty = 0.5 * (softplus(self.bias) + softplus(-self.bias)).sum()
+            penalty = penalty + 0.005 * self.loadings.square().sum()
+            value = -self.log_evidence(tokens).mean() + penalty / len(tokens)
+            value.backward()  # type: ignore[no-untyped-call]
+            return value
+
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+
+    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
+        """log p of each row, nats, refined as `integrate` does; NaN is missing. Shape (N,)."""
+        return self.integrate(self.tokens(x)).log_evidence.cpu().numpy()
+
+    def impute(self, x: object) -> Imputation:
+        """P(x_j = 1 | the row's observed values) of every missing (NaN) value, and its variance p (1 - p).
+
+        Args:
+            x: shape (N, D).
+        """
+        tokens = self.tokens(x)
+        missing = ~tokens.maskable
+        as_one = Tokens(
+            torch.where(missing, 1.0, tokens.values).to(tokens.values.dtype),
+            torch.ones_like(missing),
+            tokens.context,
+            tokens.ids,
+        )
+        with torch.no_grad():
+            p = self.log_conditionals(as_one, missing).exp()
+        values = torch.where(missing, p, tokens.values)
+        variance = torch.where(missing, p * (1 - p), 0.0)
+        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
+
+    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
+        """Draw n rows from the model, shape (n, D), 0 and 1; the same for the same seed."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            z = torch.randn(n, self.n_components, generator=generator, dtype=torch.float64)
+            p = torch.sigmoid(z @ self.loadings.double().cpu().T + self.bias.double().cpu())
+            return torch.bernoulli(p, generator=generator).numpy()
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
+        save_model(self, self.arguments(), folder)
+
+    def arguments(self) -> dict[str, Any]:
+        """What the class is built with again when the model is loaded."""
+        return {
+            "n_features": self.n_features,
+            "n_components": self.n_components,
+            "integration": asdict(self.integration),
+            "encoder": self.encoder is not None,
+        }
+
+    def tokens(self, x: object) -> Tokens:
+        """Rows as tokens in the model's dtype and on its device."""
+        return Tokens.from_array(x, dtype=self.bias.dtype).to(self.bias.device)
+
+    def _nodes(self) -> Nodes:
+        assert isinstance(self.integration, Grid)
+        return self.integration.nodes(self.n_components, self.bias.dtype, self.bias.device)
+
+    def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """The values in the model's dtype, checked to be 0 or 1 where they are read."""
+        if tokens.width != self.n_features:
+            raise InputError(
+                f"the data have {tokens.width} columns, the model has {self.n_features} features; "
+                "give the columns that it was fitted to"
+            )
+        values = tokens.values.to(self.bias.dtype)
+        wrong = read & (values != 0) & (values != 1)
+        if bool(wrong.any()):
+            row, column = torch.nonzero(wrong)[0].tolist()
+            value = values[row, column].item()
+            what = "binarise grey values first, by a threshold or at random"
+            if not 0 <= value <= 1:
+                what = "scale them to [0, 1], then binarise them by a threshold or at random"
+            raise InputError(
+                f"a Bernoulli model takes 0 and 1, observation {int(tokens.ids[row])} has {value:g} in "
+                f"column {column}; {what} (--binarise threshold or stochastic)"
+            )
+        return values

@@ -1,0 +1,167 @@
+"""Bernoulli tokens given latent nodes of each row's own, by importance sampling from its posterior.
+
+For latent spaces that a grid cannot cover. The log posterior of z given visible tokens is concave (a logistic
+regression with a Gaussian prior), so that Newton steps find its one mode.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+from torch.utils.checkpoint import checkpoint
+
+from maskevidence.errors import NumericalError
+from maskevidence.models.bernoulli.quadrature import Importance
+from maskevidence.models.bernoulli.shared_nodes import Decoder
+
+_ELEMENTS = 2**19  # most elements of an array over some rows, their nodes and all tokens
+_WIDER = 1.5  # the proposal's standard deviations, in those of the curvature at the mode
+_STEPS = 100
+
+
+class Mode(NamedTuple):
+    """The mode of log p(z | x_visible), and its curvature there.
+
+    Attributes:
+        point: shape (B, K).
+        factor: shape (B, K, K); Cholesky factor of the negative second derivative.
+    """
+
+    point: Float[Tensor, "B K"]
+    factor: Float[Tensor, "B K K"]
+
+
+def posterior_mode(
+    decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], tolerance: float = 1e-8
+) -> Mode:
+    """Newton's method with halved steps, for all rows together.
+
+    Raises:
+        NumericalError: it does not settle.
+    """
+    loadings, k = decoder.loadings, decoder.loadings.shape[1]
+    x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
+    outer = (loadings[:, :, None] * loadings[:, None, :]).flatten(1)
+    identity = torch.eye(k, dtype=x.dtype, device=x.device)
+
+    def log_joint(z: Tensor) -> Tensor:
+        logits = decoder.logits(z)
+        return (x * logits - seen * softplus(logits)).sum(1) - 0.5 * z.square().sum(1)
+
+    def curvature(z: Tensor) -> tuple[Tensor, Tensor]:
+        p = torch.sigmoid(decoder.logits(z))
+        return (seen * p * (1 - p)) @ outer, (x - seen * p) @ loadings - z
+
+    z = torch.zeros(len(x), k, dtype=x.dtype, device=x.device)
+    value = log_joint(z)
+    smallest = max(tolerance, 50 * float(torch.finfo(x.dtype).eps))
+    for _ in range(_STEPS):
+        flat, gradient = curvature(z)
+        factor = torch.linalg.cholesky(flat.reshape(-1, k, k) + identity)
+        step = torch.cholesky_solve(gradient[:, :, None], factor)[:, :, 0]
+        if bool((step.abs().amax(1) <= smallest * (1 + z.abs().amax(1))).all()):
+            return Mode(z, factor)
+        share = torch.ones_like(value)
+        for _ in range(30):
+            new = log_joint(z + share[:, None] * step)
+            worse = new < value - 1e-12 * value.abs()
+            if not bool(worse.any()):
+                break
+            share = torch.where(worse, share / 2, share)
+        z = z + share[:, None] * step
+        value = log_joint(z)
+    raise NumericalError(
+        f"the mode of the latent posterior was not found in {_STEPS} Newton steps; "
+        "the loadings may be too large: look at their size"
+    )
+
+
+def _nodes(decoder: Decoder, mode: Mode, points: Float[Tensor, "h K"]) -> tuple[Tensor, Tensor]:
+    """Nodes z, shape (B, 2h, K), and their log weights log φ(z)/q(z)/2h, shape (B, 2h), for q the mixture."""
+    k = points.shape[1]
+    # L Lᵀ = A, so that L⁻ᵀ ε has covariance A⁻¹
+    around = torch.linalg.solve_triangular(
+        mode.factor.mT, points.T.expand(len(mode.point), -1, -1), upper=True
+    )
+    centre = mode.point[:, None, :]
+    z = torch.cat([points.expand(len(centre), -1, -1), centre + _WIDER * around.mT], 1)
+    log_prior = -0.5 * z.square().sum(2)
+    white = ((z - centre) @ mode.factor) / _WIDER
+    log_determinant = torch.log(torch.diagonal(mode.factor, dim1=1, dim2=2)).sum(1)
+    log_around = (
+        -0.5 * white.square().sum(2)
+        + log_determinant[:, None]
+        - k * torch.log(torch.tensor(_WIDER, dtype=z.dtype))
+    )
+    log_proposal = torch.logaddexp(log_prior, log_around)  # both halves, so that ½ and 1/h make 1/2h
+    return z, log_prior - log_proposal + torch.log(torch.tensor(2.0)).to(z.dtype) - torch.log(
+        torch.tensor(float(z.shape[1]))
+    ).to(z.dtype)
+
+
+def log_joints(
+    decoder: Decoder,
+    rule: Importance,
+    values: Float[Tensor, "B D"],
+    visible: Bool[Tensor, "B D"],
+) -> tuple[Float[Tensor, "B Q K"], Float[Tensor, "B Q"]]:
+    """Nodes of every row and log w_q p(x_visible | z_q) there; the weights sum to about 1 over the nodes.
+
+    Gradients reach the parameters through the integrand, at nodes that stay where they are.
+
+    Args:
+        decoder: of the tokens.
+        rule: how many nodes.
+        values: shape (B, D); 0 or 1, anything where not visible.
+        visible: shape (B, D).
+    """
+    points = rule.normal_points(decoder.loadings.shape[1], values.dtype, values.device)
+    with torch.no_grad():
+        z, log_weights = _nodes(decoder, posterior_mode(decoder, values, visible), points)
+    x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
+    normaliser = [
+        _in_parts(
+            lambda z, seen: (softplus(decoder.logits(z)) @ seen[:, :, None])[:, :, 0], z[rows], seen[rows]
+        )
+        for rows in _rows(z, values.shape[1])
+    ]
+    linear = (z @ (x @ decoder.loadings)[:, :, None])[:, :, 0] + (x @ decoder.bias)[:, None]
+    return z, log_weights + linear - torch.cat(normaliser)
+
+
+def log_conditionals(
+    decoder: Decoder,
+    rule: Importance,
+    values: Float[Tensor, "B D"],
+    masked: Bool[Tensor, "B D"],
+    visible: Bool[Tensor, "B D"],
+) -> Float[Tensor, "B D"]:
+    """log Σ_q r_q p(x_j | z_q) at each row's own nodes, for the masked tokens; 0 elsewhere. Shape (B, D).
+
+    The nodes and weights depend on the visible tokens alone: the two probabilities of a token sum to 1.
+    """
+    z, log_joint = log_joints(decoder, rule, values, visible)
+    log_posterior = torch.log_softmax(log_joint, 1)
+    sign = torch.where(values > 0.5, 1.0, -1.0).to(z.dtype)
+
+    def mixed(z: Tensor, sign: Tensor, log_posterior: Tensor) -> Tensor:
+        each = logsigmoid(decoder.logits(z) * sign[:, None, :])
+        return torch.logsumexp(log_posterior[:, :, None] + each, 1)
+
+    parts = [_in_parts(mixed, z[rows], sign[rows], log_posterior[rows]) for rows in _rows(z, values.shape[1])]
+    return torch.where(masked, torch.cat(parts), 0.0)
+
+
+def _in_parts(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+    """function(*arguments), computed again for its gradient rather than kept: it is large inside."""
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return cast(Tensor, checkpoint(function, *arguments, use_reentrant=False))
+
+
+def _rows(z: Float[Tensor, "B Q K"], width: int) -> tuple[slice, ...]:
+    size = max(1, _ELEMENTS // (z.shape[1] * width))
+    return tuple(slice(start, start + size) for start in range(0, len(z), size))

@@ -1,0 +1,1 @@
+"""Gaussian densities: PPCA, factor analysis, and any covariance."""

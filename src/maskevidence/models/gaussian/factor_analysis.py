@@ -1,0 +1,112 @@
+"""Factor analysis: a Gaussian with low-rank covariance and a noise variance for each feature."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.models.gaussian.low_rank import LowRankGaussian
+from maskevidence.models.gaussian.maximum_likelihood import (
+    NOISE_BOUND,
+    LowRankParameters,
+    checked_table,
+    filled_by_mean,
+    fit_factor_analysis,
+    fit_low_rank_em,
+    principal_components,
+)
+
+
+class FactorAnalysis(LowRankGaussian):
+    """x = W z + μ + noise, z ~ N(0, I_K), noise ~ N(0, diag(ψ)).
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0 and ψ at 1.
+        dtype: of the computation.
+
+    Attributes:
+        bounded: after `fit`, the features whose ψ_j stands at its lower bound, a thousandth of the column's
+            variance (without that bound a likelihood can grow without end).
+
+    Raises:
+        InputError: n_components outside 1..D-1.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=5, n_components=2, seed=3).sample(500)
+        >>> model = me.models.FactorAnalysis(n_features=5, n_components=2).fit(x)
+        >>> model.bounded, model.noise_variances.shape
+        ([], torch.Size([5]))
+    """
+
+    def __init__(
+        self, n_features: int, n_components: int, *, seed: int = 0, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__(n_features, n_components, seed, dtype)
+        self.log_noise_variances = nn.Parameter(torch.zeros(n_features, dtype=dtype))
+        self.bounded: list[int] = []
+
+    @property
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        return torch.exp(self.log_noise_variances)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        loadings: Float[Tensor, "D K"],
+        noise_variances: Float[Tensor, " D"],
+        mean: Float[Tensor, " D"] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> "FactorAnalysis":
+        """A model with known parameters.
+
+        Args:
+            loadings: W, shape (D, K).
+            noise_variances: ψ > 0, shape (D,).
+            mean: μ, shape (D,); by default 0.
+            dtype: of the computation.
+        """
+        if noise_variances.shape != loadings.shape[:1] or not bool((noise_variances > 0).all()):
+            raise InputError("noise_variances must be one positive number for each row of the loadings")
+        model = cls(*loadings.shape, dtype=dtype)
+        with torch.no_grad():
+            model.loadings.copy_(loadings)
+            model.log_noise_variances.copy_(torch.log(noise_variances))
+            if mean is not None:
+                model.mean.copy_(mean)
+        return model
+
+    def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 10_000) -> "FactorAnalysis":
+        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j; EM where values are missing (NaN).
+
+        Args:
+            x: shape (N, D).
+            tolerance: it ends when an iteration raises the log evidence by less, nats per observation.
+            max_iterations: at most so many.
+
+        Raises:
+            InputError: a table that cannot be fitted.
+            NumericalError: no convergence (says how far it was).
+        """
+        table = checked_table(x, self.n_features, self.n_components, tolerance, max_iterations)
+        variance = np.nanvar(table, axis=0)
+        if not variance.all():
+            column = int(np.argmin(variance))
+            raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
+        if np.isnan(table).any():
+            start = principal_components(filled_by_mean(table), self.n_components, ddof=0)
+            start = LowRankParameters(
+                start.mean, start.loadings, np.maximum(start.noise, NOISE_BOUND * variance)
+            )
+            fitted = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=False)
+        else:
+            fitted = fit_factor_analysis(table, self.n_components, tolerance, max_iterations)
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self.loadings.copy_(torch.from_numpy(fitted.loadings))
+            self.log_noise_variances.copy_(torch.from_numpy(np.log(fitted.noise)))
+        self.bounded = np.flatnonzero(fitted.noise <= NOISE_BOUND * variance * (1 + 1e-9)).tolist()
+        return self

@@ -1,0 +1,164 @@
+"""Gaussians whose covariance is low rank plus diagonal, by K×K solves."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.models.gaussian.family import LOG_2PI, GaussianFamily
+
+_ELEMENTS = (
+    2**18
+)  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which a processor's cache holds
+_FEWEST_MASKS = 64  # of a chunk: a matrix product with fewer rows than this runs slower than it could
+
+
+class _Posterior(NamedTuple):
+    """The latent posterior given the visible tokens.
+
+    Attributes:
+        factor: shape (B, K, K); Cholesky factor of A = I + W_Rᵀ Ψ_R⁻¹ W_R, the posterior precision.
+        covariance: shape (B, K, K); A⁻¹.
+    """
+
+    factor: Float[Tensor, "B K K"]
+    covariance: Float[Tensor, "B K K"]
+
+
+class LowRankGaussian(GaussianFamily):
+    """N(μ, W Wᵀ + Ψ) with loadings W of shape (D, K) and a diagonal Ψ.
+
+    With R the visible tokens and A = I + W_Rᵀ Ψ_R⁻¹ W_R (K×K):
+
+        var_j = ψ_j + w_jᵀ A⁻¹ w_j,    mean_j = μ_j + w_jᵀ A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R)
+
+    for all masks of a batch together: A is one matrix product of the masks with the D outer products
+    w_j w_jᵀ/ψ_j, and so are the variances with A⁻¹.
+    """
+
+    def __init__(self, n_features: int, n_components: int, seed: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        if not 1 <= n_components < n_features:
+            raise InputError(
+                f"n_components={n_components} with n_features={n_features}; "
+                "give at least one component and fewer than features"
+            )
+        self.n_features = n_features
+        self.n_components = n_components
+        self.columns: list[str] | None = None
+        generator = torch.Generator().manual_seed(seed)
+        loadings = torch.randn(n_features, n_components, generator=generator, dtype=dtype)
+        self.mean = nn.Parameter(torch.zeros(n_features, dtype=dtype))
+        self.loadings = nn.Parameter(loadings)
+
+    @property
+    @abstractmethod
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        """ψ, the noise variance of each feature, shape (D,)."""
+
+    @property
+    def covariance(self) -> Float[Tensor, "D D"]:
+        return self.loadings @ self.loadings.T + torch.diag(self.noise_variances)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"n_features": self.n_features, "n_components": self.n_components}
+
+    def conditional_moments(
+        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        noise = self.noise_variances
+        posterior = self._posterior(visible)
+        centred = torch.where(visible, values - self.mean, 0.0)
+        projected = centred @ (self.loadings / noise[:, None])
+        latent = torch.cholesky_solve(projected[:, :, None], posterior.factor)[:, :, 0]
+        return self.mean + latent @ self.loadings.T, noise + self._quadratic(posterior.covariance)
+
+    def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
+        noise = self.noise_variances
+        factor = self._posterior(present).factor
+        centred = torch.where(present, values - self.mean, 0.0)
+        projected = centred @ (self.loadings / noise[:, None])
+        white = torch.linalg.solve_triangular(factor, projected[:, :, None], upper=False)[:, :, 0]
+        log_determinant = 2 * torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1)
+        log_noise = torch.where(present, LOG_2PI + torch.log(noise), 0.0).sum(1)
+        distance = (centred.square() / noise).sum(1) - white.square().sum(1)
+        return -0.5 * (log_noise + log_determinant + distance)
+
+    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        """The score of each of P shared masks, averaged over the complete rows behind the moments.
+
+        With V = Ψ_R⁻¹ W_R and S the rows' second moments about the mean, token j has mean squared residual
+        S_jj - 2 w_jᵀ A⁻¹ (VᵀS)_j + w_jᵀ A⁻¹ VᵀSV A⁻¹ w_j, whatever the number of rows. Over the masked tokens
+        M, with weights q_j = 1/var_j, these sum to
+
+            Σ_M q_j S_jj - 2 tr(A⁻¹ VᵀS Q_M W_M) + tr(A⁻¹ VᵀSV A⁻¹ · W_Mᵀ Q_M W_M)
+
+        so that VᵀS, K·D² multiplications a mask in one matrix product for many masks, is all that is large.
+
+        Args:
+            moments: of complete rows.
+            masked: shape (P, D).
+
+        Returns:
+            Shape (P,), nats per masked token.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.PPCA(n_features=4, n_components=1)
+            >>> x = model.sample(10)
+            >>> masked = torch.tensor([[True, True, False, False]])
+            >>> rows = me.score_masks(model, me.Tokens.from_array(x), masked.expand(10, 4)).mean()
+            >>> bool(torch.isclose(model.score_moments(me.GaussianMoments.from_rows(x), masked)[0], rows))
+            True
+        """
+        self._check_width(len(moments.mean))
+        noise, outer = self.noise_variances, self._outer()
+        width, k = self.loadings.shape
+        loadings = self.loadings.T.contiguous()[:, None, :]
+        scaled = loadings / noise
+        second = moments.about(self.mean).to(noise.dtype)
+        scores = []
+        for part in torch.split(masked, masks_at_once(width, k)):
+            hidden = part.to(noise.dtype)
+            visible = 1 - hidden
+            inverse = self._posterior(visible).covariance
+            variance = torch.addmm(noise, inverse.reshape(-1, k * k), outer.T)
+            weight = hidden / variance
+            weights = scaled * visible  # V, shape (K, masks, D), so that one product serves all masks
+            projected = (weights.reshape(-1, width) @ second).reshape(k, -1, width).transpose(0, 1)
+            inner = projected @ weights.permute(1, 2, 0)
+            cross = projected @ (loadings * weight).permute(1, 2, 0)
+            gram = (weight @ outer).reshape(-1, k, k)
+            distance = weight @ torch.diagonal(second)
+            distance = distance - 2 * (inverse * cross).sum((1, 2))
+            distance = distance + (inverse @ inner @ inverse * gram).sum((1, 2))
+            log_determinant = torch.linalg.vecdot(hidden, torch.log(variance))
+            scores.append(-0.5 * (LOG_2PI + (log_determinant + distance) / hidden.sum(1)))
+        return torch.cat(scores)
+
+    def _posterior(self, visible: Bool[Tensor, "B D"] | Float[Tensor, "B D"]) -> _Posterior:
+        k = self.n_components
+        outer = self._outer() / self.noise_variances[:, None]
+        identity = torch.eye(k, dtype=outer.dtype, device=outer.device).flatten()
+        factor = torch.linalg.cholesky(
+            torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k)
+        )
+        return _Posterior(factor, torch.cholesky_inverse(factor))
+
+    def _quadratic(self, matrix: Float[Tensor, "B K K"]) -> Float[Tensor, "B D"]:
+        """w_jᵀ C w_j for every matrix C and feature j, as one matrix product."""
+        return matrix.reshape(-1, self.n_components**2) @ self._outer().T
+
+    def _outer(self) -> Float[Tensor, "D KK"]:
+        """w_j w_jᵀ of every feature, flat."""
+        outer = self.loadings[:, :, None] * self.loadings[:, None, :]
+        return outer.reshape(self.n_features, self.n_components**2)
+
+
+def masks_at_once(n_features: int, n_components: int) -> int:
+    """How many masks `score_moments` takes at a time."""
+    return max(_FEWEST_MASKS, _ELEMENTS // (n_components * n_features))

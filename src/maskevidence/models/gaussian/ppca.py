@@ -1,0 +1,111 @@
+"""Probabilistic PCA (Tipping and Bishop 1999)."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.models.gaussian.low_rank import LowRankGaussian
+from maskevidence.models.gaussian.maximum_likelihood import (
+    checked_table,
+    filled_by_mean,
+    fit_low_rank_em,
+    principal_components,
+)
+
+
+class PPCA(LowRankGaussian):
+    """x = W z + μ + noise, z ~ N(0, I_K), noise ~ N(0, σ² I_D).
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0 and σ² at 1.
+        dtype: of the computation.
+
+    Raises:
+        InputError: n_components outside 1..D-1.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=5, n_components=2, seed=3).sample(200)
+        >>> model = me.models.PPCA(n_features=5, n_components=2).fit(x)
+        >>> bool(abs(model.noise_variance.item() - 1) < 0.2)
+        True
+    """
+
+    def __init__(
+        self, n_features: int, n_components: int, *, seed: int = 0, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__(n_features, n_components, seed, dtype)
+        self.log_noise_variance = nn.Parameter(torch.zeros((), dtype=dtype))
+
+    @property
+    def noise_variance(self) -> Float[Tensor, ""]:
+        """σ², a scalar."""
+        return torch.exp(self.log_noise_variance)
+
+    @property
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        return self.noise_variance.expand(self.n_features)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        loadings: Float[Tensor, "D K"],
+        noise_variance: float,
+        mean: Float[Tensor, " D"] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> "PPCA":
+        """A model with known parameters.
+
+        Args:
+            loadings: W, shape (D, K).
+            noise_variance: σ² > 0.
+            mean: μ, shape (D,); by default 0.
+            dtype: of the computation.
+        """
+        if not noise_variance > 0:
+            raise InputError(f"noise_variance={noise_variance}; give a positive variance")
+        model = cls(*loadings.shape, dtype=dtype)
+        with torch.no_grad():
+            model.loadings.copy_(loadings)
+            model.log_noise_variance.copy_(torch.log(torch.tensor(noise_variance, dtype=torch.float64)))
+            if mean is not None:
+                model.mean.copy_(mean)
+        return model
+
+    def fit(
+        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 10_000
+    ) -> "PPCA":
+        """Maximum likelihood: in closed form, or by EM where values are missing (NaN).
+
+        σ² is the mean of the D - K smallest eigenvalues of the sample covariance, W its K leading
+        eigenvectors scaled by √(eigenvalue - σ²).
+
+        Args:
+            x: shape (N, D).
+            ddof: the covariance of complete data is divided by N - ddof; 0 is maximum likelihood, 1 is what
+                scikit-learn's `PCA` does.
+            tolerance: EM ends when an iteration raises the log evidence by less, nats per observation.
+            max_iterations: of EM.
+
+        Raises:
+            InputError: a table that cannot be fitted.
+            NumericalError: no noise is left beside the components, or EM that does not converge.
+
+        Source:
+            Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
+        """
+        table = checked_table(x, self.n_features, self.n_components, tolerance, max_iterations)
+        if np.isnan(table).any():
+            start = principal_components(filled_by_mean(table), self.n_components, ddof=0)
+            mean, loadings, noise = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=True)
+        else:
+            mean, loadings, noise = principal_components(table, self.n_components, ddof)
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(mean))
+            self.loadings.copy_(torch.from_numpy(loadings))
+            self.log_noise_variance.fill_(float(np.log(noise[0])))
+        return self

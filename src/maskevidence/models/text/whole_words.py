@@ -1,0 +1,54 @@
+"""Whole words hidden together, for the pseudo-log-likelihood of models that read word pieces."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.model import Conditionals
+from maskevidence.models.text.encoding import EncodedTexts
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.tokens import Tokens
+
+
+class WholeWords(nn.Module):
+    """A masked language model that never sees a part of a word whose other part it is asked for.
+
+    With the leave-one-out design token j of word w scores log p(x_j | all words but w), so that the sum is
+    the pseudo-log-likelihood with whole-word masking; without it the visible pieces of a word give away the
+    hidden one. A word of m pieces is computed m times.
+
+    Args:
+        model: the masked language model.
+        texts: as `model.encode` returned them; only their observations can be scored.
+
+    Raises:
+        InputError: the tokenizer does not know the words.
+
+    Source:
+        Kauf, Ivanova (2023), A Better Way to Do Masked Language Model Scoring (the whole-word variant).
+    """
+
+    def __init__(self, model: MaskedLM, texts: EncodedTexts) -> None:
+        super().__init__()
+        if texts.words is None:
+            raise InputError("the tokenizer does not tell which tokens form a word; leave out --whole-words")
+        self.conditionals: Conditionals = model.conditionals
+        self.model = model
+        order = torch.argsort(texts.tokens.ids)
+        self._ids, self._words = texts.tokens.ids[order], texts.words[order]
+
+    def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """As the model's own."""
+        return self.model.batches(n_present)
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of each masked token with all words that hold one hidden, nats, shape (B, D)."""
+        words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
+        widened = torch.zeros_like(masked)
+        for row in range(len(masked)):
+            widened[row] = torch.isin(words[row], words[row][masked[row]]) & tokens.maskable[row]
+        return torch.where(masked, self.model.log_conditionals(tokens, widened), 0.0)

@@ -1,0 +1,1 @@
+"""Variational autoencoders and the estimators of their evidence."""

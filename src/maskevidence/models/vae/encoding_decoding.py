@@ -1,0 +1,88 @@
+"""Recursive encoding and decoding: hidden tokens drawn again and again from a VAE's own reconstruction."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from maskevidence.errors import InputError
+from maskevidence.models.vae.latent_model import LatentModel
+from maskevidence.models.vae.noise import Noise
+
+
+@dataclass(frozen=True)
+class EncodingDecoding:
+    """p(x_j | x_visible) by a chain z ~ q(z | x), x_hidden ~ p(x | z), its visible tokens held fixed.
+
+        p(x_j | x_R) ≈ (1/chains) Σ_s p(x_j | z_s),    z_s the latent draw of chain s after `steps` steps
+
+    Were q the posterior of the complete row, the chain would be a Gibbs sampler whose limit is the exact
+    conditional. It starts from blank hidden tokens (their mean), so that few steps leave a bias, and an
+    encoder that is not the posterior leaves one for ever. The prior enters through the encoder alone.
+
+    Args:
+        chains: independent chains.
+        steps: encodings in each, 1 or more.
+        gradient_steps: the last so many are differentiated through; draws of 0/1 tokens pass a gradient as
+            if they were their probabilities.
+
+    Raises:
+        InputError: numbers below 1, or more gradient steps than steps.
+
+    Source:
+        Rezende, Mohamed, Wierstra (2014), Stochastic Backpropagation, appendix F.
+    """
+
+    chains: int = 16
+    steps: int = 10
+    gradient_steps: int = 1
+
+    def __post_init__(self) -> None:
+        if self.chains < 1 or self.steps < 1 or not 1 <= self.gradient_steps <= self.steps:
+            raise InputError(
+                f"chains={self.chains}, steps={self.steps}, gradient_steps={self.gradient_steps}; give one "
+                "or more of each, and no more gradient steps than steps"
+            )
+
+
+def encode_decode(
+    model: LatentModel,
+    x: Float[Tensor, "B D"],
+    visible: Bool[Tensor, "B D"],
+    rule: EncodingDecoding,
+    noise: Noise,
+) -> Float[Tensor, "B chains K"]:
+    """The latent draw of each chain at its last step.
+
+    Args:
+        model: networks and likelihood.
+        x: shape (B, D); anything where not visible.
+        visible: shape (B, D).
+        rule: how many chains and steps.
+        noise: the draws.
+    """
+    filled = blank_filled(model, x, visible)
+    for step in range(rule.steps):
+        wanted = torch.is_grad_enabled() and rule.steps - step <= rule.gradient_steps
+        with torch.set_grad_enabled(wanted):
+            mean, log_scale = model.encode(filled)
+            z = mean + torch.exp(log_scale) * noise.normal(rule.chains, mean.shape[-1])
+            if step + 1 == rule.steps:
+                return z
+            filled = filled_by(model, z, x, visible, noise)
+    raise AssertionError("a rule has one step or more")
+
+
+def blank_filled(
+    model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+) -> Float[Tensor, "B 1 D"]:
+    """Rows with blank tokens where they are not visible, shape (B, 1, D)."""
+    return torch.where(visible, x, model.blank)[:, None]
+
+
+def filled_by(
+    model: LatentModel, z: Float[Tensor, "B n K"], x: Tensor, visible: Tensor, noise: Noise
+) -> Float[Tensor, "B n D"]:
+    """Rows whose tokens that are not visible are drawn from p(x | z)."""
+    return torch.where(visible[:, None], x[:, None], model.draw(model.decode(z), noise))

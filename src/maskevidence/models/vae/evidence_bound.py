@@ -1,0 +1,100 @@
+"""Stochastic lower bounds of the log evidence from weighted draws, with their errors."""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from maskevidence.errors import CollapsedWeightsWarning
+from maskevidence.models.vae.importance_sampling import effective_sample_size
+
+_FEWEST = 2.0  # an effective sample size below which one draw has most of the weight
+
+
+@dataclass(frozen=True)
+class EvidenceBound:
+    """log of the mean of weights whose expectation is p(x): below log p(x) on average, and ever less so.
+
+    Attributes:
+        method: how the draws were made.
+        log_evidence: shape (N,); log (1/S) Σ_s w_s of each observation, nats.
+        standard_error: shape (N,); of each, by the delta method: sd(w) / (mean(w) √S).
+        effective_sample_size: shape (N,); (Σ w)² / Σ w². Where it is near 1 the standard error is too small.
+        samples: S.
+    """
+
+    method: str
+    log_evidence: Float64[np.ndarray, " N"]
+    standard_error: Float64[np.ndarray, " N"]
+    effective_sample_size: Float64[np.ndarray, " N"]
+    samples: int
+
+    @classmethod
+    def from_log_weights(cls, method: str, log_weights: Float[Tensor, "N S"]) -> "EvidenceBound":
+        """The bound that these weights give.
+
+        Example:
+            >>> bound = EvidenceBound.from_log_weights("by hand", torch.log(torch.tensor([[1.0, 3.0]])))
+            >>> round(math.exp(bound.mean), 6), round(bound.standard_error.item(), 6)
+            (2.0, 0.5)
+        """
+        log_weights = log_weights.double()
+        count = log_weights.shape[1]
+        size = effective_sample_size(log_weights)
+        variance = (1 / size - 1 / count).clamp(min=0) * (count / max(1, count - 1))
+        mean = torch.logsumexp(log_weights, 1) - math.log(count)
+        values = (part.detach().cpu().numpy() for part in (mean, variance.sqrt(), size))
+        log_evidence, standard_error, sizes = values
+        return cls(method, log_evidence, standard_error, sizes, count)
+
+    @property
+    def mean(self) -> float:
+        """Mean log evidence, nats per observation."""
+        return float(self.log_evidence.mean())
+
+    @property
+    def draw_se(self) -> float:
+        """Monte-Carlo standard error of the mean, given these observations."""
+        return float(np.sqrt((self.standard_error**2).sum()) / len(self.standard_error))
+
+    @property
+    def data_se(self) -> float | None:
+        """Sampling standard error of the mean over observations; None for a single one."""
+        if len(self.log_evidence) < 2:
+            return None
+        spread = self.log_evidence.var(ddof=1) - (self.standard_error**2).mean()
+        return math.sqrt(max(0.0, spread) / len(self.log_evidence))
+
+    def warn_if_collapsed(self) -> None:
+        """Warn where the weights of a tenth of the observations or more have collapsed."""
+        warn_if_collapsed(
+            self.effective_sample_size,
+            self.samples,
+            share=0.1,
+            so="these log evidences are too low and their standard errors too small",
+            remedy="give more samples, or use annealed_evidence",
+        )
+
+
+def warn_if_collapsed(
+    sizes: Float64[np.ndarray, " N"], samples: int, share: float, so: str, remedy: str
+) -> bool:
+    """One line where the effective sample size is below 2 for more than a share of the observations.
+
+    Returns:
+        Whether it was said.
+    """
+    collapsed = int((sizes < _FEWEST).sum())
+    found = samples > _FEWEST and collapsed > share * len(sizes)
+    if found:
+        warnings.warn(
+            f"the importance weights of {collapsed:,} of {len(sizes):,} observations collapsed: effective "
+            f"sample size below {_FEWEST:g} of {samples:,} (median {np.median(sizes):.1f}); {so}: {remedy}",
+            CollapsedWeightsWarning,
+            stacklevel=3,
+        )
+    return found

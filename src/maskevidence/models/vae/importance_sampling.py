@@ -1,0 +1,117 @@
+"""Importance sampling of a latent-variable model given the visible tokens."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from maskevidence.errors import InputError
+from maskevidence.models.vae.encoding_decoding import EncodingDecoding, blank_filled, encode_decode, filled_by
+from maskevidence.models.vae.latent_model import LatentModel, log_normals, log_standard_normal
+from maskevidence.models.vae.noise import Noise
+
+
+@dataclass(frozen=True)
+class ImportanceSampling:
+    """p(x_j | x_visible) by draws of z weighted with the posterior given the visible tokens.
+
+        p(x_j | x_R) ≈ Σ_s w_s p(x_j | z_s),    w_s ∝ p(x_R | z_s) p(z_s) / r(z_s),    Σ_s w_s = 1
+
+    The proposal r is a mixture: `prior_draws` of the draws come from p(z), the others in turn from q(z | x)
+    for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of encoding and
+    decoding (0: one version, left blank). Every draw's weight has the whole mixture in its denominator, so
+    that none is above draws / prior_draws times its mean under the prior. Exact in the limit of many draws,
+    whatever the encoder is.
+
+    Args:
+        draws: of z, those from the prior included.
+        steps: of encoding and decoding before.
+        prior_draws: how many of the draws come from the prior.
+        fills: chains of encoding and decoding, at most as many as draws from the encoder.
+
+    Raises:
+        InputError: no draws, or more from the prior than there are.
+
+    Source:
+        Owen and Zhou (2000), Safe and Effective Importance Sampling; Veach and Guibas (1995), Optimally
+        Combining Sampling Techniques, for the mixture in the denominator.
+    """
+
+    draws: int = 64
+    steps: int = 5
+    prior_draws: int = 8
+    fills: int = 16
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.fills < 1 or not 0 <= self.prior_draws < self.draws:
+            raise InputError(
+                f"draws={self.draws}, steps={self.steps}, prior_draws={self.prior_draws}, fills={self.fills}"
+                "; give one draw or more, 0 steps or more, fewer draws from the prior than in all, and one "
+                "fill or more"
+            )
+
+
+class WeightedDraws(NamedTuple):
+    """Draws of z and what their weights are made of.
+
+    Attributes:
+        decoded: shape (B, S, D); the decoder's answer at each.
+        each: shape (B, S, D); log p(x_j | z_s), nats.
+        log_weights: shape (B, S); log p(x_visible | z_s) + log p(z_s) - log r(z_s). The mean of exp of them
+            is unbiased for p(x_visible).
+    """
+
+    decoded: Float[Tensor, "B S D"]
+    each: Float[Tensor, "B S D"]
+    log_weights: Float[Tensor, "B S"]
+
+
+def weighted_draws(
+    model: LatentModel,
+    x: Float[Tensor, "B D"],
+    visible: Bool[Tensor, "B D"],
+    rule: ImportanceSampling,
+    noise: Noise,
+) -> WeightedDraws:
+    """Draws of z given the visible tokens, with their weights.
+
+    Args:
+        model: networks and likelihood.
+        x: shape (B, D); finite, anything where neither visible nor to be predicted.
+        visible: shape (B, D).
+        rule: how many draws, and from where.
+        noise: the draws.
+    """
+    encoder_draws, k = rule.draws - rule.prior_draws, model.n_components
+    filled = blank_filled(model, x, visible)
+    if rule.steps:
+        with torch.no_grad():
+            chains = EncodingDecoding(min(rule.fills, encoder_draws), rule.steps)
+            filled = filled_by(model, encode_decode(model, x, visible, chains, noise), x, visible, noise)
+    mean, log_scale = model.encode(filled)  # (B, F, K)
+    of_fill = torch.arange(encoder_draws, device=x.device) % filled.shape[1]
+    z = mean[:, of_fill] + torch.exp(log_scale)[:, of_fill] * noise.normal(encoder_draws, k)
+    if rule.prior_draws:
+        z = torch.cat([z, noise.normal(rule.prior_draws, k)], 1)
+    log_share = torch.log(torch.bincount(of_fill).to(x.dtype) / rule.draws)
+    log_proposal = torch.logsumexp(log_normals(z, mean, log_scale) + log_share, 2)
+    log_prior = log_standard_normal(z)
+    if rule.prior_draws:
+        log_proposal = torch.logaddexp(log_proposal, log_prior + math.log(rule.prior_draws / rule.draws))
+    decoded = model.decode(z)
+    each = model.log_likelihood(x[:, None], decoded)
+    log_visible = torch.where(visible[:, None], each, 0.0).sum(2)
+    return WeightedDraws(decoded, each, log_visible + log_prior - log_proposal)
+
+
+def effective_sample_size(log_weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
+    """(Σ w)² / Σ w², from 1 (one draw has all the weight) to S (equal weights); Kong (1992).
+
+    Example:
+        >>> effective_sample_size(torch.zeros(1, 5)).item()
+        5.0
+    """
+    return torch.exp(2 * torch.logsumexp(log_weights, 1) - torch.logsumexp(2 * log_weights, 1))

@@ -1,0 +1,72 @@
+"""Small BERTs on the English text that comes with Python, for demonstrations and comparisons anywhere."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from maskevidence.data.python_topics import python_topics
+from maskevidence.integrations.huggingface.recipe import Recipe, train_masked_lm
+from maskevidence.masks import MaskDesign
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
+from maskevidence.tokens import Tokens
+
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class EmbeddedText:
+    """The text in blocks of 64 tokens, with word pieces of its own.
+
+    Attributes:
+        tokenizer: 2,048 word pieces made from the part to train on.
+        train: the first nine tenths of the lines.
+        held_out: the last tenth.
+    """
+
+    tokenizer: Any
+    train: Tokens
+    held_out: Tokens
+
+    def new_model(self, seed: int = 0) -> MaskedLM:
+        """A BERT with 2 layers of 128 and random weights."""
+        return new_bert(self.tokenizer, seed=seed)
+
+    def trained(self, design: MaskDesign, recipe: Recipe) -> MaskedLM:
+        """One that was trained with masks of a design; the recipe's seed is also that of its weights."""
+        model = self.new_model(recipe.seed)
+        train_masked_lm(model, self.train, design, recipe)
+        return model
+
+    def unigram_score(self) -> float:
+        """Mean log-probability of a held-out token by its frequency in the other part, nats.
+
+        Frequencies are counted with one of each token added. It is what a model scores that knows no context.
+        """
+        counts = torch.bincount(self.train.values[self.train.maskable], minlength=len(self.tokenizer)) + 1.0
+        log_p = torch.log(counts / counts.sum())
+        return float(log_p[self.held_out.values[self.held_out.maskable]].mean())
+
+
+def embedded_text(vocabulary_size: int | None = None) -> EmbeddedText:
+    """The text, cut into blocks.
+
+    Args:
+        vocabulary_size: word pieces; by default 2,048.
+
+    Raises:
+        InputError: this Python came without it.
+
+    Example:
+        >>> text = embedded_text(vocabulary_size=512)
+        >>> text.train.width, len(text.train) > 5 * len(text.held_out)
+        (64, True)
+    """
+    lines = python_topics()
+    n_train = len(lines) - round(len(lines) * HELD_OUT)
+    size = SIZES["small"]
+    tokenizer = word_pieces(lines[:n_train], vocabulary_size or size.vocabulary_size)
+    model = new_bert(tokenizer)
+    parts = (model.tokens(part, block_size=size.block_size) for part in (lines[:n_train], lines[n_train:]))
+    return EmbeddedText(tokenizer, *parts)

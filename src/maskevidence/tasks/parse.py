@@ -1,0 +1,220 @@
+"""The words MODEL, DATA and --design of the command line, as objects."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
+from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
+from maskevidence.errors import InputError, unknown_name
+from maskevidence.masks import DESIGNS, MaskDesign
+from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
+from maskevidence.support.hub import hub_file
+
+_WITH_COMPONENTS: dict[str, Callable[[int, int], Any]] = {
+    "ppca": PPCA,
+    "factor-analysis": FactorAnalysis,
+    "bernoulli-pca": BernoulliPCA,
+    "vae": lambda d, k: VAE(n_features=d, n_components=k),
+    "bernoulli-vae": lambda d, k: VAE(likelihood="bernoulli", n_features=d, n_components=k),
+}
+MODELS = ("gaussian", *(f"{name}:K" for name in _WITH_COMPONENTS))
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
+
+
+def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
+    """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
+
+    Args:
+        word: "gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a
+            saved model.
+
+    Returns:
+        (builder, None) for a model to be fitted, (None, model) for a saved one.
+
+    Raises:
+        InputError: none of these (with the close matches).
+
+    Example:
+        >>> builder, _ = parse_model("ppca:2")
+        >>> builder(5).loadings.shape
+        torch.Size([5, 2])
+    """
+    name, _, components = word.partition(":")
+    if word == "gaussian":
+        return lambda n_features: Gaussian(n_features=n_features), None
+    if name in _WITH_COMPONENTS:
+        if not components.isascii() or not components.isdigit() or int(components) < 1:
+            raise InputError(f"model {word!r} lacks its number of components; write {name}:8, say")
+        return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
+    if Path(word).is_dir():
+        return None, load(word)
+    if "/" in word or word.startswith("."):
+        raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
+    raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def is_masked_lm(word: str) -> bool:
+    """Whether a MODEL word means a masked language model: its folder, or OWNER/NAME on the hub.
+
+    Example:
+        >>> is_masked_lm("google-bert/bert-base-uncased"), is_masked_lm("ppca:8")
+        (True, False)
+    """
+    folder = Path(word)
+    if not folder.is_dir():
+        return _ON_THE_HUB.fullmatch(word) is not None
+    config = read_json(folder / "config.json")
+    if config is None:
+        return (folder / "tokenizer_config.json").exists()
+    return isinstance(config, dict) and "class" not in config
+
+
+def is_masked_image(word: str) -> bool:
+    """Whether a MODEL word means a model of images of transformers: its folder, or OWNER/NAME on the hub.
+
+    A folder is asked for its config.json, a name on the hub for the same where it can be had, and else
+    whether it says "vit" or "mae".
+
+    Example:
+        >>> is_masked_image("ppca:8")
+        False
+    """
+    folder = Path(word)
+    if folder.is_dir():
+        config = read_json(folder / "config.json")
+    elif _ON_THE_HUB.fullmatch(word) is None:
+        return False
+    else:
+        file = hub_file(word, "config.json")
+        if file is None:
+            return re.search(r"vit|mae", word.lower()) is not None
+        config = read_json(file)
+    return isinstance(config, dict) and "class" not in config and "image_size" in config
+
+
+def read_json(file: Path) -> Any:
+    """What a JSON file holds; None where there is none, or it is damaged."""
+    try:
+        return json.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return None
+
+
+def parse_data(
+    word: str,
+    limit: int | None = None,
+    *,
+    column: str | None = None,
+    resize: tuple[int, int] | None = None,
+    skip_bad: bool = False,
+) -> Table:
+    """A DATA word for a model of numbers: a table, or images as rows of pixels in [0, 1].
+
+    Args:
+        word: a .csv, .npy or .parquet file, the name of a data set, or images as `read_images` takes them.
+        limit: the first so many rows.
+        column: of the images.
+        resize: (height, width) that images are brought to.
+        skip_bad: leave images out that cannot be read.
+
+    Raises:
+        InputError: no such file or name (with the close matches), a table or images that cannot be read, or
+            options of images for a table.
+    """
+    if is_image_source(word):
+        return read_images(word, column=column, limit=limit, resize=resize, skip_bad=skip_bad).table()
+    for flag, value in (("--column", column), ("--resize", resize), ("--skip-bad", skip_bad)):
+        if value:
+            raise InputError(f"{flag} belongs to images; {word!r} is none")
+    path = Path(word)
+    if path.exists() or path.suffix.lower() in SUFFIXES or "/" in word:
+        table = read_table(path)
+    elif word in DATA_SETS:
+        table = DATA_SETS[word]()
+    else:
+        known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
+        raise unknown_name("data", word, known)
+    return table if limit is None else table.head(limit)
+
+
+def parse_size(word: str | None) -> tuple[int, int] | None:
+    """A --resize word, "28x28" or "28" for both, as (height, width); None for None.
+
+    Raises:
+        InputError: no such size.
+
+    Example:
+        >>> parse_size("32x24"), parse_size("28")
+        ((32, 24), (28, 28))
+    """
+    if word is None:
+        return None
+    parts = word.lower().split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(f"{word!r} is no size of images; write 28x28 (height x width)")
+    return int(parts[0]), int(parts[-1])
+
+
+def parse_design(word: str, **options: int | None) -> MaskDesign:
+    """A --design word with its options.
+
+    Args:
+        word: such as "every-size", "fixed-rate:0.15" or "rates:0.01-0.99-0.01".
+        options: masks_per_size, draws, replicates, orders; None where not given.
+
+    Raises:
+        InputError: an unknown design (with the close matches), a rate that is missing or outside (0, 1], or
+            an option that the design does not have.
+
+    Example:
+        >>> parse_design("fixed-rate:0.15", masks_per_size=2)
+        FixedRate(rate=0.15, masks_per_size=2)
+    """
+    name, _, argument = word.partition(":")
+    by_name = {design.name: design for design in DESIGNS}
+    if name not in by_name:
+        raise unknown_name("design", word, by_name)
+    design = by_name[name]
+    fields: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    known = [field for field in design.__dataclass_fields__ if field in _OPTIONS]  # type: ignore[attr-defined]
+    for option in fields:
+        if option not in known:
+            of_design = ", ".join(_flag(field) for field in known) or "no option"
+            raise InputError(f"{_flag(option)} does not belong to {name}, which has {of_design}")
+    if name == "fixed-rate":
+        fields["rate"] = _rates(word, argument, count=1)[0]
+    elif name == "rates":
+        start, stop, step = _rates(word, argument, count=3)
+        if not (step > 0 and start <= stop < math.inf):
+            raise InputError(
+                f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, say rates:0.01-0.99-0.01"
+            )
+        fields["rates"] = tuple(
+            round(start + i * step, 12) for i in range(int((stop - start) / step + 1e-9) + 1)
+        )
+    elif argument:
+        raise InputError(f"design {word!r}: {name} takes nothing after a colon")
+    return design(**fields)
+
+
+_OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def _rates(word: str, argument: str, count: int) -> list[float]:
+    try:
+        rates = [float(part) for part in argument.split("-")]
+    except ValueError:
+        rates = []
+    if len(rates) != count:
+        form = "fixed-rate:0.15" if count == 1 else "rates:0.01-0.99-0.01 (first, last, step)"
+        raise InputError(f"design {word!r} lacks its {'rate' if count == 1 else 'rates'}; write {form}")
+    return rates

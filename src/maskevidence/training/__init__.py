@@ -1,0 +1,1 @@
+"""Training: objectives, the loop, and checkpoints."""

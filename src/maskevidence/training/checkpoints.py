@@ -1,0 +1,149 @@
+"""Checkpoints: one safetensors file with all that training needs to go on, whole or not there at all."""
+
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskevidence.errors import InputError
+from maskevidence.support.files import write_atomic
+
+FORMAT = 1
+FILE = "checkpoint.safetensors"
+_HEADER = "maskevidence"
+_TENSOR, _TUPLE, _ITEMS = "__tensor__", "__tuple__", "__items__"
+
+
+def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
+    """Write `checkpoint.safetensors` into a folder; an older one stays until the new one is complete.
+
+    Args:
+        folder: where to; made where it is missing.
+        settings: what the training is of: a checkpoint goes on only where they are the same.
+        state: nested dicts, lists and tuples of tensors, numbers, texts and None.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        InputError: the place cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = save_checkpoint(folder, {"seed": 1}, {"w": torch.ones(2), "betas": (0.9, 0.999)})
+        >>> load_checkpoint(folder, {"seed": 1})
+        {'w': tensor([1., 1.]), 'betas': (0.9, 0.999)}
+    """
+    from safetensors.torch import save
+
+    tensors: dict[str, Tensor] = {}
+    tree = _encode(state, tensors)
+    header = {"format": FORMAT, "version": metadata.version("maskevidence")}
+    header |= {"settings": dict(settings), "state": tree}
+    path = Path(folder) / FILE
+    write_atomic(path, save(tensors, metadata={_HEADER: json.dumps(header)}))
+    return path
+
+
+def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
+    """Read the checkpoint in a folder; None where there is none.
+
+    Args:
+        folder: that a training kept its checkpoint in.
+        settings: of the training that shall go on.
+
+    Raises:
+        InputError: a damaged file, a checkpoint of another version, or of other settings.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(folder) / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = json.loads((file.metadata() or {})[_HEADER])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+        raise InputError(
+            f"{str(path)!r} is no checkpoint that can be read ({type(error).__name__}); "
+            "remove it to start anew, or give another folder"
+        ) from error
+    here = metadata.version("maskevidence")
+    if header.get("format") != FORMAT or header.get("version") != here:
+        raise InputError(
+            f"{str(path)!r} was written by maskevidence {header.get('version')}, checkpoint format "
+            f"{header.get('format')}; this is {here}, format {FORMAT}: go on with that version, or start "
+            "anew in another folder"
+        )
+    different = differences(header["settings"], settings)
+    if different:
+        raise InputError(
+            f"{str(path)!r} is of another training ({different}); give another folder, or remove the file to "
+            "start anew"
+        )
+    return _decode(header["state"], tensors)
+
+
+def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """In what the settings of a training that was saved differ from those of this one; empty if in nothing.
+
+    Args:
+        theirs: as they were read from JSON.
+        ours: as they would be written to it.
+
+    Example:
+        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
+        'seed 1 instead of 2'
+    """
+    now = json.loads(json.dumps(dict(ours)))
+    return "; ".join(
+        f"{name} {theirs.get(name)!r} instead of {now.get(name)!r}"
+        for name in [*now, *(name for name in theirs if name not in now)]
+        if theirs.get(name) != now.get(name)
+    )
+
+
+def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
+    """The same tree with names for its tensors, fit for JSON (whose keys are texts alone)."""
+    if isinstance(node, Tensor):
+        name = str(len(tensors))
+        tensors[name] = node.detach().cpu().contiguous().clone()
+        return {_TENSOR: name}
+    if isinstance(node, Mapping):
+        return {_ITEMS: [[key, _encode(value, tensors)] for key, value in node.items()]}
+    if isinstance(node, tuple):
+        return {_TUPLE: [_encode(value, tensors) for value in node]}
+    if isinstance(node, list):
+        return [_encode(value, tensors) for value in node]
+    return node
+
+
+def _decode(node: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(node, dict):
+        if _TENSOR in node:
+            return tensors[node[_TENSOR]]
+        if _TUPLE in node:
+            return tuple(_decode(value, tensors) for value in node[_TUPLE])
+        return {key: _decode(value, tensors) for key, value in node[_ITEMS]}
+    if isinstance(node, list):
+        return [_decode(value, tensors) for value in node]
+    return node
+
+
+def parameter_shapes(model: torch.nn.Module) -> dict[str, str]:
+    """Each entry of a model's state and its shape and dtype: what a checkpoint of it has to fit.
+
+    Example:
+        >>> parameter_shapes(torch.nn.Linear(2, 1))
+        {'weight': '(1, 2) float32', 'bias': '(1,) float32'}
+    """
+    return {
+        name: f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        for name, value in model.state_dict().items()
+    }

@@ -1,0 +1,152 @@
+"""maskevidence score on images by a masked image model: densities, runs, and bad input, as a user has it."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine, run  # noqa: F401
+from image_models import saved, small_vit_mae, smooth_images
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 grey images of 8×8 as files, and small models of them."""
+    from PIL import Image
+
+    made = tmp_path_factory.mktemp("images")
+    (made / "images").mkdir()
+    for i, image in enumerate(smooth_images(30)):
+        Image.fromarray(image[:, :, 0]).save(made / "images" / f"{i:02}.png")
+    saved(small_vit_mae(), made / "model")
+    saved(small_vit_mae(norm_pix_loss=True), made / "normalised")
+    return made
+
+
+def test_images_are_scored_with_variances_fitted_to_some_of_them(run: CommandLine, folder: Path) -> None:
+    result = run("score", folder / "model", folder / "images", "--json", folder / "a.json")
+    assert result.code == 0, result.err
+    for words in ("lower bound", "masked reconstruction loss", "fitted to 6 of the images"):
+        assert words in " ".join(result.out.split())
+    written = json.loads((folder / "a.json").read_text())
+    assert written["n_observations"] == 24
+    assert written["n_pixels"] == 64
+    assert written["design"]["name"] == "random-size"
+    assert written["mask_se"] > 0
+    assert written["pixel_density"]["n_images"] == 6
+    assert len(written["pixel_density"]["variances"]) == 16
+    assert all(0 < entry["loss"] < 255**2 for entry in written["reconstruction_loss"])
+    again = run("score", folder / "model", folder / "images", "--json", "-", "--batch-tokens", 20)
+    assert json.loads(again.out)["log_evidence"] == pytest.approx(written["log_evidence"], abs=1e-4)
+
+
+def test_the_rates_of_the_paper_and_bits_per_dimension(run: CommandLine, folder: Path) -> None:
+    words = ("score", folder / "model", folder / "images", "--design", "rates:0.05-0.95-0.05", "--json", "-")
+    gaussian = json.loads(run(*words).out)
+    assert gaussian["kind"] == "pseudo"
+    assert len(gaussian["reconstruction_loss"]) == 15  # sizes 1..15 of 16 patches
+    discretised = json.loads(run(*words, "--density", "discretised").out)
+    assert "reconstruction_loss" not in discretised
+    # both are nats per level, and the levels are far finer than the error of a model with random weights
+    per_dimension = -discretised["log_evidence"] / 64 / 0.6931471805599453
+    assert discretised["bits_per_dimension"] == pytest.approx(per_dimension)
+    assert discretised["log_evidence"] == pytest.approx(gaussian["log_evidence"], rel=0.15)
+
+
+def test_a_run_goes_on_with_its_own_variances(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    words = ("score", folder / "model", folder / "images", "--out", tmp_path / "r")
+    first = json.loads(run(*words, "--json", "-").out)
+    for name in ("run.json", "estimate.json", "curve.csv", "curve.png"):
+        assert (tmp_path / "r" / name).exists()
+    manifest = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert manifest["details"]["pixel_density"] == first["pixel_density"]
+    assert first["reconstruction_loss"]
+    assert "finished before" in " ".join(run(*words).out.split())
+    more = json.loads(run(*words, "--draws", 16, "--json", "-").out)
+    assert more["n_masks"] == 2 * first["n_masks"]
+    assert more["pixel_density"] == first["pixel_density"]
+    assert "another run" in run(*words, "--density", "discretised").error
+    assert "another run" in run(*words, "--calibration-fraction", 0.5).error
+
+
+def test_normalised_patches_are_pseudo_or_brought_back(run: CommandLine, folder: Path) -> None:
+    words = ("score", folder / "normalised", folder / "images", "--json", "-")
+    normalised = json.loads(run(*words).out)
+    assert normalised["kind"] == "pseudo"
+    assert any("--patch-statistics visible" in note for note in normalised["notes"])
+    visible = json.loads(run(*words, "--patch-statistics", "visible").out)
+    assert visible["kind"] == "lower_bound"
+    assert "have no levels" in run(*words, "--density", "discretised").error
+    assert (
+        "leave patch_statistics"
+        in run("score", folder / "model", folder / "images", "--patch-statistics", "visible").error
+    )
+
+
+def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    from maskevidence.data.images import read_images
+    from maskevidence.models.image.masked_image import MaskedImage
+
+    model = MaskedImage.from_pretrained(folder / "model", device="cpu")
+    images = read_images(str(folder / "images"))
+    model.calibrate(model.tokens(images.pixels), "discretised")
+    model.save(tmp_path / "m")
+    found = json.loads(run("score", tmp_path / "m", folder / "images", "--json", "-").out)
+    assert found["n_observations"] == 30
+    assert found["bits_per_dimension"] > 0
+    assert any("stored with the model" in note for note in found["notes"])
+    held_out = run("score", tmp_path / "m", folder / "images", "--test-fraction", 0.2, "--json", "-")
+    assert json.loads(held_out.out)["n_observations"] == 6
+    other = run("score", tmp_path / "m", folder / "images", "--density", "gaussian", "--json", "-")
+    assert json.loads(other.out)["n_observations"] == 24
+
+
+def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    from PIL import Image
+    from transformers import ViTConfig, ViTForImageClassification
+
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, **small)).save_pretrained(
+        tmp_path / "classifier"
+    )
+    saved(small_vit_mae(num_channels=3), tmp_path / "colour")
+    saved(small_vit_mae(image_size=16), tmp_path / "larger")
+    (tmp_path / "bad").mkdir()
+    for i, image in enumerate(smooth_images(4)):
+        Image.fromarray(image[:, :, 0]).save(tmp_path / "bad" / f"{i}.png")
+    (tmp_path / "bad" / "2.png").write_bytes(b"no image")
+    model, images = folder / "model", folder / "images"
+    asked: list[tuple[list[object], str]] = [
+        ([tmp_path / "classifier", images], "is a vit model, which has no decoder that predicts patches"),
+        ([tmp_path / "colour", images], "the images are grey (1 channel), the model reads in colour"),
+        ([tmp_path / "larger", images], "have 8×8 pixels, the model reads 16×16; resize them (--resize 16)"),
+        ([model, tmp_path / "bad"], "2.png"),
+        ([model, images, "--design", "rates:0-0.9-0.1"], "mask rate 0; give a share of the tokens in (0, 1]"),
+        ([model, images, "--design", "fixed-rate:1.5"], "mask rate 1.5; give a share"),
+        ([model, images, "--density", "laplace"], "'laplace' is not one of 'gaussian', 'discretised'"),
+        ([model, images, "--calibration-fraction", "1"], "--calibration-fraction 1 of 30 images"),
+        ([model, images, "--limit", "1"], "of 1 images leaves none"),
+        ([model, images, "--binarise", "threshold"], "--binarise belongs to rows of numbers"),
+        ([model, images, "--text", "a"], "--text belongs to masked language models"),
+        ([model, tmp_path / "none"], "there is no file or folder"),
+        (["ppca:2", "digits", "--density", "gaussian"], "--density belongs to masked image models"),
+    ]
+    for words, message in asked:
+        assert message in run("score", *words).error, words
+    skipped = run(
+        "score", model, tmp_path / "bad", "--skip-bad", "--calibration-fraction", 0.4, "--json", "-"
+    )
+    assert "skipped 1 image(s) that cannot be read: 2.png" in json.loads(skipped.out)["notes"]
+    resized = run("score", tmp_path / "larger", images, "--resize", 16, "--json", "-")
+    assert "resized 30 image(s)" in json.loads(resized.out)["notes"][0]
+
+
+def test_a_hub_model_without_network_is_one_line(
+    run: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maskevidence.support.hub.hub_reachable", lambda: False)
+    monkeypatch.setattr("maskevidence.models.pretrained.hub_reachable", lambda: False)
+    message = run("score", "facebook/vit-mae-of-nobody", folder / "images").error
+    assert "is not in the local cache" in message

@@ -1,0 +1,311 @@
+"""Training masked language models: from Python, by `maskevidence train masked-lm`, in two processes."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import maskevidence as me
+from command_line import CommandLine, files_in, run  # noqa: F401
+from maskevidence.integrations.huggingface import (
+    EvidenceTrainer,
+    MaskSizeCollator,
+    Recipe,
+    new_bert,
+    train_masked_lm,
+    word_pieces,
+)
+from maskevidence.integrations.huggingface.recipe import TrainingOrder, newest_checkpoint
+from text_models import SENTENCES, small_bert, small_tokenizer
+
+RECIPE = Recipe(steps=9, batch_size=4, warmup=2, learning_rate=1e-2, seed=3)
+
+
+def new_model(**options: Any) -> me.models.MaskedLM:
+    tokenizer = small_tokenizer()
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    shape |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return me.models.MaskedLM(small_bert(tokenizer, **shape | options), tokenizer)
+
+
+def weights(model: me.models.MaskedLM) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def largest_difference(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
+    return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True))
+
+
+def stop_at(step: int) -> Any:
+    """A callback that ends the process's training as Ctrl-C does."""
+    import transformers
+
+    class Stop(transformers.TrainerCallback):
+        def on_step_end(self, _args: Any, state: Any, _control: Any, **_keywords: Any) -> None:
+            if state.global_step == step:
+                raise KeyboardInterrupt
+
+    return lambda _trainer: Stop()
+
+
+def test_it_learns_a_text_and_leaves_the_random_state_alone(unchecked: None) -> None:
+    """Without run-time checks, which draw random numbers of their own."""
+    model = new_model()
+    tokens = model.tokens(SENTENCES)
+    start = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
+    trained = train_masked_lm(
+        model, tokens, recipe=Recipe(steps=60, batch_size=8, warmup=5, learning_rate=2e-2)
+    )
+    after = torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # type: ignore[index]
+    end = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
+    assert end > 0.75 * start
+    assert not model.network.training
+    assert [entry["step"] for entry in trained.history] == [50]
+    assert trained.to_csv().splitlines()[0] == "step,loss,grad_norm,learning_rate"
+    assert torch.equal(before[0], after[0])
+    assert (before[1] == after[1]).all()
+    assert before[2] == after[2]
+
+
+def test_the_order_of_training_is_whole_permutations() -> None:
+    order = TrainingOrder(me.Tokens.from_array(np.arange(7.0)[:, None]), length=20, seed=1).order
+    assert sorted(order[:7]) == sorted(order[7:14]) == list(range(7))
+    assert order[:7].tolist() != order[7:14].tolist()
+
+
+def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: Path) -> None:
+    """Bit by bit, dropout included; the checkpoint that a kill left half written is passed over."""
+    whole = new_model(hidden_dropout_prob=0.2)
+    tokens = whole.tokens(SENTENCES)
+    train_masked_lm(whole, tokens, recipe=RECIPE, out=tmp_path / "a", checkpoint_every=3)
+    stopped = new_model(hidden_dropout_prob=0.2)
+    options: dict[str, Any] = {"recipe": RECIPE, "out": tmp_path / "b", "checkpoint_every": 3}
+    with pytest.raises(KeyboardInterrupt):
+        train_masked_lm(stopped, tokens, callbacks=[stop_at(5)], **options)
+    half = tmp_path / "b" / "checkpoint-4"
+    half.mkdir()
+    (half / "trainer_state.json").write_text('{"epoch"')
+    assert newest_checkpoint(tmp_path / "b") == tmp_path / "b" / "checkpoint-3"
+    fresh = new_model(hidden_dropout_prob=0.2)
+    resumed = train_masked_lm(fresh, tokens, **options)
+    assert resumed.resumed_from == 3
+    assert largest_difference(weights(whole), weights(fresh)) == 0.0
+    again = train_masked_lm(new_model(), tokens, **options)  # from its end: nothing is left to do
+    assert again.resumed_from == 9
+
+
+def test_accumulated_steps_are_one_step_with_the_whole_batch(tmp_path: Path) -> None:
+    import transformers
+
+    found = []
+    for size, accumulated in ((8, 1), (2, 4)):
+        model = new_model()
+        model.double()  # Adam turns the rounding of a gradient that is 0, such as a key's bias, into steps
+        args = transformers.TrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=3,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulated,
+            learning_rate=1e-2,
+            train_sampling_strategy="sequential",
+            remove_unused_columns=False,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="no",
+            save_strategy="no",
+        )
+        data = TrainingOrder(model.tokens(SENTENCES), 24, seed=0)
+        trainer = EvidenceTrainer(
+            model=model.network,
+            args=args,
+            train_dataset=data,
+            eval_dataset=data,
+            data_collator=MaskSizeCollator(model.tokenizer),
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        with torch.random.fork_rng():
+            trainer.train()
+        found.append((weights(model), trainer.evaluate()["eval_loss"]))
+    assert largest_difference(found[0][0], found[1][0]) < 1e-5
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+
+
+def test_a_loss_that_is_not_finite_ends_training() -> None:
+    model = new_model()
+    with torch.no_grad():
+        next(iter(model.parameters())).fill_(float("nan"))
+    with pytest.raises(me.NumericalError, match="the loss is nan at step 9"):
+        train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
+
+
+def test_a_vocabulary_is_the_same_in_each_process(tmp_path: Path) -> None:
+    texts = [
+        " ".join(random.Random(i).choices(["rain", "falls", "roof", "sings", "dog"], k=9)) for i in range(50)
+    ]
+    code = (
+        "from maskevidence.models.text.new_bert import word_pieces\n"
+        f"print(sorted(word_pieces({texts!r}, 60).get_vocab().items()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(sorted(word_pieces(texts, 60).get_vocab().items()))
+
+
+def test_new_berts_differ_by_seed_alone() -> None:
+    tokenizer = word_pieces(SENTENCES * 3, 60)
+    a, b, c = (new_bert(tokenizer, seed=seed) for seed in (0, 0, 1))
+    assert largest_difference(weights(a), weights(b)) == 0.0
+    assert largest_difference(weights(a), weights(c)) > 0.01
+
+
+TWO = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_train_masked_lm as t
+from maskevidence.integrations.huggingface.processes import is_main_process
+model = t.new_model()
+model.double()
+trained = t.train_masked_lm(model, model.tokens(t.SENTENCES), recipe=t.RECIPE)
+if is_main_process():
+    model.save({out!r})
+    Path({out!r}, "loss").write_text(repr(trained.history[-1]["loss"]))
+"""
+
+
+def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(TWO.format(tests=str(Path(__file__).parents[1] / "helpers"), out=str(tmp_path)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*torchrun, str(script)], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    model = new_model()
+    model.double()
+    trained = train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
+    theirs, ours = load_file(tmp_path / "model.safetensors"), dict(model.network.state_dict())
+    assert max(float((ours[name] - value).abs().max()) for name, value in theirs.items()) < 1e-5
+    assert float((tmp_path / "loss").read_text()) == pytest.approx(trained.history[-1]["loss"], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.txt"
+    file.write_text("".join(f"{SENTENCES[i % 4]}\n" for i in range(200)))
+    return file
+
+
+OPTIONS = (
+    "--steps",
+    "6",
+    "--batch-size",
+    "4",
+    "--block-size",
+    "16",
+    "--vocabulary-size",
+    "60",
+    "--threads",
+    "1",
+)
+
+
+def test_train_leaves_a_model_that_score_reads(run: CommandLine, text: Path, tmp_path: Path) -> None:
+    out, target = tmp_path / "run", tmp_path / "a.json"
+    command = ["train", "masked-lm", text, *OPTIONS, "--out", out, "--json", target]
+    result = run(*command)
+    assert result.code == 0, result
+    assert "held out" in result.out
+    written = json.loads(target.read_text())
+    assert written["held_out"]["kind"] == "lower_bound"
+    assert written["held_out"]["mask_se"] > 0
+    assert {"config.json", "model.safetensors", "tokenizer.json", "history.csv"} <= files_in(out)
+    assert not list(out.glob("checkpoint-*"))
+    scored = run("score", out, text, "--block-size", 16, "--limit", 40, "--json", "-")
+    assert scored.code == 0, scored.err
+    again = run(*command)
+    assert "was finished before" in " ".join(again.out.split())
+    assert json.loads(target.read_text()) == written
+    other = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--objective", "fixed-rate:0.15")
+    assert "is of another training (objective 'random-size' instead of 'fixed-rate:0.15')" in other.error
+    replaced = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--seed", 1, "--overwrite")
+    assert replaced.code == 0, replaced.err
+    onwards = run("train", "masked-lm", text, "--config", out, "--steps", 2, "--out", tmp_path / "onwards")
+    assert onwards.code == 0, onwards.err
+    assert (
+        "--vocabulary-size belongs to new models"
+        in run("train", "masked-lm", text, *OPTIONS, "--config", out, "--out", tmp_path / "x").error
+    )
+
+
+def test_the_same_command_goes_on_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
+    from maskevidence.cli import train_masked_lm as module
+
+    command = ["train", "masked-lm", text, *OPTIONS, "--checkpoint-every", 2, "--out"]
+    assert run(*command, tmp_path / "whole").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.MaskedLM, "save", interrupted)  # training is done, and nothing of it saved
+        assert run(*command, tmp_path / "killed").code == 130
+    resumed = run(*command, tmp_path / "killed")
+    assert "went on from the checkpoint after step 6" in " ".join(resumed.out.split())
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def interrupted(*_arguments: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_is_wrong_is_one_line(run: CommandLine, text: Path, tmp_path: Path) -> None:
+    empty, blank = tmp_path / "empty.txt", tmp_path / "blank.txt"
+    empty.write_text("")
+    blank.write_text("\n \n\n")
+    maskless = tmp_path / "maskless"
+    tokenizer = small_tokenizer()
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained(maskless)
+    model = tmp_path / "model"
+    small = new_model(max_position_embeddings=12)
+    small.save(model)
+    rows = tmp_path / "rows"
+    me.models.PPCA(4, 2).save(rows)
+    foreign = tmp_path / "foreign"
+    (foreign / "checkpoint-500").mkdir(parents=True)
+    asked: list[tuple[list[object], str]] = [
+        ([empty], "is empty"),
+        ([blank], "has no word to train on"),
+        ([text, "--objective", "fixed-rate:1.5"], "mask rate 1.5"),
+        ([text, "--objective", "fixed-rate:0"], "mask rate 0;"),
+        ([text, "--objective", "likelihood"], "no closed form"),
+        ([text, "--objective", "randomsize"], "random-size"),
+        ([text, "--tokenizer", maskless], "has no mask token"),
+        ([text, "--tokenizer", tmp_path / "nothing"], "there is no tokenizer"),
+        ([text, "--tokenizer", model, "--vocabulary-size", 60], "leave --vocabulary-size out"),
+        ([text, "--config", model, "--block-size", 16], "the model reads 12 tokens"),
+        ([text, "--config", tmp_path / "nothing"], "there is no folder"),
+        ([text, "--test-fraction", 1], "--test-fraction 1"),
+        ([text, "--learning-rate", 0], "learning_rate=0"),
+        ([text, "--block-size", 2], "has no place beside"),
+        ([tmp_path / "none.txt"], "there is no file"),
+        ([text, "--epochs", 3], "--epochs belongs to models of rows"),
+    ]
+    for number, (words, message) in enumerate(asked):
+        assert message in run("train", "masked-lm", *words, "--out", tmp_path / f"out{number}").error, words
+    for held in (rows, foreign):
+        assert "holds another model" in run("train", "masked-lm", text, *OPTIONS, "--out", held).error
+    assert (
+        "6 texts in a step" not in run("train", "masked-lm", text, "--steps", 0, "--out", tmp_path / "y").err
+    )

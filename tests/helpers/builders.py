@@ -1,0 +1,7 @@
+"""The type of the fixtures that build a model with random parameters."""
+
+from collections.abc import Callable
+
+from oracles import GaussianModel
+
+BuildModel = Callable[..., GaussianModel]

@@ -1,0 +1,511 @@
+"""Masked image models: equal to transformers' own loss, no leaks, evidence of Gaussian images, bad input."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import maskevidence as me
+from image_models import random_images, saved, small_vit_mae
+from maskevidence.errors import InputError, NumericalError
+from maskevidence.models.image.masked_image import MaskedImage, random_masks
+from maskevidence.models.image.pixel_density import PixelDensity
+from maskevidence.tokens import Tokens
+from oracles import condition
+
+D, K = 16, 4  # patches of an image of 8×8, pixels of a patch
+
+
+def model_of(network: Any = None, **options: Any) -> MaskedImage:
+    settings: dict[str, Any] = {"pixel_mean": [0.4], "pixel_std": [0.3]}
+    return MaskedImage(network or small_vit_mae(), **(settings | options)).eval()
+
+
+def calibrated(density: str = "gaussian", network: Any = None, **options: Any) -> MaskedImage:
+    model = model_of(network)
+    model.calibrate(model.tokens(random_images(8, seed=9)), density, **options)
+    return model
+
+
+def any_sizes(tokens: Tokens, seed: int = 0) -> Tensor:
+    """Masks of all sizes, 1 and D among them."""
+    generator = np.random.default_rng(seed)
+    size = generator.integers(1, D + 1, len(tokens))
+    size[:2] = 1, D
+    rank = generator.permuted(np.tile(np.arange(D), (len(tokens), 1)), axis=1)
+    return torch.from_numpy(rank < size[:, None])
+
+
+def overwritten(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
+    """The same images with other levels in some patches."""
+    other = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, tokens.values.shape))
+    values = torch.where(where[..., None], other.to(tokens.values.dtype), tokens.values)
+    return Tokens(values, tokens.maskable, tokens.context, tokens.ids)
+
+
+# the network's own quantity
+
+
+@pytest.mark.parametrize("norm_pix_loss", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [1, 5, 12, D])
+def test_the_reconstruction_loss_is_transformers_own(channels: int, size: int, norm_pix_loss: bool) -> None:
+    network = small_vit_mae(num_channels=channels, norm_pix_loss=norm_pix_loss)
+    model = model_of(network, pixel_mean=[0.4] * channels, pixel_std=[0.2, 0.3, 0.25][:channels])
+    images = random_images(5, channels=channels)
+    tokens = model.tokens(images)
+    masked = random_masks(tokens, size, seed=1)
+    found = model.reconstruction_losses(tokens, masked)
+    assert bool((found[~masked] == 0).all())
+
+    std = torch.tensor([0.2, 0.3, 0.25][:channels])[:, None, None]
+    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - 0.4) / std
+    network.config.mask_ratio = (size - 0.5) / D
+    with torch.no_grad():
+        theirs = network(pixel_values=pixels, noise=masked + torch.rand(5, D) / 2)
+    assert torch.equal(theirs.mask.bool(), masked)
+    assert (found.sum() / masked.sum()).item() == pytest.approx(theirs.loss.item(), rel=1e-5)
+    # patch by patch: order and channels, not only their mean
+    target = network.patchify(pixels)
+    if norm_pix_loss:
+        target = (target - target.mean(-1, keepdim=True)) / (target.var(-1, keepdim=True) + 1e-6).sqrt()
+    direct = (theirs.logits - target).square().mean(-1)
+    torch.testing.assert_close(found[masked].float(), direct[masked], rtol=1e-5, atol=1e-5)
+
+
+def test_reconstructed_images_are_the_predictions_in_place() -> None:
+    model = model_of()
+    images = random_images(3)
+    tokens = model.tokens(images)
+    masked = random_masks(tokens, 6, seed=2)
+    with torch.no_grad():
+        made = model.reconstruct(tokens, masked)
+        noise = masked.float()
+        model.network.model.config.mask_ratio = 1 - (D - 6 + 0.5) / D
+        pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - 0.4) / 0.3
+        logits = model.network.model(pixel_values=pixels, noise=noise).logits
+    assert torch.equal(made[~masked], tokens.values[~masked].float())
+    torch.testing.assert_close(made[masked], (logits[masked] * 0.3 + 0.4) * 255, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("n_patches", range(1, 15))
+def test_the_model_hides_as_many_as_asked_at_every_size(n_patches: int) -> None:
+    """mask_ratio = 1 - (D - M + ½) / D: no rounding of its product with D is off by one."""
+    side = n_patches
+    network = small_vit_mae(image_size=side, patch_size=1, hidden_size=8, decoder_hidden_size=8)
+    model = model_of(network)
+    tokens = model.tokens(random_images(side**2, size=side))
+    before = network.config.mask_ratio
+    masked = torch.tril(torch.ones(side**2, side**2)).bool()  # sizes 1..D; the call checks the model's mask
+    with torch.no_grad():
+        assert bool(torch.isfinite(model.reconstruction_losses(tokens, masked)).all())
+    assert network.config.mask_ratio == before
+
+
+def test_the_encoder_sees_visible_patches_only() -> None:
+    model = calibrated()
+    seen: list[int] = []
+    layer = model.network.model.vit.layers[0]
+    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
+    tokens = model.tokens(random_images(D))
+    model.log_conditionals(tokens, torch.tril(torch.ones(D, D)).bool())
+    hook.remove()
+    assert sorted(seen) == list(
+        range(1, D + 1)
+    )  # class token and visible patches; M = D: the class token only
+
+
+def test_a_mask_that_is_not_obeyed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = calibrated()
+    tokens = model.tokens(random_images(3))
+    embeddings = model.network.model.vit.embeddings
+    original = embeddings.random_masking
+    monkeypatch.setattr(embeddings, "random_masking", lambda sequence, _noise: original(sequence, None))
+    with pytest.raises(NumericalError, match="takes masks in another way"):
+        model.log_conditionals(tokens, random_masks(tokens, 8, seed=0))
+
+
+# the protocol
+
+
+def densities() -> list[MaskedImage]:
+    normalised = small_vit_mae(norm_pix_loss=True)
+    return [
+        calibrated(),
+        calibrated("discretised"),
+        calibrated(network=normalised),
+        calibrated(network=normalised, patch_statistics="visible"),
+        calibrated("discretised", network=normalised, patch_statistics="visible"),
+    ]
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_protocol(case: int) -> None:
+    model = densities()[case]
+    assert isinstance(model, me.MaskedModel)
+    assert model.conditionals == ("transformed" if case == 2 else "learned")
+    tokens = model.tokens(random_images(20))
+    masked = any_sizes(tokens)
+    with torch.no_grad():
+        answer = model.log_conditionals(tokens, masked)
+        assert answer.shape == masked.shape
+        assert bool((answer[~masked] == 0).all())
+        assert bool((torch.isfinite(answer) & (answer != 0))[masked].all())
+        assert not model.log_conditionals(tokens, torch.zeros_like(masked)).any()
+        # other hidden values do not matter
+        for j in (0, 7, D - 1):
+            others = masked.clone()
+            others[:, j] = False
+            changed = model.log_conditionals(overwritten(tokens, others, seed=j), masked)
+            torch.testing.assert_close(changed[:, j], answer[:, j], rtol=0, atol=1e-4)
+        # visible ones do
+        changed = model.log_conditionals(overwritten(tokens, ~masked), masked)
+        assert ((changed - answer).abs() > 1e-3)[masked & (~masked).any(1, keepdim=True)].float().mean() > 0.7
+        # neither order nor batch do
+        order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
+        shuffled = model.log_conditionals(tokens[order], masked[order])
+        torch.testing.assert_close(shuffled, answer[order], rtol=0, atol=1e-4)
+        model.batch_tokens = 1
+        torch.testing.assert_close(model.log_conditionals(tokens, masked), answer, rtol=0, atol=1e-4)
+
+
+def leak(model: MaskedImage) -> float:
+    """The largest change of a prediction, in levels, where hidden pixels alone are overwritten."""
+    tokens = model.tokens(random_images(6))
+    masked = any_sizes(tokens)
+    with torch.no_grad():
+        before = model.reconstruct(tokens, masked)[masked]
+        after = model.reconstruct(overwritten(tokens, masked), masked)[masked]
+    return float((before - after).abs().max())
+
+
+class Leaky(MaskedImage):
+    """What the product refuses: predictions brought back by the hidden patch's own mean and variance."""
+
+    def _targets(self, call: Any, patch_statistics: Any, density: Any) -> Any:
+        levels, outputs = call.levels[call.scored], call.outputs[call.scored]
+        variance, mean = torch.var_mean(self._in_model_units(levels), dim=1, keepdim=True)
+        return levels, self._in_levels(outputs * (variance + 1e-6).sqrt() + mean)
+
+
+def test_predictions_do_not_look_at_hidden_pixels() -> None:
+    normalised = small_vit_mae(norm_pix_loss=True)
+    assert leak(calibrated()) < 1e-2
+    assert leak(calibrated(network=normalised, patch_statistics="visible")) < 1e-2
+    leaky = Leaky(normalised, pixel_mean=[0.4], pixel_std=[0.3])
+    leaky.calibrate(leaky.tokens(random_images(8, seed=9)), patch_statistics="visible")
+    assert leak(leaky) > 10  # the test sees a leak where there is one
+
+
+def test_statistics_of_visible_patches_by_hand() -> None:
+    """Prediction · √(mean of the visible variances) + mean of the visible means, as written out."""
+    network = small_vit_mae(norm_pix_loss=True)
+    model = calibrated(network=network, patch_statistics="visible")
+    images = random_images(2)
+    tokens = model.tokens(images)
+    masked = random_masks(tokens, 10, seed=3)
+    masked[1] = True
+    with torch.no_grad():
+        made = model.reconstruct(tokens, masked)
+        outputs = {int(c.rows[0]): c.outputs[0] for c in model._calls(tokens, masked)}
+    density = model.density
+    assert density is not None
+    calibration = (model.tokens(random_images(8, seed=9)).values.double() / 255 - 0.4) / 0.3
+    assert density.patch_mean == pytest.approx(calibration.mean().item(), rel=1e-5)
+    assert density.patch_variance == pytest.approx(calibration.var(2).mean().item(), rel=1e-5)
+    for i in range(2):
+        patches = (tokens.values[i].double() / 255 - 0.4) / 0.3
+        seen = patches[~masked[i]]
+        mean = seen.mean() if len(seen) else torch.tensor(density.patch_mean)
+        variance = seen.var(1).mean() if len(seen) else torch.tensor(density.patch_variance)
+        expected = (outputs[i] * (variance + 1e-6).sqrt() + mean) * 0.3 * 255 + 0.4 * 255
+        torch.testing.assert_close(made[i][masked[i]], expected[masked[i]].float(), rtol=1e-4, atol=1e-2)
+
+
+def test_absent_patches_are_hidden_and_context_is_visible() -> None:
+    model = calibrated()
+    tokens = model.tokens(random_images(4))
+    maskable = torch.ones(4, D, dtype=torch.bool)
+    maskable[:, :5] = False
+    context = torch.zeros_like(maskable)
+    context[:, :2] = True
+    roles = Tokens(tokens.values, maskable, context, tokens.ids)
+    masked = torch.zeros_like(maskable)
+    masked[:, 8:12] = True
+    absent = ~(maskable | context)
+    with torch.no_grad():
+        answer = model.log_conditionals(roles, masked)
+        for where, same in ((absent, True), (context, False)):
+            other = overwritten(roles, where)
+            changed = (model.log_conditionals(other, masked) - answer)[masked].abs()
+            assert bool((changed < 1e-4).all()) == same
+        # hidden, absent or masked, is all the same to the network: 3 + 4 patches
+        both = model.log_conditionals(tokens, masked | absent)
+    torch.testing.assert_close(answer[masked], both[masked], rtol=0, atol=1e-4)
+
+
+def test_an_estimate_depends_on_no_batch_and_no_order() -> None:
+    model = calibrated()
+    images = random_images(30)
+    tokens = model.tokens(images)
+    for design in (me.Rates((0.05, 0.3, 0.95), 2), me.RandomSize(8), me.EverySize(2)):
+        whole = me.estimate_evidence(model, tokens, design, seed=3)
+        assert whole.kind == ("pseudo" if design.name == "rates" else "lower_bound")
+        order = np.random.default_rng(0).permutation(30)
+        model.batch_tokens = 40
+        shuffled = me.estimate_evidence(model, model.tokens(images[order], order), design, seed=3)
+        model.batch_tokens = None
+        assert shuffled.log_evidence == pytest.approx(whole.log_evidence, abs=1e-4)
+        np.testing.assert_allclose(shuffled.per_observation, whole.per_observation, atol=1e-3)
+
+
+def test_gradients_reach_the_network_and_are_those_of_one_image_at_a_time() -> None:
+    model = calibrated(network=small_vit_mae()).double()
+    tokens = model.tokens(random_images(6))
+    masked = any_sizes(tokens)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    together = torch.autograd.grad(model.log_conditionals(tokens, masked).sum(), parameters)
+    alone = [torch.zeros_like(p) for p in parameters]
+    for row in range(6):
+        score = model.log_conditionals(tokens[row : row + 1], masked[row : row + 1]).sum()
+        for total, part in zip(alone, torch.autograd.grad(score, parameters), strict=True):
+            total += part
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+# the evidence
+
+
+def gaussian_model(
+    predict: Callable[[Tensor, Tensor], Tensor], size: int, patch: int, density: PixelDensity | None = None
+) -> MaskedImage:
+    """Predictions of images that are levels themselves, in float64."""
+
+    def of_images(images: Tensor, hidden: Tensor) -> Tensor:
+        grid = images[:, 0].unfold(1, patch, patch).unfold(2, patch, patch)
+        return predict(grid.reshape(len(images), -1, patch * patch), hidden)
+
+    made = MaskedImage.from_callable(
+        of_images, image_size=size, patch_size=patch, channels=1, density=density
+    )
+    return made.double()
+
+
+def real_tokens(values: np.ndarray) -> Tokens:
+    maskable = torch.ones(values.shape[:2], dtype=torch.bool)
+    return Tokens(torch.from_numpy(values), maskable, ~maskable, torch.arange(len(values)))
+
+
+def test_independent_pixels_make_the_area_the_evidence() -> None:
+    """Covariance (aI + b11ᵀ) over 9 patches, identity over pixels: v is known, one for all patches."""
+    n_patches, a, b = 9, 2.0, 3.0
+    rng = np.random.default_rng(0)
+    covariance = a * np.eye(n_patches) + b
+    x = np.einsum("ij,njk->nik", np.linalg.cholesky(covariance), rng.normal(size=(400, n_patches, K)))
+
+    def conditional_mean(patches: Tensor, hidden: Tensor) -> Tensor:
+        seen = torch.where(hidden[..., None], 0.0, patches).sum(1, keepdim=True)
+        n = (~hidden).sum(1)[:, None, None]
+        return (b / (a + b * n) * seen).expand_as(patches)
+
+    sizes = tuple(range(1, n_patches + 1))
+    exact = tuple(a + a * b / (a + b * (n_patches - m)) for m in sizes)
+    density = PixelDensity("gaussian", sizes, exact, n_patches)
+    model = gaussian_model(conditional_mean, 6, 2, density)
+    tokens = real_tokens(x)
+    log_determinant = np.linalg.slogdet(covariance)[1]
+    distance = np.einsum("nik,ij,njk->n", x, np.linalg.inv(covariance), x)
+    closed = -0.5 * (K * (n_patches * math.log(2 * math.pi) + log_determinant) + distance)
+    estimate = me.estimate_evidence(model, tokens, me.EverySize(4), seed=1)
+    assert estimate.mask_se is not None
+    assert abs(estimate.log_evidence - closed.mean()) < 3 * estimate.mask_se
+    assert estimate.mask_se < 0.05 * abs(closed.mean())
+    # many repetitions: unbiased, and no wider than the estimate says
+    short = [
+        me.estimate_evidence(model, tokens[:20], me.EverySize(1), seed=s).log_evidence for s in range(40)
+    ]
+    z = (np.mean(short) - closed[:20].mean()) / (np.std(short, ddof=1) / math.sqrt(40))
+    assert abs(z) < 3
+    # calibration finds these variances: the standard error of v is v·√(2 / number of pixels) at least
+    fitted = model.calibrate(tokens, "gaussian")
+    np.testing.assert_allclose(fitted.variances, exact, rtol=0.12)
+
+
+def test_dependent_pixels_put_the_area_below_the_evidence() -> None:
+    """The conditional mean is exact, the pixels of a patch are not independent given what is visible."""
+    n_patches, n_pixels = 4, 4 * K
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(n_pixels, 6))
+    covariance = root @ root.T / 6 + 0.3 * np.eye(n_pixels)
+    x = (rng.normal(size=(300, n_pixels)) @ np.linalg.cholesky(covariance).T).reshape(300, n_patches, K)
+
+    def conditional_mean(patches: Tensor, hidden: Tensor) -> Tensor:
+        rows = []
+        for patch, unseen in zip(patches.numpy(), hidden.numpy(), strict=True):
+            visible = np.repeat(~unseen, K)
+            rows.append(condition(np.zeros(n_pixels), covariance, patch.ravel(), visible)[0])
+        return torch.from_numpy(np.stack(rows).reshape(patches.shape))
+
+    model = gaussian_model(conditional_mean, 4, 2)
+    tokens = real_tokens(x)
+    model.calibrate(tokens[:150])
+    flat = x[150:].reshape(150, -1)
+    distance = np.einsum("ni,ij,nj->n", flat, np.linalg.inv(covariance), flat)
+    closed = -0.5 * (n_pixels * math.log(2 * math.pi) + np.linalg.slogdet(covariance)[1] + distance)
+    estimate = me.estimate_evidence(model, tokens[150:], me.EverySize(4))
+    assert estimate.kind == "lower_bound"
+    assert estimate.mask_se is not None
+    difference = estimate.per_observation - closed
+    se = math.hypot(estimate.mask_se, difference.std(ddof=1) / math.sqrt(150))
+    assert difference.mean() + 4 * se < 0
+
+
+def test_the_discretised_area_is_a_code_length() -> None:
+    """Over all images of two pixels its probabilities add up to 1: the order mixture is a distribution."""
+    density = PixelDensity("discretised", (1, 2), (30.0**2, 60.0**2), n_patches=4)
+
+    def halves(images: Tensor, hidden: Tensor) -> Tensor:
+        seen = torch.where(hidden[..., None], 0.0, images.permute(0, 2, 3, 1).reshape(len(images), -1, 1))
+        n = (~hidden).sum(1)[:, None, None]
+        return torch.where(n > 0, seen.sum(1, keepdim=True) / n.clamp(min=1), 100.0).expand(-1, 4, 1)
+
+    model = MaskedImage.from_callable(halves, image_size=2, patch_size=1, channels=1, density=density)
+    levels = torch.arange(256)
+    values = torch.stack([levels, levels * 0 + 90, levels * 0 + 110, levels * 0 + 95], 1)[..., None]
+    tokens = Tokens(
+        values.to(torch.uint8),
+        torch.ones(256, 4, dtype=torch.bool),
+        torch.zeros(256, 4, dtype=torch.bool),
+        torch.arange(256),
+    )
+    for hidden in ([0], [0, 2], [0, 1, 2, 3]):
+        masked = torch.zeros(256, 4, dtype=torch.bool)
+        masked[:, hidden] = True
+        log_p = model.log_conditionals(tokens, masked)[:, 0]
+        assert log_p.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
+
+
+# calibration
+
+
+def test_calibration_is_the_mean_squared_error_by_size_and_keyed() -> None:
+    model = model_of()
+    tokens = model.tokens(random_images(12))
+    density = model.calibrate(tokens, seed=5)
+    assert density.sizes == tuple(range(1, D + 1))
+    again = model.calibrate(tokens[torch.arange(11, -1, -1)], seed=5)
+    np.testing.assert_allclose(again.variances, density.variances, rtol=1e-6)
+    assert model.calibrate(tokens, seed=6).variances != density.variances
+    # the Gaussian variance is the reconstruction loss, in other units: with as many images as there are masks
+    masked = random_masks(tokens, D, seed=0)
+    with torch.no_grad():
+        loss = model.reconstruction_losses(tokens, masked).mean().item()
+    assert density.variances[-1] == pytest.approx(loss * (0.3 * 255) ** 2, rel=1e-5)
+
+
+def test_the_calibrated_gaussian_is_the_best_of_its_kind_on_its_images() -> None:
+    """At the sizes and masks that it was fitted on, any other variance is less likely."""
+    model = calibrated()
+    tokens = model.tokens(random_images(8, seed=9))
+    density = model.density
+    assert density is not None
+    from maskevidence.models.image.masked_image import _CALIBRATION
+    from maskevidence.support.keyed_random import keyed_bits
+
+    masked = random_masks(tokens, 6, int(keyed_bits(0, _CALIBRATION)))
+
+    def score(factor: float) -> float:
+        changed = density.to_dict() | {"variances": [v * factor for v in density.variances]}
+        model.density = PixelDensity.from_dict(changed)
+        return float(me.score_masks(model, tokens, masked).mean())
+
+    with torch.no_grad():
+        assert score(1.0) > max(score(0.99), score(1.01))
+
+
+def test_folder_and_back(tmp_path: Path) -> None:
+    model = calibrated("discretised")
+    model.save(tmp_path / "m")
+    again = MaskedImage.from_pretrained(tmp_path / "m", device="cpu")
+    assert again.density == model.density
+    assert not again.notes
+    tokens = model.tokens(random_images(5))
+    masked = any_sizes(tokens)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            again.log_conditionals(tokens, masked), model.log_conditionals(tokens, masked), rtol=0, atol=1e-4
+        )
+
+
+def test_preprocessing_that_is_missing_or_other(tmp_path: Path) -> None:
+    folder = saved(small_vit_mae(), tmp_path / "m")
+    file = folder / "preprocessor_config.json"
+    file.write_text('{"do_normalize": false, "rescale_factor": 0.0078431372549}')  # 2 / 255
+    assert MaskedImage.from_pretrained(folder, device="cpu").pixel_std.item() == pytest.approx(0.5)
+    file.unlink()
+    bare = MaskedImage.from_pretrained(folder, device="cpu")
+    assert bare.pixel_mean.item() == 0.5
+    assert "there is no preprocessor_config.json" in bare.notes[0]
+
+
+# bad input
+
+
+def test_what_cannot_be_used() -> None:
+    plain, normalised = model_of(), model_of(small_vit_mae(norm_pix_loss=True))
+    tokens = plain.tokens(random_images(4))
+    asked: list[tuple[Callable[[], Any], str]] = [
+        (
+            lambda: plain.log_conditionals(tokens, random_masks(tokens, 2, 0)),
+            "calibrate it on held-out images",
+        ),
+        (lambda: plain.calibrate(tokens, patch_statistics="visible"), "leave patch_statistics"),
+        (lambda: normalised.calibrate(tokens, "discretised"), "have no levels"),
+        (lambda: normalised.reconstruct(tokens, random_masks(tokens, 2, 0)), "are no pixels"),
+        (lambda: plain.calibrate(tokens[:0]), "no images to calibrate on"),
+        (lambda: plain.calibrate(tokens, sizes=[0, 3]), "sizes in 1..D"),
+        (
+            lambda: plain.tokens(random_images(2, size=10)),
+            "the images have 10×10 pixels, the model reads 8×8",
+        ),
+        (lambda: plain.tokens(random_images(2, channels=3)), "in colour .3 channels., the model reads grey"),
+        (lambda: model_of(density=PixelDensity("gaussian", (1,), (1.0,), 9)), "with 9 patches"),
+        (lambda: model_of(pixel_std=[0.0]), "give numbers above 0"),
+        (lambda: model_of(pixel_mean=[0.1, 0.2]), "2 numbers for the mean of 1 channels"),
+        (lambda: model_of(batch_tokens=0), "batch_tokens=0"),
+        (lambda: me.estimate_evidence(calibrated(), np.zeros((3, D))), "give patches of shape"),
+        (lambda: MaskedImage(small_vit_mae().vit), "has no decoder that predicts patches"),
+    ]
+    for call, message in asked:
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_folders_that_hold_no_vit_mae(tmp_path: Path) -> None:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    classifier = ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, **small))
+    classifier.save_pretrained(tmp_path / "classifier")
+    small_vit_mae().vit.save_pretrained(tmp_path / "headless")
+    weightless = saved(small_vit_mae(), tmp_path / "weightless")
+    (weightless / "model.safetensors").unlink()
+    broken = saved(small_vit_mae(), tmp_path / "broken")
+    (broken / "pixel_density.json").write_text("{")
+    (tmp_path / "empty").mkdir()
+    for name, message in {
+        "classifier": "is a vit model, which has no decoder that predicts patches",
+        "headless": "lack .* of those of a ViT-MAE, such as decoder",
+        "weightless": "has no weights",
+        "broken": "pixel_density.json' cannot be read",
+        "empty": "has no config.json",
+        "none": "there is no folder",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            MaskedImage.from_pretrained(tmp_path / name)

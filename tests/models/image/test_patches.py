@@ -1,0 +1,54 @@
+"""Patches: their order, their channels, and images that cannot be cut."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from image_models import small_vit_mae
+from maskevidence.errors import InputError
+from maskevidence.models.image.patches import check_images, patchify, unpatchify
+
+
+def test_patches_are_cut_where_slicing_cuts_them() -> None:
+    """Every number differs, so that any other order would show."""
+    images = torch.arange(2 * 6 * 9 * 3).reshape(2, 6, 9, 3)
+    patches = patchify(images, 3)
+    assert patches.shape == (2, 6, 27)
+    for i in range(2):
+        for row in range(2):
+            for column in range(3):
+                direct = images[i, 3 * row : 3 * row + 3, 3 * column : 3 * column + 3]
+                assert torch.equal(patches[i, 3 * row + column].reshape(3, 3, 3), direct)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 3]))
+def test_unpatchify_is_the_inverse(n: int, rows: int, columns: int, side: int, channels: int) -> None:
+    shape = (n, rows * side, columns * side, channels)
+    images = torch.arange(int(np.prod(shape))).reshape(shape)
+    assert torch.equal(unpatchify(patchify(images, side), *shape[1:]), images)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_order_is_that_of_transformers(channels: int) -> None:
+    images = torch.arange(2 * 64 * channels).reshape(2, 8, 8, channels).float()
+    network = small_vit_mae(num_channels=channels)
+    theirs = network.patchify(images.permute(0, 3, 1, 2))
+    assert torch.equal(patchify(images, 2), theirs)
+    assert torch.equal(unpatchify(theirs, 8, 8, channels), network.unpatchify(theirs).permute(0, 2, 3, 1))
+
+
+def test_images_that_cannot_be_cut_or_read() -> None:
+    with pytest.raises(InputError, match="images of 8×9 pixels cannot be cut into patches of 4×4"):
+        patchify(torch.zeros(1, 8, 9, 1), 4)
+    with pytest.raises(InputError, match="4 patches of 5 values"):
+        unpatchify(torch.zeros(1, 4, 5), 4, 5, 1)
+    grey = np.zeros((2, 8, 8, 1), dtype=np.uint8)
+    check_images(grey, 8, 1)
+    with pytest.raises(InputError, match=r"the images have 8×8 pixels, the model reads 16×16.*--resize 16"):
+        check_images(grey, 16, 1)
+    with pytest.raises(InputError, match=r"the images are grey \(1 channel\), the model reads in colour"):
+        check_images(grey, 8, 3)
+    with pytest.raises(InputError, match="dtype float64; give uint8"):
+        check_images(grey.astype(np.float64), 8, 1)

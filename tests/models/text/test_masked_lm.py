@@ -1,0 +1,354 @@
+"""Masked language models: the fast path against the plain way over architectures, lengths and budgets."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.tokens import Tokens
+
+transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
+
+N_IDS, MASK, LONGEST = 96, 5, 66
+COMMON = {
+    "vocab_size": N_IDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": LONGEST,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
+RELATIVE = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
+# architecture -> what its configuration has beside or in place of the common entries
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "Albert": {"embedding_size": 16},
+    "Bert": {},
+    "BigBird": {},
+    "Camembert": {"pad_token_id": 1},
+    "ConvBert": {"embedding_size": 32, "head_ratio": 2, "conv_kernel_size": 5},
+    "Deberta": RELATIVE,
+    "DebertaV2": RELATIVE | {"position_buckets": 16},
+    "DistilBert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
+    "Electra": {"embedding_size": 16},
+    "Esm": {
+        "pad_token_id": 1,
+        "mask_token_id": MASK,
+        "position_embedding_type": "rotary",
+        "token_dropout": True,
+    },
+    "FNet": {},
+    "Longformer": {"pad_token_id": 1, "attention_window": 8},
+    "MPNet": {"pad_token_id": 1},
+    "MegatronBert": {},
+    "MobileBert": {"embedding_size": 32, "intra_bottleneck_size": 32},
+    "ModernBert": {
+        "global_attn_every_n_layers": 2,
+        "local_attention": 16,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+    },
+    "RemBert": {"input_embedding_size": 16, "output_embedding_size": 24},
+    "RoFormer": {"embedding_size": 32},
+    "Roberta": {"pad_token_id": 1},
+    "XLM": {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": N_IDS, "pad_index": 0},
+    "XLMRoberta": {"pad_token_id": 1},
+}
+
+
+def network(architecture: str) -> Any:
+    """A small model with large random weights, so that its answers are far from equal for all tokens."""
+    config = getattr(transformers, f"{architecture}Config")(**COMMON | ARCHITECTURES[architecture])
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of transformers, on initial values that are replaced here
+        torch.manual_seed(0)
+        model = transformers.AutoModelForMaskedLM.from_config(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(0.0, 0.15)
+    return model
+
+
+def some_tokens(lengths: list[int], seed: int = 0) -> Tokens:
+    """Rows of random ids; the first and last token of each is context, and what follows is padding."""
+    generator = torch.Generator().manual_seed(seed)
+    width, n = max(lengths) + 2, torch.tensor(lengths)[:, None]
+    values = torch.randint(6, N_IDS, (len(lengths), width), generator=generator)
+    column = torch.arange(width)
+    maskable = (column >= 1) & (column <= n)
+    context = (column == 0) | (column == n + 1)
+    return Tokens(values, maskable, context, torch.arange(len(lengths)))
+
+
+def some_masks(tokens: Tokens, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    masked = tokens.maskable & (torch.rand(tokens.maskable.shape, generator=generator) < 0.3)
+    masked[:, 1] = True
+    return masked
+
+
+def plain_way(
+    model: Any, tokens: Tokens, masked: torch.Tensor, mask_id: int = MASK, **inputs: Any
+) -> torch.Tensor:
+    """Clone, mask, full logits, log_softmax: one text at a time, without padding."""
+    result = torch.zeros(masked.shape)
+    for row in range(len(tokens)):
+        n = int((tokens.maskable | tokens.context)[row].sum())
+        labels, hidden = tokens.values[row, :n], masked[row, :n]
+        input_ids = labels.clone()
+        input_ids[hidden] = mask_id
+        own = {name: value[row : row + 1, :n] for name, value in inputs.items()}
+        with torch.no_grad():
+            logits = model(input_ids=input_ids[None], **own).logits[0]
+        log_probs = torch.log_softmax(logits.float(), dim=-1).gather(-1, labels[:, None])[:, 0]
+        result[row, :n] = torch.where(hidden, log_probs, 0.0)
+    return result
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_equal_to_the_plain_way_over_architectures(architecture: str) -> None:
+    plain = network(architecture)
+    fast = MaskedLM(network(architecture), mask_token_id=MASK)
+    lengths = [1, 7, 12, 12, 25, 3, 18, 25] * 4
+    tokens = some_tokens(lengths)
+    masked = some_masks(tokens)
+    if architecture == "BigBird":  # for short texts it is what the plain model falls back to
+        plain.base_model.set_attention_type("original_full")
+    expected = plain_way(plain, tokens, masked)
+    with torch.no_grad():
+        for batch in (1, 32):
+            for start in range(0, len(tokens), batch):
+                part = slice(start, start + batch)
+                found = fast.log_conditionals(tokens[part], masked[part])
+                torch.testing.assert_close(found, expected[part], atol=1e-4, rtol=0)
+        equal_lengths = some_tokens([20] * 32, seed=1)
+        masked = some_masks(equal_lengths, seed=1)
+        found = fast.log_conditionals(equal_lengths, masked)
+    torch.testing.assert_close(found, plain_way(plain, equal_lengths, masked), atol=1e-4, rtol=0)
+    assert expected.std() > 0.5  # the models do tell tokens apart
+    assert fast._head, "no architecture here needs full logits"
+
+
+def test_padding_is_used_where_it_is_ignored_and_nowhere_else() -> None:
+    padded = {
+        name: MaskedLM(network(name), mask_token_id=MASK)._padded for name in ("Bert", "ConvBert", "FNet")
+    }
+    assert padded == {"Bert": True, "ConvBert": False, "FNet": False}
+    lengths = np.array([3, 9, 3, 9, 5])
+    calls = [
+        lengths[part].tolist() for part in MaskedLM(network("FNet"), mask_token_id=MASK).batches(lengths)
+    ]
+    assert calls == [[9, 9], [5], [3, 3]]
+
+
+class FullLogitsOnly(torch.nn.Module):
+    """A model whose logits are changed after its head: the head alone does not give them."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner, self.config = inner, inner.config
+
+    def get_output_embeddings(self) -> Any:
+        return self.inner.get_output_embeddings()
+
+    def get_input_embeddings(self) -> Any:
+        return self.inner.get_input_embeddings()
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> Any:
+        out = self.inner(input_ids=input_ids, attention_mask=attention_mask)
+        out.logits = 2.0 * out.logits.tanh()
+        return out
+
+
+def test_full_logits_where_the_head_cannot_be_told_apart() -> None:
+    model = FullLogitsOnly(network("Bert"))
+    fast = MaskedLM(model, mask_token_id=MASK)
+    assert any("full logits" in note for note in fast.notes)
+    tokens = some_tokens([4, 9, 9])
+    masked = some_masks(tokens)
+    with torch.no_grad():
+        found = fast.log_conditionals(tokens, masked)
+    torch.testing.assert_close(found, plain_way(model, tokens, masked), atol=1e-4, rtol=0)
+
+
+def test_gradients_equal_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "maskevidence.models.text.masked_lm._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
+    )  # three at a time
+    model = network("Bert").double()
+    fast = MaskedLM(model, mask_token_id=MASK)
+    tokens = some_tokens([4, 9, 6])
+    masked = some_masks(tokens)
+    me.score_masks(fast, tokens, masked).sum().backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    total = torch.zeros((), dtype=torch.float64)
+    for row, length in enumerate([6, 11, 8]):
+        hidden = masked[row, :length]
+        labels = tokens.values[row, :length]
+        logits = model(input_ids=torch.where(hidden, MASK, labels)[None]).logits[0]
+        total = total + torch.log_softmax(logits, -1)[hidden, labels[hidden]].mean()
+    total.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and parameter.grad.abs().max() > 0:
+            torch.testing.assert_close(found[name], parameter.grad, atol=1e-9, rtol=1e-7)
+
+
+@pytest.mark.parametrize("architecture", ["Bert", "ConvBert"])
+def test_the_same_numbers_for_any_budget_order_and_run(architecture: str) -> None:
+    tokens = some_tokens([int(n) for n in np.random.default_rng(0).integers(1, 30, size=24)])
+    scores = []
+    for budget in (1, 64, 10_000):
+        model = MaskedLM(network(architecture), mask_token_id=MASK, batch_tokens=budget)
+        estimate = me.estimate_evidence(model, tokens, me.RandomSize(4), seed=3)
+        again = me.estimate_evidence(model, tokens, me.RandomSize(4), seed=3)
+        np.testing.assert_array_equal(estimate.scores.score, again.scores.score)
+        scores.append(estimate.scores.score)
+    shuffled = me.estimate_evidence(model, tokens[torch.randperm(24)], me.RandomSize(4), seed=3)
+    for other in [*scores[1:], shuffled.scores.score]:
+        np.testing.assert_allclose(other, scores[0], atol=1e-4, rtol=0)
+
+
+def test_hidden_and_absent_values_are_not_read() -> None:
+    model = MaskedLM(network("Roberta"), mask_token_id=MASK)
+    tokens = some_tokens([5, 9, 2])
+    masked = some_masks(tokens)
+    present = tokens.maskable | tokens.context
+    with torch.no_grad():
+        before = model.log_conditionals(tokens, masked)
+        other = Tokens(torch.where(present, tokens.values, 77), tokens.maskable, tokens.context, tokens.ids)
+        torch.testing.assert_close(model.log_conditionals(other, masked), before)
+        only_first = torch.zeros_like(masked)
+        only_first[:, 1] = True
+        alone = model.log_conditionals(tokens, masked & only_first | masked)[:, 1]
+        changed = tokens.values.clone()
+        changed[masked & ~only_first] = 8
+        hidden = Tokens(changed, tokens.maskable, tokens.context, tokens.ids)
+        torch.testing.assert_close(model.log_conditionals(hidden, masked)[:, 1], alone)
+
+
+class Tabular:
+    """A joint over strings of three letters, asked for conditionals by ids; -1 stands for a hidden letter."""
+
+    def __init__(self, n_letters: int = 3, length: int = 4, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        joint = rng.dirichlet(np.full(n_letters**length, 0.3)).reshape((n_letters,) * length)
+        self.log_joint = torch.from_numpy(np.log(joint + 1e-6) - np.log((joint + 1e-6).sum()))
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for row in ids.tolist():
+            index = tuple(slice(None) if i < 0 else slice(i, i + 1) for i in row)
+            block = self.log_joint[index]
+            marginals = []
+            for place in range(len(row)):
+                others = [axis for axis in range(len(row)) if axis != place]
+                known = torch.logsumexp(block, dim=others)
+                full = torch.full((self.log_joint.shape[place],), -50.0, dtype=torch.float64)
+                marginals.append(
+                    known if row[place] < 0 else full.index_put((torch.tensor(row[place]),), known[0])
+                )
+            rows.append(torch.stack(marginals))
+        return torch.stack(rows)
+
+
+def test_known_conditionals_give_the_exact_evidence() -> None:
+    table = Tabular()
+    model = MaskedLM.from_callable(table, mask_token_id=-1, conditionals="exact")
+    values = torch.cartesian_prod(*[torch.arange(3)] * 4)
+    every = torch.ones(values.shape, dtype=torch.bool)
+    tokens = Tokens(values, every, ~every, torch.arange(len(values)))
+    estimate = me.estimate_evidence(model, tokens, me.Exhaustive())
+    assert estimate.kind == "exact"
+    np.testing.assert_allclose(estimate.per_observation, table.log_joint.flatten().numpy(), atol=1e-6)
+    sampled = me.estimate_evidence(model, tokens, me.RandomSize(8))
+    assert sampled.kind == "unbiased"
+    assert abs(sampled.log_evidence - estimate.log_evidence) < 5 * sampled.mask_se
+
+
+def test_a_callable_sees_rows_of_one_length_and_no_padding() -> None:
+    shapes = []
+
+    def network_of_ids(ids: torch.Tensor) -> torch.Tensor:
+        assert int(ids.max()) < 100
+        shapes.append(tuple(ids.shape))
+        return torch.zeros(*ids.shape, 100)
+
+    model = MaskedLM.from_callable(network_of_ids, mask_token_id=99, batch_tokens=30)
+    tokens = some_tokens([3, 8, 3, 8, 8])
+    tokens.values[~(tokens.maskable | tokens.context)] = 10_000
+    estimate = me.estimate_evidence(model, tokens, me.LeaveOneOut())
+    np.testing.assert_allclose(estimate.scores.score, -np.log(100), rtol=1e-6)
+    assert {width for _, width in shapes} == {5, 10}
+    assert max(rows * width for rows, width in shapes) <= 30
+
+
+def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maskevidence.models.text.masked_lm._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
+    model = MaskedLM(network("Bert"), mask_token_id=MASK, batch_tokens=100)
+    seen: list[tuple[int, ...]] = []
+    model.network.get_output_embeddings().register_forward_hook(
+        lambda _m, _a, out: seen.append(tuple(out.shape))
+    )
+    sizes: list[int] = []
+    model.network.base_model.register_forward_pre_hook(
+        lambda _m, given, _k: sizes.append(given[0].numel()), with_kwargs=True
+    )
+    me.estimate_evidence(model, some_tokens([30, 40, 2, 5, 9, 17]), me.RandomSize(8))
+    assert max(shape[0] * shape[1] for shape in seen) <= 10
+    assert max(sizes) <= 100
+
+
+def test_bfloat16_is_near_and_told_apart() -> None:
+    exact, rounded = (
+        MaskedLM(network("Bert"), mask_token_id=MASK, bfloat16=choice) for choice in (False, True)
+    )
+    tokens = some_tokens([20] * 8)
+    values = [
+        me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence for model in (exact, rounded)
+    ]
+    assert values[0] != values[1]
+    assert values[1] == pytest.approx(values[0], rel=0.02)
+    assert rounded.state_dict()["in_bfloat16"] != exact.state_dict()["in_bfloat16"]
+
+
+def test_import_does_not_load_transformers() -> None:
+    import subprocess
+
+    code = "import sys, maskevidence as me; assert 'transformers' not in sys.modules; me.models.MaskedLM"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_it_cannot_use_is_one_clear_line(unchecked: None, tmp_path: Path) -> None:
+    model = network("Bert")
+    fast = MaskedLM(model, mask_token_id=MASK)
+    ask: list[tuple[Callable[[], object], str]] = [
+        (lambda: MaskedLM(model), "no mask token"),
+        (lambda: MaskedLM(model, mask_token_id=N_IDS), "mask token has id 96"),
+        (lambda: MaskedLM(model, mask_token_id=MASK, batch_tokens=0), "batch_tokens=0"),
+        (lambda: me.estimate_evidence(fast, some_tokens([70])), "has 72 tokens, the model reads 66"),
+        (lambda: me.estimate_evidence(fast, [[0.5, 1.5]]), "whole numbers"),
+        (lambda: fast.encode(["a"]), "no tokenizer"),
+        (lambda: MaskedLM.from_pretrained(tmp_path / "none"), "no folder"),
+        (lambda: MaskedLM.from_pretrained(tmp_path), "no config.json"),
+        (lambda: MaskedLM.from_pretrained(tmp_path, device="gpu"), "device 'gpu'"),
+    ]
+    for call, message in ask:
+        with pytest.raises(me.InputError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    short = MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 10), mask_token_id=0)
+    with pytest.raises(me.InputError, match="has no logit among 10"):
+        me.estimate_evidence(short, some_tokens([8]))
+    flat = MaskedLM.from_callable(lambda ids: torch.zeros(4), mask_token_id=0)
+    with pytest.raises(me.InputError, match="logits of shape"):
+        me.estimate_evidence(flat, some_tokens([8]))

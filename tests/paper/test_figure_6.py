@@ -1,0 +1,128 @@
+"""Figure 6 and show reconstructions: on small images and models, as a user has them."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine, run  # noqa: F401
+from image_models import saved, small_vit_mae, smooth_images
+from maskevidence.integrations.huggingface import vit_mae_training as vit_mae
+from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.paper import figure_6 as module
+from maskevidence.report.reconstructions import reconstruct_images
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from PIL import Image
+
+    made = tmp_path_factory.mktemp("images")
+    (made / "grey").mkdir()
+    for i, image in enumerate(smooth_images(400)):
+        Image.fromarray(image[:, :, 0]).save(made / "grey" / f"{i:03}.png")
+    saved(small_vit_mae(num_channels=3), made / "colour")
+    saved(small_vit_mae(), made / "model")
+    saved(small_vit_mae(norm_pix_loss=True), made / "normalised")
+    return made
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe(steps=1, batch_size=32, learning_rate=2e-3, warmup=10, weight_decay=0.05)
+    monkeypatch.setattr(vit_mae, "RECIPE", recipe)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    of_decoder = {f"decoder_{name}": value for name, value in shape.items()}
+    monkeypatch.setitem(small_vit_mae_sizes.SIZES, "small", shape | of_decoder)
+
+
+def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
+    """Images whose visible patches say a lot, and a training long enough to use them."""
+    images = module.ImageSet("smooth", str(folder / "grey"), None, 2, 250, 2)
+    figure = module.figure_6(sets=[images], masks_per_size=8)
+    assert [claim.holds for claim in figure.claims] == [True, True, True], figure.claims
+    rows = {weights: [] for weights in ("random", "trained")}
+    for row in csv.DictReader(figure.to_csv().splitlines()):
+        rows[row["weights"]].append(row)
+    assert [int(row["size"]) for row in rows["trained"]] == list(range(1, 16))  # 5 % to 95 % of 16 patches
+    for row in (*rows["random"], *rows["trained"]):
+        assert float(row["mask_se"]) > 0
+        assert float(row["reconstruction_loss"]) > 0
+    losses = [[float(row["reconstruction_loss"]) for row in rows[name]] for name in ("random", "trained")]
+    assert all(trained < random for random, trained in zip(*losses, strict=True))
+    assert figure.figure is not None
+    assert figure.missing is None
+    again = module.figure_6(sets=[replace(images, steps=2)], masks_per_size=2, test_images=5)
+    assert again.claims[1].holds is False  # an untrained model does not pass for a trained one
+
+
+def test_z_of_difference_is_a_paired_test() -> None:
+    """Rows of the model itself: many repetitions without a difference stay within their errors."""
+    model = me.models.Gaussian(torch.zeros(4), torch.eye(4))  # every size has the same score
+    z = []
+    for seed in range(60):
+        estimate = me.estimate_evidence(model, model.sample(40, seed=seed), me.Rates((0.25, 0.5, 0.75), 2))
+        z.append(module.z_of_difference(estimate, slice(0, 1), slice(1, 3)))
+    assert np.std(z) == pytest.approx(1.0, abs=0.3)
+    assert abs(np.mean(z)) < 3 / np.sqrt(60)
+
+
+@pytest.mark.parametrize("name", ["colour", "normalised"])
+def test_a_pretrained_model_beside_random_weights(
+    run: CommandLine, folder: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grey images are given to a model of colours in equal channels, and brought to its size."""
+    monkeypatch.setattr(module, "PRETRAINED_SETS", (str(folder / "grey"),))
+    words = ("paper", "figure-6", "--model", folder / name, "--out", tmp_path, "--json", tmp_path / "f.json")
+    result = run(*words)
+    assert result.code == 0, result.err
+    assert {path.name for path in tmp_path.iterdir()} >= {"figure_6.png", "figure_6.pdf", "figure_6.csv"}
+    numbers = json.loads((tmp_path / "f.json").read_text())["numbers"]
+    assert next(iter(numbers.values()))["n_patches"] == 16
+
+
+def test_reconstructions_and_their_log_probabilities(folder: Path) -> None:
+    model = MaskedImage.from_pretrained(folder / "model", device="cpu")
+    images = smooth_images(5, seed=3)
+    tokens = model.tokens(images)
+    model.calibrate(model.tokens(smooth_images(20, seed=4)))
+    made = reconstruct_images(model, tokens, (0.25, 1.0), seed=2)
+    assert [of.size for of in made] == [4, 16]
+    for of in made:
+        hidden = of.hidden.reshape(5, 4, 4).repeat(2, axis=1).repeat(2, axis=2)[..., None]
+        np.testing.assert_array_equal(of.levels[~hidden], images[~hidden])
+        assert model.density is not None
+        variance = float(model.density.variances[of.size - 1])
+        squares = ((of.levels - images)[..., 0] ** 2).reshape(5, -1).sum(1)
+        expected = -0.5 * (of.size * 4 * np.log(2 * np.pi * variance) + squares / variance)
+        np.testing.assert_allclose(of.log_prob, expected, rtol=1e-4)
+        np.testing.assert_allclose(of.per_pixel, expected / (4 * of.size), rtol=1e-4)
+
+
+def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    words = ("show", "reconstructions", folder / "model", folder / "grey", "--images", 3, "--out", tmp_path)
+    result = run(*words, "--json", tmp_path / "r.json")
+    assert result.code == 0, result.err
+    assert (tmp_path / "reconstructions.png").read_bytes().startswith(b"\x89PNG")
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert [entry["rate"] for entry in written["rates"]] == [0.25, 0.5, 0.75, 0.9]
+    assert len(written["rates"][0]["log_prob"]) == 3
+    grey = folder / "grey"
+    asked: list[tuple[list[object], str]] = [
+        ([folder / "normalised", grey], "are no pixels; calibrate it with patch_statistics='visible'"),
+        ([folder / "colour", grey], "the images are grey"),
+        (["ppca:2", grey], "is no model of images"),
+        ([folder / "none", grey], "is no model of images"),
+    ]
+    for given, message in asked:
+        assert message in run("show", "reconstructions", *given, "--out", tmp_path / "x").error
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,554 @@
+"""The report: what it says of a run, how it reads observations again, and what it refuses."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import base64
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import maskevidence as me
+from command_line import CommandLine, run  # noqa: F401
+from image_models import saved, small_vit_mae, smooth_images
+from maskevidence.data.tabular import read_table
+from maskevidence.evidence import summarize_scores
+from maskevidence.masks import EverySize, MaskKey
+from maskevidence.report import write_run
+from maskevidence.report.observations import find_extremes
+from maskevidence.report.page import render, write_report
+from maskevidence.report.reading import ReportedRun, read_runs
+from maskevidence.report.shading import of_probabilities
+from maskevidence.report.sources import Contents, NotThere, Picture, Row, Text, read_back
+from maskevidence.report.tokens import aligned
+from maskevidence.report.words import number
+from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts
+from maskevidence.score_table import ScoreTable
+from report_runs import HOSTILE, command, save_bert, write_table, write_texts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of numbers, of which one is cut into many parts."""
+    made = tmp_path_factory.mktemp("runs")
+    table = write_table(made / "table.csv")
+    for k in (1, 2):
+        command(
+            "score", f"ppca:{k}", table, "--masks-per-size", 2, "--save-every", 0, "--out", made / f"ppca-{k}"
+        )
+    command("score", "ppca:1", table, "--design", "leave-one-out", "--out", made / "alone")
+    return made
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of texts."""
+    made = tmp_path_factory.mktemp("texts")
+    model, file = save_bert(made / "bert"), write_texts(made / "texts.jsonl", HOSTILE)
+    words = ("--design", "leave-one-out", "--per-token")
+    command("score", model, file, *words, "--out", made / "tokens")
+    command("score", model, file, "--limit", 3, "--draws", 4, "--out", made / "random")
+    (made / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
+    command("score", model, made / "pairs.csv", "--text", "q,a", *words, "--out", made / "pairs")
+    context = ("--text", "a", "--context-field", "p")
+    command("score", model, made / "pairs.csv", *context, *words, "--out", made / "context")
+    command("score", model, file, "--block-size", 20, "--draws", 4, "--out", made / "blocks")
+    long = write_texts(made / "long.jsonl", ["the rain " * 40, "a cat"])
+    command("score", model, long, "--long", "split", "--draws", 4, "--out", made / "split")
+    return made
+
+
+def only(path: Path) -> ReportedRun:
+    (found,) = read_runs([path])
+    return found
+
+
+def read_back_of(reported: ReportedRun) -> Contents | NotThere:
+    assert reported.estimate is not None
+    return read_back(reported.manifest, reported.estimate.ids)
+
+
+def text_of(html: str) -> str:
+    """A page's text, without styles, scripts and tags."""
+    body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def test_the_page_has_the_runs_numbers(folder: Path) -> None:
+    found = json.loads((folder / "ppca-2" / "estimate.json").read_text())
+    shown = text_of(render([only(folder / "ppca-2")]))
+    low, high = found["interval_95"]
+    for value in (found["log_evidence"], found["mask_se"], found["data_se"], found["closed_form"], low, high):
+        assert number(value, 2) in shown
+    assert "Unbiased" in shown
+    assert f"{found['n_observations']} " in shown
+    assert found["command"].replace("'", "&#39;") in shown
+    assert f"torch {found['versions']['torch']}" in shown
+    assert "masks per size 2" in shown
+    assert "12 observations, 20 % held out and scored" in shown
+
+
+def test_the_table_has_the_curves_numbers(folder: Path) -> None:
+    reported = only(folder / "ppca-2")
+    assert reported.estimate is not None
+    shown = text_of(render([reported]))
+    curve = reported.estimate.curve
+    for score, mask_se, data_se in zip(curve.score, curve.mask_se, curve.data_se, strict=True):
+        errors = " ".join(number(error, 4) if error else "0" for error in (mask_se, data_se))
+        assert f"{number(score, 4)} {errors} 24" in shown
+
+
+def test_the_figure_has_the_curves_numbers(folder: Path) -> None:
+    reported = only(folder / "ppca-2")
+    assert reported.estimate is not None
+    html = render([reported])
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', html)
+    assert found is not None
+    (figure,) = json.loads(found[1])
+    line = next(trace for trace in figure["data"] if "hovertemplate" in trace)
+    np.testing.assert_allclose(line["y"], reported.estimate.curve.score, rtol=1e-5)
+    assert line["x"] == [1, 2, 3, 4, 5]
+    masks = next(trace for trace in figure["data"] if trace["meta"].get("band") == "masks")
+    low, high = reported.estimate.curve.band(0.95)
+    np.testing.assert_allclose(masks["y"], [*high, *low[::-1]], rtol=1e-5)
+
+
+def test_only_the_scripts_of_the_page_may_run(folder: Path) -> None:
+    html = render([only(folder / "ppca-2")])
+    found = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
+    assert found is not None
+    policy = unescape(found[1])
+    scripts = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    assert len(scripts) == 2
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert not re.search(r"\b(src|href)=[\"']?(https?:)?//", html[: html.index('id="figures"')])
+
+
+def test_runs_of_the_same_rows_are_compared(folder: Path) -> None:
+    both = read_runs([folder / "ppca-1", folder / "ppca-2"])
+    estimates = {reported.name: reported.estimate for reported in both}
+    expected = me.compare(estimates)  # type: ignore[arg-type]
+    shown = text_of(render(both))
+    (behind,) = expected.behind
+    assert f"{number(behind.difference, 2)} ± {number(behind.standard_error or 0.0, 2)}" in shown
+    assert f"{expected.names[0]} is better than {expected.names[1]}" in shown
+    assert f"{expected.names[0]} minus {expected.names[1]}" in shown
+
+
+def test_runs_of_other_rows_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
+    command("score", "ppca:1", write_table(tmp_path / "t.csv", 40), "--out", tmp_path / "other")
+    shown = text_of(render(read_runs([folder / "ppca-1", tmp_path / "other"])))
+    assert "The runs cannot be compared" in shown
+    assert "of different data" in shown
+
+
+def test_a_run_that_is_not_finished_is_shown_as_far_as_it_came(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "part"
+    shutil.copytree(folder / "ppca-2", copy)
+    parts = list_parts(RunDirectory(copy).scores)
+    assert len(parts) == 12
+    for part in parts[5:]:
+        part.path.unlink()
+    reported, whole = only(copy), only(folder / "ppca-2")
+    assert reported.estimate is not None
+    assert whole.estimate is not None
+    assert (reported.n_done, reported.n_blocks, reported.finished) == (5, 12, False)
+    np.testing.assert_array_equal(reported.estimate.per_observation, whole.estimate.per_observation[:5])
+    shown = text_of(render([reported]))
+    assert "not finished: 5 of its 12 blocks" in shown
+    assert "of the 5 observations that are done" in shown
+    assert "Closed form, of all observations" in shown
+    shown = text_of(render([whole, only(folder / "ppca-1"), reported]))
+    assert "part is not finished and is left out of the comparison" in shown
+    for part in parts[:5]:
+        part.path.unlink()
+    assert only(copy).estimate is None
+    shown = text_of(render([only(copy)]))
+    assert "no scores of whole observations yet" in shown
+    assert "How it was made" in shown
+
+
+def test_an_observation_that_lacks_masks_does_not_count(folder: Path, tmp_path: Path) -> None:
+    """More masks were asked for and not all are there: an estimate of half the masks would be another one."""
+    copy = tmp_path / "more"
+    shutil.copytree(folder / "ppca-2", copy)
+    more = ("--masks-per-size", 3, "--save-every", 0)
+    command("score", "ppca:2", folder / "table.csv", *more, "--out", copy)
+    added = [part for part in list_parts(RunDirectory(copy).scores) if part.piece.first_repeat == 2]
+    for part in added[4:]:
+        part.path.unlink()
+    reported = only(copy)
+    assert reported.estimate is not None
+    assert reported.estimate.n_observations == 4
+    assert reported.n_done == 4
+
+
+def test_one_observation_and_no_errors(tmp_path: Path) -> None:
+    me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
+    (tmp_path / "one.csv").write_text("a,b,c\n1,2,3\n")
+    command(
+        "score", tmp_path / "model", tmp_path / "one.csv", "--masks-per-size", 1, "--out", tmp_path / "one"
+    )
+    shown = text_of(render([only(tmp_path / "one")]))
+    assert "one observation: the numbers say nothing about others" in shown
+    assert shown.count("not known") >= 2
+    assert "too few independent masks" in shown
+    assert "All, hardest first" in shown
+    assert "among 1 observation." in shown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--limit", 30),
+        ("--test-fraction", "0.5", "--seed", 3),
+    ],
+    ids=str,
+)
+def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
+    table = folder / "table.csv"
+    command("score", "ppca:1", table, *options, "--masks-per-size", 1, "--out", tmp_path / "a")
+    reported = only(tmp_path / "a")
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere), contents.reason
+    assert reported.estimate is not None
+    values = read_table(table).values
+    for key in reported.estimate.ids.tolist():
+        row = contents(key)
+        assert isinstance(row, Row)
+        np.testing.assert_array_equal(row.values, values[key])
+
+
+def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> None:
+    words = ("--limit", 7, "--masks-per-size", 1)
+    command("score", folder / "ppca-1" / "model", folder / "table.csv", *words, "--out", tmp_path / "a")
+    contents = read_back_of(only(tmp_path / "a"))
+    assert not isinstance(contents, NotThere)
+    assert contents(6) is not None
+    assert contents(7) is None
+
+
+def test_images_are_read_again_as_they_were_scored(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "images").mkdir()
+    for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (24, 6, 6), dtype=np.uint8)):
+        image.fromarray(pixels).save(tmp_path / "images" / f"{place:02}.png")
+    (tmp_path / "images" / "24.png").write_text("no image")
+    options = ("--resize", "4x4", "--skip-bad", "--binarise", "stochastic", "--limit", 20)
+    words = ("--seed", 3, "--masks-per-size", 1, "--out", tmp_path / "a")
+    command("score", "ppca:1", tmp_path / "images", *options, *words)
+    reported = only(tmp_path / "a")
+    assert reported.manifest.data.options == {
+        "limit": 20,
+        "resize": "4x4",
+        "skip_bad": True,
+        "binarise": "stochastic",
+    }
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere), contents.reason
+    assert reported.estimate is not None
+    assert all(contents(key) is not None for key in reported.estimate.ids.tolist())
+
+
+def test_data_that_changed_or_are_gone_are_not_shown(folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    shutil.copy(folder / "table.csv", table)
+    command("score", "ppca:1", table, "--out", tmp_path / "a")
+    assert "column 0" in text_of(render([only(tmp_path / "a")]))
+    table.write_text(table.read_text().replace("0.1", "0.2"))
+    shown = text_of(render([only(tmp_path / "a")]))
+    assert "does not hold what was scored" in shown
+    assert "column 0" not in shown
+    table.unlink()
+    shown = text_of(render([only(tmp_path / "a")]))
+    assert "cannot be read any more" in shown
+    assert "Observation " in shown
+
+
+def test_pixels_become_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    from maskevidence.data import digits
+
+    command("score", "ppca:2", "digits", "--limit", 60, "--design", "leave-one-out", "--out", tmp_path / "a")
+    reported = only(tmp_path / "a")
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere)
+    assert reported.estimate is not None
+    key = int(reported.estimate.ids[3])
+    picture = contents(key)
+    assert isinstance(picture, Picture)
+    expected = digits().values[key].reshape(8, 8) * 255 / 16
+    kept = np.zeros((8, 8), dtype=bool)
+    assert picture.place is not None
+    kept[tuple(picture.place.T)] = True
+    np.testing.assert_allclose(picture.pixels[:, :, 0][kept], expected[kept], atol=0.51)
+    extremes = find_extremes(reported, 2)
+    shading = extremes.hardest[0].shading
+    assert shading is not None
+    assert (shading.width, shading.height) == (8, 8)
+    assert extremes.shades is not None
+
+
+def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "images").mkdir()
+    pixels = smooth_images(8)
+    for place, levels in enumerate(pixels):
+        image.fromarray(levels[:, :, 0]).save(tmp_path / "images" / f"{place}.png")
+    model = saved(small_vit_mae(), tmp_path / "model")
+    command("score", model, tmp_path / "images", "--design", "leave-one-out", "--out", tmp_path / "a")
+    reported = only(tmp_path / "a")
+    assert reported.estimate is not None
+    assert reported.estimate.n_observations < 8  # the variances were fitted to some
+    extremes = find_extremes(reported, 2)
+    assert extremes.missing is None
+    assert extremes.shades is not None
+    scores = reported.estimate.scores
+    contents = read_back_of(reported)
+    assert not isinstance(contents, NotThere)
+    for shown in extremes.hardest:
+        picture = contents(shown.id)
+        assert isinstance(picture, Picture)
+        np.testing.assert_array_equal(picture.pixels, pixels[shown.id])
+        assert shown.shading is not None
+        drawn = {
+            (int(x), int(y)): step
+            for step, outline in shown.shading.paths
+            for x, y in re.findall(r"M(\d+) (\d+)h2v2h-2z", outline)
+        }
+        steps = [extremes.shades.step(score) for score in scores.score[scores.id == shown.id].tolist()]
+        corners = [(2 * (j % 4), 2 * (j // 4)) for j in range(16)]
+        assert drawn == {corner: step for corner, step in zip(corners, steps, strict=True) if step}
+
+
+def test_hardest_and_easiest_are_ranked_by_the_mean_of_a_token(texts: Path) -> None:
+    reported = only(texts / "tokens")
+    assert reported.estimate is not None
+    extremes = find_extremes(reported, 2)
+    scores = reported.estimate.scores
+    mean = {key: scores.score[scores.id == key].mean() for key in np.unique(scores.id).tolist()}
+    ranked = sorted(mean, key=lambda key: mean[key])
+    assert [shown.id for shown in extremes.hardest] == ranked[:2]
+    assert [shown.id for shown in extremes.easiest] == ranked[-2:][::-1]
+    assert extremes.hardest[0].per_token == pytest.approx(mean[ranked[0]])
+
+
+def test_texts_are_cut_where_their_tokens_are(texts: Path) -> None:
+    reported = only(texts / "tokens")
+    assert reported.estimate is not None
+    for shown in (*(extremes := find_extremes(reported, 3)).hardest, *extremes.easiest):
+        assert shown.spans is not None
+        assert "".join(span.text for span in shown.spans) == HOSTILE[shown.id]
+        scores = reported.estimate.scores
+        recorded = scores.score[scores.id == shown.id]
+        found = [span.log_prob for span in shown.spans if span.log_prob is not None]
+        if len(found) == len(recorded):
+            np.testing.assert_array_equal(found, recorded)
+        assert len(found) > 3
+
+
+def test_pairs_and_prompts(texts: Path) -> None:
+    pair = read_back_of(only(texts / "pairs"))
+    assert not isinstance(pair, NotThere)
+    assert pair(0) == Text("who sings?\nthe cat")
+    prompt = read_back_of(only(texts / "context"))
+    assert not isinstance(prompt, NotThere)
+    assert prompt(1) == Text("the dog", "here")
+    shown = text_of(render([only(texts / "context")]))
+    assert "Prompt, always visible and not scored" in shown
+
+
+def test_texts_without_scores_of_tokens(texts: Path, tmp_path: Path) -> None:
+    shown = text_of(render([only(texts / "random")]))
+    assert "tokens have scores of their own only with --design leave-one-out --per-token" in shown
+    assert "among 3 observations" in shown
+    copy = tmp_path / "copy"
+    shutil.copytree(texts / "tokens", copy)
+    (copy / "tokens.csv").unlink()
+    assert "Its command once more with --per-token" in text_of(render([only(copy)]))
+
+
+def test_tokens_of_another_run_are_not_taken(texts: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(texts / "tokens", copy)
+    lines = (copy / "tokens.csv").read_text().splitlines()
+    lines[1] = re.sub(r"[^,]*$", "-0.125", lines[1])
+    (copy / "tokens.csv").write_text("\n".join(lines) + "\n")
+    assert "the run keeps no tokens" in text_of(render([only(copy)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("blocks", "are blocks of running text"), ("split", "are parts of 2 texts")]
+)
+def test_observations_that_are_no_rows_of_the_data(texts: Path, name: str, words: str) -> None:
+    assert words in text_of(render([only(texts / name)]))
+
+
+def test_text_is_never_markup(texts: Path) -> None:
+    html = render([only(texts / "tokens")])
+    body = re.sub(r"<(script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    assert "<script" not in body
+    assert 'onerror="' not in body
+    assert "</main><style>" not in body
+    assert "\u202e" not in html
+    assert "U+202E" in html
+
+
+def test_names_are_text_too(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "<img src=x onerror=alert(1)>"
+    shutil.copytree(folder / "ppca-2", copy)
+    manifest = json.loads((copy / "run.json").read_text())
+    manifest["model"] = "</title><script>alert(1)</script>\u202e"
+    manifest["data"]["notes"] = ["<b>note</b>"]
+    (copy / "run.json").write_text(json.dumps(manifest))
+    target = tmp_path / "report.html"
+    undecoded = tmp_path / os.fsdecode(b"not UTF-8 \xff")
+    shutil.copytree(folder / "ppca-1", undecoded)
+    write_report(read_runs([copy, undecoded]), target)
+    html = target.read_text()
+    assert "<img src=x" not in html
+    assert "<script>alert" not in html
+    assert "<b>note" not in html
+    assert "U+DCFF" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "expected"),
+    [
+        ("Unseen it", ["un", "##seen", "it"], [("Un", -1), ("seen", -2), (" ", None), ("it", -3)]),
+        ("Élan vital", ["elan", "vital"], [("Élan", -1), (" ", None), ("vital", -2)]),
+        ("a ☃ b", ["a", "[UNK]", "b"], [("a", -1), (" ", None), ("☃", -2), (" ", None), ("b", -3)]),
+        ("so ☃", ["so", "[UNK]"], [("so", -1), (" ", None), ("☃", -2)]),
+        ("Hi there", ["Hi", "Ġthere"], [("Hi", -1), (" ", None), ("there", -2)]),
+        ("Hi there", ["▁Hi", "▁there"], [("Hi", -1), (" ", None), ("there", -2)]),
+        ("nothing alike", ["xyz"], [("nothing alike", -1)]),
+        ("", [], []),
+    ],
+)  # fmt: skip
+def test_spans(text: str, tokens: list[str], expected: list[tuple[str, float | None]]) -> None:
+    spans = aligned(text, tokens, [-1.0, -2.0, -3.0][: len(tokens)])
+    assert [(span.text, span.log_prob) for span in spans] == expected
+
+
+def test_shades_name_what_they_are() -> None:
+    shades = of_probabilities()
+    steps = [shades.step(float(np.log(p))) for p in (0.9, 0.2, 0.05, 0.005, 0.0005, 0.00005)]
+    assert steps == [0, 1, 2, 3, 4, 5]
+    assert len(shades.names) == 6
+
+
+def test_ten_thousand_observations_stay_small(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    write_report([only(many_observations(tmp_path / "many"))], target)
+    assert 4e6 < target.stat().st_size < 8e6
+
+
+def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) -> Path:
+    """A run with the record of many observations."""
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(n_rows), 2 * n_tokens)
+    draw = np.tile(np.repeat(np.arange(2), n_tokens), n_rows)
+    size = np.tile(np.arange(1, n_tokens + 1), 2 * n_rows)
+    score = -1.5 - 0.02 * size + 0.3 * rng.normal(size=len(ids))
+    table = ScoreTable(ids, draw, size, np.full(len(ids), n_tokens), score)
+    design = EverySize(masks_per_size=2)
+    estimate = summarize_scores(table, design, MaskKey(0, "own"), "exact", 400)
+    data = DataSource(name="rows.csv", fingerprint="0" * 64, n_observations=n_rows, columns=["a"])
+    manifest = Manifest(
+        model="gaussian",
+        conditionals="exact",
+        data=data,
+        design=design.settings(),
+        masks="own",
+        seed=0,
+        rows_per_block=n_rows,
+    )
+    write_run(RunDirectory(folder), manifest, estimate.to_dict(), estimate)
+    return folder
+
+
+def test_the_demonstration_writes_one(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    from maskevidence.cli.demo import report_candidates
+    from maskevidence.data import digits
+    from maskevidence.demo import choose_components, smallest_of_the_best
+
+    table = digits().head(150)
+    ranked = choose_components(table, components=(1, 2, 3))
+    screen = Console(file=io.StringIO())
+    report_candidates(screen, ranked, smallest_of_the_best(ranked), table, tmp_path / "report.html")
+    assert "report.html" in screen.file.getvalue()  # type: ignore[attr-defined]
+    shown = text_of((tmp_path / "report.html").read_text())
+    assert "Comparison" in shown
+    for candidate in ranked[:2]:
+        assert number(candidate.estimate.log_evidence, 2) in shown
+
+
+def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.html"
+    result = run("report", folder / "ppca-1", folder / "ppca-2", "--out", target, "--observations", 0)
+    assert result.code == 0, result.err
+    assert str(target) in result.out
+    html = target.read_text()
+    assert html.startswith("<!doctype html>")
+    assert "Hardest" not in text_of(html)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("{folder}/nothing",), "there is no run in"),
+        (("{folder}/ppca-1", "--out", "{folder}"), "is a folder; give a file"),
+        (("{folder}/ppca-1", "--out", "{folder}/a.txt"), "is no .html file"),
+        (("{folder}/ppca-1", "--observations", "-1"), "Invalid value for '--observations'"),
+        ((), "Missing argument"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    run: CommandLine, folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    before = {path.name for path in folder.iterdir()}
+    given = [word.format(folder=folder) for word in words]
+    if "--out" not in given:
+        given += ["--out", str(tmp_path / "r.html")]
+    assert message in run("report", *given).error
+    assert {path.name for path in folder.iterdir()} == before
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_damaged_record_is_said(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder / "ppca-1", copy)
+    part = list_parts(RunDirectory(copy).scores)[0].path
+    part.write_bytes(part.read_bytes()[:-8])
+    assert "is damaged" in run("report", copy, "--out", tmp_path / "r.html").error
+
+
+def test_without_the_extra_it_says_which(
+    run: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    message = run("report", folder / "ppca-1", "--out", tmp_path / "r.html").error
+    assert "pip install 'maskevidence[plots]'" in message
+
+
+def test_runs_are_named_by_the_ends_of_their_paths(folder: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(folder / "ppca-1", tmp_path / name / "same")
+    names = [reported.name for reported in read_runs([tmp_path / "a" / "same", tmp_path / "b" / "same"])]
+    assert names == ["a/same", "b/same"]
+    twice = read_runs([folder / "ppca-1", folder / "ppca-1"])
+    assert [reported.name for reported in twice] == ["ppca-1", "ppca-1 (2)"]

@@ -1,0 +1,119 @@
+"""The counter-based generator: published outputs, exact integer arithmetic, uniformity."""
+
+import itertools
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import chisquare
+
+from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
+from oracles import TWO_64, splitmix64
+
+KEYS = st.integers(-(2**63), 2**63 - 1)
+
+
+def test_one_key_gives_the_published_splitmix64_sequence() -> None:
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [int(keyed_bits(k)) for k in range(3)] == published
+
+
+@given(st.lists(KEYS, min_size=1, max_size=5))
+def test_bits_equal_the_generator_in_whole_numbers(keys: list[int]) -> None:
+    assert int(keyed_bits(*keys)) == splitmix64(keys)
+    assert int(keyed_bits(*(np.array([key]) for key in keys))[0]) == splitmix64(keys)
+
+
+def test_single_keys_beyond_64_bits_count_modulo() -> None:
+    assert keyed_bits(2**64 + 5, 1) == keyed_bits(5, 1)
+    assert keyed_bits(-1) == keyed_bits(2**64 - 1)
+
+
+def test_bits_broadcast_and_every_key_and_their_order_matter() -> None:
+    grid = keyed_bits(9, np.arange(4)[:, None], np.arange(6))
+    assert grid.shape == (4, 6)
+    assert len(np.unique(grid)) == 24
+    assert grid[2, 5] == keyed_bits(9, 2, 5)
+    assert len({int(keyed_bits(*order)) for order in itertools.permutations((1, 2, 3))}) == 6
+
+
+@pytest.mark.parametrize("shift", [0, 8, 28, 56])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_bytes_are_uniform_and_independent_along_consecutive_keys(shift: int, axis: int) -> None:
+    keys: list = [11, 12, 13]
+    keys[axis] = np.arange(100_000)
+    byte = (keyed_bits(*keys) >> np.uint64(shift)) & np.uint64(0xFF)
+    assert chisquare(np.bincount(byte.astype(np.int64), minlength=256)).pvalue > 1e-3
+    pair = (byte[:-1] >> np.uint64(4)) * np.uint64(16) + (byte[1:] >> np.uint64(4))
+    assert chisquare(np.bincount(pair.astype(np.int64), minlength=256)).pvalue > 1e-3
+
+
+maskables = hnp.arrays(bool, st.tuples(st.integers(1, 5), st.integers(1, 12)))
+
+
+@given(maskables, st.integers(0, 99))
+def test_ranks_order_the_maskable_tokens_of_each_row(maskable: np.ndarray, seed: int) -> None:
+    keys = np.arange(len(maskable))[:, None] * 3
+    ranks = keyed_ranks(seed, keys, maskable)
+    for row, (rank, allowed) in enumerate(zip(ranks, maskable, strict=True)):
+        assert sorted(rank[allowed]) == list(range(allowed.sum()))
+        assert sorted(rank) == list(range(len(rank)))
+        alone = keyed_ranks(seed, keys[row : row + 1], maskable[row : row + 1])
+        np.testing.assert_array_equal(rank, alone[0])  # whatever the other rows are
+
+
+@given(maskables, st.integers(1, 4))
+def test_ranks_do_not_depend_on_padding_columns(maskable: np.ndarray, padding: int) -> None:
+    keys = np.arange(len(maskable))[:, None]
+    wide = np.concatenate([maskable, np.zeros((len(maskable), padding), dtype=bool)], axis=1)
+    narrow_ranks = np.where(maskable, keyed_ranks(1, keys, maskable), -1)
+    wide_ranks = np.where(wide, keyed_ranks(1, keys, wide), -1)
+    np.testing.assert_array_equal(wide_ranks[:, : maskable.shape[1]], narrow_ranks)
+
+
+@pytest.mark.parametrize("key", [0, 1])
+def test_every_order_is_equally_likely(key: int) -> None:
+    n = 48_000
+    keys = np.full((n, 2), 5)
+    keys[:, key] = np.arange(n)
+    maskable = np.tile([True, True, False, True, True], (n, 1))
+    ranks = keyed_ranks(3, keys, maskable)[:, [0, 1, 3, 4]]
+    _, counts = np.unique(ranks @ [64, 16, 4, 1], return_counts=True)
+    assert len(counts) == 24
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_the_constants_of_the_kronecker_sequence_are_the_powers_of_1_over_g() -> None:
+    getcontext().prec = 60
+    g = Decimal("1.3")
+    for _ in range(200):  # Newton on g³ = g + 1
+        g -= (g**3 - g - 1) / (3 * g**2 - 1)
+    none, one = np.zeros(1, dtype=np.uint64), np.ones(1, dtype=np.int64)
+    zero = np.zeros(1, dtype=np.int64)
+    assert abs(int(kronecker(none, one, zero)[0]) - TWO_64 / g) <= 1
+    assert abs(int(kronecker(none, zero, one)[0]) - TWO_64 / g**2) <= 1
+
+
+@given(st.integers(0, TWO_64 - 1), KEYS, st.integers(0, 10**9))
+def test_the_kronecker_sequence_is_exact_modulo_2_64(offset: int, index: int, draw: int) -> None:
+    none = np.zeros(1, dtype=np.uint64)
+    one, zero = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    alpha_1, alpha_2 = int(kronecker(none, one, zero)[0]), int(kronecker(none, zero, one)[0])
+    value = kronecker(np.array([offset], dtype=np.uint64), np.array([index]), np.array([draw]))
+    assert int(value[0]) == (offset + alpha_1 * index + alpha_2 * draw) % TWO_64
+
+
+@given(st.integers(0, TWO_64 - 1), st.integers(1, 2**31 - 1))
+def test_scaled_is_the_floor_of_u_n_and_never_n(bits: int, n: int) -> None:
+    value = int(scaled(np.array([bits], dtype=np.uint64), np.array([n]))[0])
+    assert value == (bits >> 32) * n >> 32
+    assert 0 <= value < n
+
+
+def test_scaled_at_the_ends() -> None:
+    ends = np.array([0, TWO_64 - 1], dtype=np.uint64)
+    for n in (1, 2, 200, 2**31 - 1):
+        assert scaled(ends, np.array([n, n])).tolist() == [0, n - 1]
