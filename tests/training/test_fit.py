@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence import checkpoints
 from maskevidence.tokens import Tokens
+from maskevidence.training import checkpoints
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import EpochRecord
 
