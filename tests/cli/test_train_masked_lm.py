@@ -173,7 +173,7 @@ def test_new_berts_differ_by_seed_alone() -> None:
 TWO = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import test_train_masked_lm as t
 from maskevidence.integrations.huggingface.processes import is_main_process
 model = t.new_model()
@@ -187,7 +187,9 @@ if is_main_process():
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     script = tmp_path / "two.py"
-    script.write_text(TWO.format(tests=str(Path(__file__).parents[1] / "helpers"), out=str(tmp_path)))
+    folder = Path(__file__).parent
+    tests = [str(folder), str(folder.parent / "helpers")]
+    script.write_text(TWO.format(tests=tests, out=str(tmp_path)))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
