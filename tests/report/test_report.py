@@ -30,9 +30,9 @@ from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
 from maskevidence.report.sources import Contents, NotThere, Picture, Row, Text, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.report.words import number
 from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts
 from maskevidence.score_table import ScoreTable
+from maskevidence.wording import typeset
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
 
@@ -88,7 +88,7 @@ def test_the_page_has_the_runs_numbers(folder: Path) -> None:
     shown = text_of(render([only(folder / "ppca-2")]))
     low, high = found["interval_95"]
     for value in (found["log_evidence"], found["mask_se"], found["data_se"], found["closed_form"], low, high):
-        assert number(value, 2) in shown
+        assert typeset(value, 2) in shown
     assert "Unbiased" in shown
     assert f"{found['n_observations']} " in shown
     assert found["command"].replace("'", "&#39;") in shown
@@ -103,8 +103,8 @@ def test_the_table_has_the_curves_numbers(folder: Path) -> None:
     shown = text_of(render([reported]))
     curve = reported.estimate.curve
     for score, mask_se, data_se in zip(curve.score, curve.mask_se, curve.data_se, strict=True):
-        errors = " ".join(number(error, 4) if error else "0" for error in (mask_se, data_se))
-        assert f"{number(score, 4)} {errors} 24" in shown
+        errors = " ".join(typeset(error, 4) if error else "0" for error in (mask_se, data_se))
+        assert f"{typeset(score, 4)} {errors} 24" in shown
 
 
 def test_the_figure_has_the_curves_numbers(folder: Path) -> None:
@@ -142,7 +142,7 @@ def test_runs_of_the_same_rows_are_compared(folder: Path) -> None:
     expected = me.compare(estimates)  # type: ignore[arg-type]
     shown = text_of(render(both))
     (behind,) = expected.behind
-    assert f"{number(behind.difference, 2)} ± {number(behind.standard_error or 0.0, 2)}" in shown
+    assert f"{typeset(behind.difference, 2)} ± {typeset(behind.standard_error or 0.0, 2)}" in shown
     assert f"{expected.names[0]} is better than {expected.names[1]}" in shown
     assert f"{expected.names[0]} minus {expected.names[1]}" in shown
 
@@ -494,7 +494,7 @@ def test_the_demonstration_writes_one(tmp_path: Path) -> None:
     shown = text_of((tmp_path / "report.html").read_text())
     assert "Comparison" in shown
     for candidate in ranked[:2]:
-        assert number(candidate.estimate.log_evidence, 2) in shown
+        assert typeset(candidate.estimate.log_evidence, 2) in shown
 
 
 def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:

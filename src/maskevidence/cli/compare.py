@@ -11,8 +11,10 @@ from maskevidence.comparison import Comparison, Difference
 from maskevidence.errors import InputError
 from maskevidence.runs import compare_runs as pair_runs
 from maskevidence.runs import distinct, read_run
+from maskevidence.wording import NOT_KNOWN, ranking, verdict
 
 POINTS = 10
+DIGITS = 4
 
 
 def compare_runs(
@@ -35,7 +37,7 @@ def compare_runs(
     screen = output.console(json)
     screen.print(_ranking(comparison))
     for difference in comparison.behind:
-        screen.print(_verdict(difference))
+        screen.print(verdict(difference, DIGITS))
     for difference in comparison.behind:
         if len(runs) == 2 and difference.curve is not None:
             screen.print(_by_rate(difference))
@@ -45,37 +47,9 @@ def compare_runs(
 
 
 def _ranking(comparison: Comparison) -> Any:
-    densities = any(difference.log_bayes_factor is not None for difference in comparison.behind)
-    columns = ["run", "log evidence", "behind best", "wins"] + ["log Bayes factor"] * densities
-    rows = [[comparison.names[0], f"{comparison.log_evidence[0]:.4f}", "best"] + [""] * (len(columns) - 3)]
-    for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        row = [
-            difference.second,
-            f"{value:.4f}",
-            _plus_minus(difference.difference, difference.standard_error, 4),
-            f"{1 - difference.win_share:.0%}",
-        ]
-        if densities:
-            factor, factor_se = difference.log_bayes_factor, difference.log_bayes_factor_se
-            row.append("" if factor is None else _plus_minus(-factor, factor_se, 1))
-        rows.append(row)
+    columns, rows = ranking(comparison, DIGITS)
     n = comparison.behind[0].n_observations
     return output.table(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
-
-
-def _verdict(difference: Difference) -> str:
-    interval = difference.interval()
-    if interval is None:
-        return f"{difference.first} and {difference.second} cannot be told apart: the error is not known"
-    between = f"95 % interval {interval[0]:.4f} to {interval[1]:.4f}"
-    if difference.told_apart:
-        return f"{difference.first} is better than {difference.second}: {between}"
-    return f"{difference.first} and {difference.second} cannot be told apart: {between}"
-
-
-def _plus_minus(value: float, se: float | None, digits: int) -> str:
-    value = value or 0.0  # no minus zero
-    return f"{value:.{digits}f}" + ("" if se is None else f" ± {se:.{digits}f}")
 
 
 def _by_rate(difference: Difference) -> Any:
@@ -86,7 +60,7 @@ def _by_rate(difference: Difference) -> Any:
         [
             f"{curve.rate[k]:.1%}",
             f"{curve.score[k]:.4f}",
-            "not known" if np.isnan(curve.mask_se[k]) else f"{curve.mask_se[k]:.4f}",
+            NOT_KNOWN if np.isnan(curve.mask_se[k]) else f"{curve.mask_se[k]:.4f}",
         ]
         for k in np.unique(np.linspace(0, len(curve.rate) - 1, POINTS).round().astype(int))
     ]

@@ -10,14 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskevidence.runs import write_atomic
-
-KINDS = {
-    "exact": "exact: equal to the log evidence",
-    "unbiased": "unbiased for the log evidence",
-    "approximate": "approximate: the model's conditionals approximate those of a joint density",
-    "lower_bound": "lower bound: no joint density stands behind the conditionals",
-    "pseudo": "pseudo: not the log evidence, as not all mask sizes are covered or the target is transformed",
-}
+from maskevidence.wording import ENUMERATED, KINDS, interval_95, kind_name, perplexity_name, standard_error
 
 
 def console(json_target: str | None) -> Console:
@@ -53,8 +46,7 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     made.add_column()
     made.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
     made.add_row("  mask error", _mask_error(result))
-    data_se = result["data_se"]
-    made.add_row("  data error", "not known" if data_se is None else f"± {data_se:.4f}")
+    made.add_row("  data error", standard_error(result["data_se"], 4))
     if result.get("closed_form") is not None:
         made.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
     made.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
@@ -65,9 +57,8 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     if result.get("reconstruction_loss"):
         made.add_row("beside it", _reconstruction(result["reconstruction_loss"]))
     if result.get("perplexity_bound") is not None:
-        name = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
-        made.add_row(name.get(result["kind"], "perplexity"), f"{result['perplexity_bound']:.4g} per token")
-    made.add_row("kind", KINDS[result["kind"]])
+        made.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per token")
+    made.add_row("kind", f"{kind_name(result['kind'])}: {KINDS[result['kind']]}")
     made.add_row(
         "scored",
         f"{result['n_observations']:,} observations, {result['n_tokens']:,} tokens, "
@@ -101,10 +92,11 @@ def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mask_error(result: Mapping[str, Any]) -> str:
+    error = standard_error(result["mask_se"], 4)
     if result["mask_se"] is None:
-        return "not known"
+        return error
     if result["mask_se"] == 0:
-        return "none: the masks are not random"
+        return f"{error}: {ENUMERATED}"
     low, high = result["interval_95"]
     df = "" if result["mask_df"] is None else f", Student's t, {result['mask_df']:.1f} df"
-    return f"± {result['mask_se']:.4f}  (95 % interval {low:.4f} to {high:.4f}{df})"
+    return f"{error}  ({interval_95(low, high, 4)}{df})"

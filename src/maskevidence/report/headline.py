@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskevidence.report.reading import ReportedRun
-from maskevidence.report.words import KINDS, NAMES, digits_for, number
+from maskevidence.wording import (
+    ENUMERATED,
+    KINDS,
+    capital,
+    digits_for,
+    evidence_name,
+    interval_95,
+    kind_name,
+    perplexity_name,
+    sentence,
+    standard_error,
+    typeset,
+)
 
 
 @dataclass(frozen=True)
@@ -51,32 +63,23 @@ def headline(run: ReportedRun, digits: int) -> Headline:
     """The numbers of a run that has an estimate, with so many decimals."""
     estimate = run.estimate
     assert estimate is not None
-    result = run.run.result()
-    data_error, data_words = "not known", "one observation alone does not show how much others differ"
+    data_words = "one observation alone does not show how much others differ"
     if estimate.data_se is not None:
-        data_error = f"± {number(estimate.data_se, digits)}"
         data_words = "how far the mean may be off for the population that the observations come from"
         if estimate.mask_se is None and estimate.masks == "own":
             data_words += "; it holds the masks’ error too"
-    pseudo_likelihood = estimate.design["name"] == "leave-one-out"
     return Headline(
-        name="Pseudo-log-likelihood" if pseudo_likelihood else NAMES[estimate.kind],
-        value=number(estimate.log_evidence, digits),
-        mask_error=_mask_error(estimate.mask_se, digits),
+        name=capital(evidence_name(estimate.kind, estimate.design["name"])),
+        value=typeset(estimate.log_evidence, digits),
+        mask_error=standard_error(estimate.mask_se, digits, typeset),
         mask_words=_mask_words(run, digits),
-        data_error=data_error,
+        data_error=standard_error(estimate.data_se, digits, typeset),
         data_words=data_words,
-        kind=KINDS[estimate.kind][0],
-        kind_words=KINDS[estimate.kind][1],
-        others=_others(run, result, digits),
+        kind=capital(kind_name(estimate.kind)),
+        kind_words=sentence(KINDS[estimate.kind]),
+        others=_others(run, digits),
         caution=_caution(run),
     )
-
-
-def _mask_error(mask_se: float | None, digits: int) -> str:
-    if mask_se is None:
-        return "not known"
-    return f"± {number(mask_se, digits)}" if mask_se else "none"
 
 
 def _mask_words(run: ReportedRun, digits: int) -> str:
@@ -85,15 +88,14 @@ def _mask_words(run: ReportedRun, digits: int) -> str:
     if estimate.mask_se is None:
         return "the design has too few independent masks to tell it"
     if estimate.mask_se == 0:
-        return "the masks are enumerated, not drawn"
-    low, high = estimate.interval()
-    return (
-        "how much other random masks would move the number; "
-        f"95 % interval {number(low, digits)} to {number(high, digits)}"
-    )
+        return ENUMERATED
+    interval = interval_95(*estimate.interval(), digits, typeset)
+    return f"how much other random masks would move the number; {interval}"
 
 
-def _others(run: ReportedRun, result: dict[str, object], digits: int) -> list[tuple[str, str]]:
+def _others(run: ReportedRun, digits: int) -> list[tuple[str, str]]:
+    result = run.run.result()
+
     def value(name: str) -> float:
         found = result[name]
         assert isinstance(found, float | int)
@@ -102,14 +104,14 @@ def _others(run: ReportedRun, result: dict[str, object], digits: int) -> list[tu
     others = []
     of_these = "same observations" if run.finished else "of all observations"
     if result.get("closed_form") is not None:
-        others.append((f"Closed form, {of_these}", f"{number(value('closed_form'), digits)} nats"))
-    others.append(("Per token", f"{number(value('per_token'), 4)} nats"))
-    others.append(("Code length", f"{number(value('bits_per_token'), 4)} bits per token"))
+        others.append((f"Closed form, {of_these}", f"{typeset(value('closed_form'), digits)} nats"))
+    others.append(("Per token", f"{typeset(value('per_token'), 4)} nats"))
+    others.append(("Code length", f"{typeset(value('bits_per_token'), 4)} bits per token"))
     if result.get("bits_per_byte") is not None:
-        others.append(("Code length of text", f"{number(value('bits_per_byte'), 4)} bits per byte"))
+        others.append(("Code length of text", f"{typeset(value('bits_per_byte'), 4)} bits per byte"))
     if result.get("perplexity_bound") is not None:
-        name = {"lower_bound": "Perplexity, at most", "pseudo": "Pseudo-perplexity"}.get(str(result["kind"]))
-        others.append((name or "Perplexity", f"{value('perplexity_bound'):,.4g} per token"))
+        name = capital(perplexity_name(str(result["kind"])))
+        others.append((name, f"{value('perplexity_bound'):,.4g} per token"))
     n_observations, n_tokens = int(value("n_observations")), int(value("n_tokens"))
     others.append(("Observations", f"{n_observations:,}"))
     others.append(("Tokens", f"{n_tokens:,}"))

@@ -15,7 +15,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.report.shading import Shades, of_densities, of_probabilities
 from maskevidence.report.sources import Content, NotThere, Picture, Row, Text, read_back
 from maskevidence.report.tokens import Span, aligned, glued, read_tokens, scores_of_tokens
-from maskevidence.report.words import count, number
+from maskevidence.wording import count, typeset
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades
     for (row, column), step in zip(corners, steps, strict=True):
         if step:
             outlines.setdefault(step, []).append(f"M{column} {row}h{side}v{side}h-{side}z")
-    words = f"log-probability of its tokens; the least is {number(float(scores.min()))} nats"
+    words = f"log-probability of its tokens; the least is {typeset(float(scores.min()))} nats"
     return Shading(width, height, [(step, "".join(parts)) for step, parts in sorted(outlines.items())], words)
 
 

@@ -11,16 +11,17 @@ from typing import Any
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate
+from maskevidence.report.escaping import plain, visible
 from maskevidence.report.headline import Headline, common_digits, headline
 from maskevidence.report.observations import Extremes, describe, find_extremes
 from maskevidence.report.plots import Plot, plot_curves
 from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
-from maskevidence.report.words import count, number, plain, visible
 from maskevidence.runs import MODEL
 from maskevidence.support.files import write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
+from maskevidence.wording import count, typeset
 
 OBSERVATIONS = 5
 
@@ -99,7 +100,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     library = _inline(plotly.get_plotlyjs()) if plots else ""
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"visible": visible, "plain": plain, "number": number}
+    environment.filters |= {"visible": visible, "plain": plain, "number": typeset}
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     page = template.render(
         title=_title(runs),

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.curve import Curve
-from maskevidence.report.words import number
 from maskevidence.standard_errors import student_t_quantile
+from maskevidence.wording import typeset
 
 # Each has a contrast of 3 at least on the page's light and on its dark background.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A")
@@ -164,7 +164,7 @@ def _band_traces(
 def _line(curve: Curve, label: str, colour: str, place: int, *, by_size: bool) -> dict[str, Any]:
     x = _x(curve, by_size=by_size)
     words = [
-        number(score, 4) + (f" ± {number(mask_se, 4)}" if mask_se > 0 else "")
+        typeset(score, 4) + (f" ± {typeset(mask_se, 4)}" if mask_se > 0 else "")
         for score, mask_se in zip(curve.score.tolist(), curve.mask_se.tolist(), strict=True)
     ]
     return {
@@ -220,11 +220,11 @@ def _summary(title: str, curves: Mapping[str, Curve], value: str) -> str:
     """The shape of each curve in a sentence."""
     parts = []
     for label, curve in curves.items():
-        first, last = number(float(curve.score[0]), 3), number(float(curve.score[-1]), 3)
+        first, last = typeset(float(curve.score[0]), 3), typeset(float(curve.score[-1]), 3)
         if len(curve.score) == 1:
-            parts.append(f"{label}: one point, {first} at {number(100 * float(curve.rate[0]), 1)} % hidden.")
+            parts.append(f"{label}: one point, {first} at {typeset(100 * float(curve.rate[0]), 1)} % hidden.")
         else:
-            span = f"{number(100 * curve.rate[0], 1)} to {number(100 * curve.rate[-1], 1)} % hidden"
+            span = f"{typeset(100 * curve.rate[0], 1)} to {typeset(100 * curve.rate[-1], 1)} % hidden"
             parts.append(f"{label}: {len(curve.score)} points, from {first} to {last} over {span}.")
     return f"{title}, {value}. {' '.join(parts)}"
 
@@ -243,7 +243,7 @@ def _table(curves: Mapping[str, Curve], *, by_size: bool) -> tuple[list[str], li
             left_out = True
         for k in places:
             row = [label] * several + ([f"{curve.size[k]:.0f}"] if by_size else [])
-            row += [f"{number(100 * curve.rate[k], 1)} %", number(curve.score[k], 4)]
+            row += [f"{typeset(100 * curve.rate[k], 1)} %", typeset(curve.score[k], 4)]
             row += [_error(curve.mask_se[k]), _error(curve.data_se[k]), f"{curve.n_masks[k]:,}"]
             rows.append(row)
     note = "Evenly chosen points; curve.csv in the run has all of them." if left_out else None
@@ -251,4 +251,4 @@ def _table(curves: Mapping[str, Curve], *, by_size: bool) -> tuple[list[str], li
 
 
 def _error(value: float) -> str:
-    return "not known" if math.isnan(value) else number(float(value), 4) if value else "0"
+    return "not known" if math.isnan(value) else typeset(float(value), 4) if value else "0"

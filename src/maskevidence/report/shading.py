@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.report.words import MINUS, number
+from maskevidence.wording import typeset
 
 N_STEPS = 6
 
@@ -47,5 +47,6 @@ def of_densities(scores: Sequence[Float64[np.ndarray, " D"]]) -> Shades:
     """For numbers, whose log-densities have no natural steps: at the run's quantiles 50, 25, 10, 5, 1 %."""
     values = np.concatenate(scores)
     edges = tuple(float(edge) for edge in np.quantile(values, (0.5, 0.25, 0.1, 0.05, 0.01)))
-    names = (f"≥ {number(edges[0])}", *(f"≥ {number(edge)}" for edge in edges[1:]), f"< {number(edges[-1])}")
-    return Shades(edges, tuple(name.replace("-", MINUS) for name in names), "log-density, nats")
+    shown = [typeset(edge) for edge in edges]
+    names = (*(f"≥ {edge}" for edge in shown), f"< {shown[-1]}")
+    return Shades(edges, names, "log-density, nats")

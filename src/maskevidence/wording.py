@@ -1,0 +1,205 @@
+"""Kinds, verdicts and numbers in words: the terminal and the page of a report say the same.
+
+Functions that write numbers take ``write``: `number` for the terminal, `typeset` for a page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maskevidence.comparison import Comparison, Difference
+
+MINUS = "\N{MINUS SIGN}"
+NOT_KNOWN = "not known"
+ENUMERATED = "the masks are enumerated, not drawn"
+KINDS = {
+    "exact": "every mask was enumerated on exact conditionals, so this is the log evidence itself",
+    "unbiased": "random masks of all sizes on exact conditionals estimate the log evidence without bias",
+    "approximate": (
+        "the conditionals of the model approximate those of a joint density, so the number approximates the "
+        "log evidence"
+    ),
+    "lower_bound": (
+        "no joint density stands behind the learned conditionals, so the number is a lower bound on the log "
+        "evidence of the mixture over orders"
+    ),
+    "pseudo": (
+        "not all mask sizes are covered, or the target is transformed: this is neither the log evidence nor "
+        "a bound on it, and compares only with numbers of the same design"
+    ),
+}
+_EVIDENCE_NAMES = {
+    "exact": "log evidence",
+    "unbiased": "log evidence",
+    "approximate": "log evidence, approximately",
+    "lower_bound": "lower bound on the log evidence",
+    "pseudo": "pseudo log evidence",
+}
+_PERPLEXITY_NAMES = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
+
+Write = Callable[[float, int], str]
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number in plain ASCII, which other programs can read; never minus zero.
+
+    Example:
+        >>> number(-1234.567), number(-0.001)
+        ('-1234.57', '0.00')
+    """
+    text = f"{value:.{digits}f}"
+    return text if text.strip("-0.") else text.lstrip("-")
+
+
+def typeset(value: float, digits: int = 2) -> str:
+    """A number with a minus sign and commas between the thousands; never minus zero.
+
+    Example:
+        >>> typeset(-1234.567), typeset(-0.001)
+        ('−1,234.57', '0.00')
+    """
+    sign = MINUS if number(value, digits).startswith("-") else ""
+    return f"{sign}{abs(value):,.{digits}f}"
+
+
+def plus_minus(value: float, error: float | None, digits: int, write: Write = number) -> str:
+    """A value and its standard error, if that is known.
+
+    Example:
+        >>> plus_minus(-1.5, 0.25, 2), plus_minus(-1.5, None, 2)
+        ('-1.50 ± 0.25', '-1.50')
+    """
+    return write(value, digits) + ("" if error is None else f" ± {write(error, digits)}")
+
+
+def standard_error(error: float | None, digits: int, write: Write = number) -> str:
+    """A standard error; "none" for 0, which is the error of masks that are enumerated.
+
+    Example:
+        >>> standard_error(0.25, 2), standard_error(0.0, 2), standard_error(None, 2)
+        ('± 0.25', 'none', 'not known')
+    """
+    if error is None:
+        return NOT_KNOWN
+    return f"± {write(error, digits)}" if error else "none"
+
+
+def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:
+    """A 95 % interval.
+
+    Example:
+        >>> interval_95(-2.0, 1.0, 1)
+        '95 % interval -2.0 to 1.0'
+    """
+    return f"95 % interval {write(low, digits)} to {write(high, digits)}"
+
+
+def digits_for(*errors: float | None) -> int:
+    """The number of decimals, 2 to 4, at which the smallest error shows a digit.
+
+    Example:
+        >>> digits_for(0.049, 0.86), digits_for(0.0031, None), digits_for(None)
+        (2, 3, 2)
+    """
+    known = [error for error in errors if error]
+    return min(4, max(2, -math.floor(math.log10(min(known))))) if known else 2
+
+
+def count(n: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> count(1, "mask"), count(2000, "mask")
+        ('1 mask', '2,000 masks')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter.
+
+    Example:
+        >>> capital("lower bound")
+        'Lower bound'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop.
+
+    Example:
+        >>> sentence("this is one")
+        'This is one.'
+    """
+    return f"{capital(text)}."
+
+
+def kind_name(kind: str) -> str:
+    """The kind of an estimate in words.
+
+    Example:
+        >>> kind_name("lower_bound")
+        'lower bound'
+    """
+    return kind.replace("_", " ")
+
+
+def evidence_name(kind: str, design: str) -> str:
+    """What an estimate is called, by its kind and the name of its mask design.
+
+    Example:
+        >>> evidence_name("approximate", "every-size"), evidence_name("pseudo", "leave-one-out")
+        ('log evidence, approximately', 'pseudo-log-likelihood')
+    """
+    return "pseudo-log-likelihood" if design == "leave-one-out" else _EVIDENCE_NAMES[kind]
+
+
+def perplexity_name(kind: str) -> str:
+    """What the perplexity is called, by the kind of the estimate.
+
+    Example:
+        >>> perplexity_name("unbiased"), perplexity_name("pseudo")
+        ('perplexity', 'pseudo-perplexity')
+    """
+    return _PERPLEXITY_NAMES.get(kind, "perplexity")
+
+
+def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
+    """The table of a comparison, best first: its columns and its rows.
+
+    Args:
+        comparison: of two or more models.
+        digits: decimals of the log evidence and of its differences.
+        write: how to write numbers.
+    """
+    densities = any(difference.log_bayes_factor is not None for difference in comparison.behind)
+    columns = ["run", "log evidence", "behind best", "wins"] + ["log Bayes factor"] * densities
+    best = [comparison.names[0], write(comparison.log_evidence[0], digits), "best"]
+    rows = [best + [""] * (len(columns) - len(best))]
+    for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
+        row = [
+            difference.second,
+            write(value, digits),
+            plus_minus(difference.difference, difference.standard_error, digits, write),
+            f"{write(100 * (1 - difference.win_share), 0)} %",
+        ]
+        if densities:
+            factor, error = difference.log_bayes_factor, difference.log_bayes_factor_se
+            row.append("" if factor is None else plus_minus(-factor, error, 1, write))
+        rows.append(row)
+    return columns, rows
+
+
+def verdict(difference: Difference, digits: int, write: Write = number) -> str:
+    """Whether one model is better than another, or whether the data cannot tell them apart."""
+    first, second, interval = difference.first, difference.second, difference.interval()
+    if interval is None:
+        return f"{first} and {second} cannot be told apart: the error is not known"
+    between = interval_95(*interval, digits, write)
+    if difference.told_apart:
+        return f"{first} is better than {second}: {between}"
+    return f"{first} and {second} cannot be told apart: {between}, which contains zero"
