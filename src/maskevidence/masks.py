@@ -9,15 +9,15 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError
+from maskevidence.support.choices import Masks as Masks
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
 
-Masks = Literal["own", "shared"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 

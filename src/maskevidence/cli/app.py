@@ -10,6 +10,7 @@ from maskevidence.cli import paper, show
 from maskevidence.cli.bias import bias
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
+from maskevidence.cli.options import add_command
 from maskevidence.cli.report import report
 from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
@@ -17,7 +18,7 @@ from maskevidence.cli.train import train
 from maskevidence.errors import CollapsedWeightsWarning, MaskEvidenceError
 
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="The log marginal likelihood of any model that predicts hidden tokens from visible ones, "
@@ -26,8 +27,8 @@ app = typer.Typer(
 )
 app.command()(score)
 app.command()(summarize)
-app.command("compare")(compare_runs)
-app.command()(report)
+add_command(app, compare_runs, "compare")
+add_command(app, report)
 app.command()(train)
 app.command()(bias)
 app.add_typer(show.app, name="show")

@@ -1,35 +1,36 @@
 """maskevidence compare: which of several runs has the higher log evidence, and whether one can tell."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import typer
-
-from maskevidence.cli import options, output
-from maskevidence.comparison import Comparison, Difference
+from maskevidence.cli import output
 from maskevidence.errors import InputError
-from maskevidence.runs import compare_runs as pair_runs
-from maskevidence.runs import distinct, read_run
+from maskevidence.tasks.declaring import Argument
+from maskevidence.tasks.options import Json
 from maskevidence.wording import NOT_KNOWN, ranking, verdict
 
-POINTS = 10
+if TYPE_CHECKING:
+    from maskevidence.comparison import Comparison, Difference
+
+MAX_POINTS = 10
 DIGITS = 4
 
 
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run directories, two or more.")],
-    json: options.Json = None,
+    runs: Annotated[list[Path], Argument("RUN RUN...", "Two or more run directories.")], json: Json = None
 ) -> None:
     """Rank runs on the same observations by log evidence, with the errors of their differences.
 
     Scores of the same observation and mask are subtracted, so that what is hard for both models cancels. Runs
-    with another design or seed are paired by observation, runs with different tokenizers per byte of text.
+    with another design or seed are paired by observation; runs with different tokenizers, per byte of text.
 
     Example:
 
         maskevidence compare runs/a runs/b
     """
+    from maskevidence.runs import compare_runs as pair_runs
+    from maskevidence.runs import distinct, read_run
+
     if len(runs) < 2:
         raise InputError("one run was given; give two or more to compare")
     names = distinct(list(map(str, runs)))
@@ -46,14 +47,16 @@ def compare_runs(
     output.write_json(comparison.to_dict(), json)
 
 
-def _ranking(comparison: Comparison) -> Any:
+def _ranking(comparison: "Comparison") -> Any:
     columns, rows = ranking(comparison, DIGITS)
     n = comparison.behind[0].n_observations
     return output.table(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
 
 
-def _by_rate(difference: Difference) -> Any:
-    """At most ten points of the difference's curve, evenly spaced."""
+def _by_rate(difference: "Difference") -> Any:
+    """The curve of a difference at up to ten evenly spaced rates."""
+    import numpy as np
+
     curve = difference.curve
     assert curve is not None
     rows = [
@@ -62,7 +65,7 @@ def _by_rate(difference: Difference) -> Any:
             f"{curve.score[k]:.4f}",
             NOT_KNOWN if np.isnan(curve.mask_se[k]) else f"{curve.mask_se[k]:.4f}",
         ]
-        for k in np.unique(np.linspace(0, len(curve.rate) - 1, POINTS).round().astype(int))
+        for k in np.unique(np.linspace(0, len(curve.rate) - 1, MAX_POINTS).round().astype(int))
     ]
     title = f"{difference.first} minus {difference.second}, nats per masked token"
     return output.table(["mask rate", "difference", "mask_se"], rows, title)

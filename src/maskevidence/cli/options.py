@@ -1,13 +1,103 @@
-"""Options that several commands have, in one wording."""
+"""Commands of typer from functions whose options are declared as in `maskevidence.tasks.declaring`."""
 
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
-from maskevidence.models.image import pixel_density
-from maskevidence.models.text.encoding import Long
+from maskevidence.support import choices
+from maskevidence.tasks.declaring import Argument, declaration, flag
 
+
+def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
+    """Make a function a command of the app.
+
+    Args:
+        app: the app, or a group of its commands.
+        function: its parameters are dataclasses of options, or `Annotated` types that carry one `Option` or
+            `Argument` each. Its docstring is the help page.
+        name: of the command; by default the function's.
+    """
+    app.command(name)(with_flat_signature(function))
+
+
+def with_flat_signature(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function for typer: one parameter for each option, in place of the dataclasses.
+
+    Example:
+        >>> from maskevidence.tasks.options import Common
+        >>> def greet(name: Annotated[str, Argument("NAME", "Whom to greet.")], common: Common) -> str:
+        ...     return f"{name}: {common.threads}"
+        >>> flat = with_flat_signature(greet)
+        >>> list(inspect.signature(flat).parameters)
+        ['name', 'threads', 'json']
+        >>> flat(name="world", threads=2, json=None)
+        'world: 2'
+    """
+    parameters = inspect.signature(function).parameters.values()
+    flat = [part for parameter in parameters for part in _flattened(parameter)]
+
+    @wraps(function)
+    def command(**values: Any) -> Any:
+        return function(**{one.name: _filled(one.annotation, one.name, values) for one in parameters})
+
+    command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # rejects equal names
+    command.__annotations__ = {one.name: one.annotation for one in flat}
+    return command
+
+
+def _flattened(parameter: inspect.Parameter, owner: type | None = None) -> Iterator[inspect.Parameter]:
+    annotation = parameter.annotation
+    if is_dataclass(annotation):
+        assert isinstance(annotation, type)
+        for one in fields(annotation):
+            default = inspect.Parameter.empty if one.default is MISSING else one.default
+            inner = parameter.replace(name=one.name, annotation=one.type, default=default)
+            yield from _flattened(inner, annotation)
+    else:
+        yield parameter.replace(
+            annotation=_for_typer(parameter.name, annotation, owner), kind=inspect.Parameter.KEYWORD_ONLY
+        )
+
+
+def _filled(annotation: Any, name: str, values: dict[str, Any]) -> Any:
+    if not is_dataclass(annotation):
+        return values[name]
+    assert isinstance(annotation, type)
+    return annotation(**{one.name: _filled(one.type, one.name, values) for one in fields(annotation)})
+
+
+def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
+    """The `Annotated` type that typer reads, from ours."""
+    declared = declaration(annotation)
+    assert declared is not None, f"{name} declares neither an option nor an argument"
+    if isinstance(declared, Argument):
+        info: Any = typer.Argument(metavar=declared.metavar, help=declared.help)
+    else:
+        info = typer.Option(
+            flag(name),
+            metavar=declared.metavar,
+            help=declared.help,
+            min=declared.min,
+            max=declared.max,
+            rich_help_panel=declared.panel or getattr(owner, "panel", None),
+        )
+    return Annotated[get_args(annotation)[0], info]
+
+
+def use_threads(threads: int | None) -> None:
+    """Set the number of threads that torch uses in this process."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+# For commands whose signatures are still written by hand.
 Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output alone."),
@@ -62,7 +152,7 @@ SkipBad = Annotated[
 
 _IMAGES = "Masked image models"
 Density = Annotated[
-    pixel_density.Density | None,
+    choices.Density | None,
     typer.Option(
         "--density",
         rich_help_panel=_IMAGES,
@@ -70,7 +160,7 @@ Density = Annotated[
     ),
 ]
 PatchStatistics = Annotated[
-    pixel_density.PatchStatistics | None,
+    choices.PatchStatistics | None,
     typer.Option(
         "--patch-statistics",
         rich_help_panel=_IMAGES,
@@ -113,7 +203,7 @@ BlockSize = Annotated[
     ),
 ]
 LongTexts = Annotated[
-    Long | None,
+    choices.Long | None,
     typer.Option(
         "--long",
         rich_help_panel=_TEXTS,
@@ -163,11 +253,3 @@ TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", rich_help_panel=_TEXTS, help="Run code that comes with the model."),
 ]
-
-
-def use_threads(threads: int | None) -> None:
-    """Let torch use so many threads in this process."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)

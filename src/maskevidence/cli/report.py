@@ -3,28 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from maskevidence.cli import options
-from maskevidence.report.page import OBSERVATIONS, check_target, write_report
-from maskevidence.report.reading import read_runs
+from maskevidence.cli.options import use_threads
+from maskevidence.tasks.declaring import Argument, Option
+from maskevidence.tasks.options import Threads
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, one or more.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="The page, a file ending in .html.")
-    ] = Path("report.html"),
+    runs: Annotated[list[Path], Argument("RUN...", "One or more run directories.")],
+    out: Annotated[Path, Option("The page, a file ending in .html.", "FILE")] = Path("report.html"),
     observations: Annotated[
         int,
-        typer.Option(
-            "--observations",
-            min=0,
-            metavar="N",
-            help="How many of the hardest and of the easiest observations to show; 0 leaves them out.",
-        ),
-    ] = OBSERVATIONS,
-    threads: options.Threads = None,
+        Option("How many of the hardest and of the easiest observations to show; 0 for none.", "N", min=0),
+    ] = 5,
+    threads: Threads = None,
 ) -> None:
     """Write one self-contained page on a run, or on several side by side; it opens without a network.
 
@@ -39,7 +30,10 @@ def report(
 
         maskevidence report runs/a runs/b --out comparison.html
     """
-    options.use_threads(threads)
+    use_threads(threads)
+    from maskevidence.report.page import check_target, write_report
+    from maskevidence.report.reading import read_runs
+
     check_target(out)
     write_report(read_runs(runs), out, observations=observations)
-    typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
+    print(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")  # noqa: T201

@@ -14,7 +14,7 @@ and the pixels of a patch are taken as independent given the visible patches.
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
+from maskevidence.support.choices import Density as Density
+from maskevidence.support.choices import PatchStatistics as PatchStatistics
 
-Density = Literal["gaussian", "discretised"]
-PatchStatistics = Literal["visible"]
 DENSITIES: tuple[Density, ...] = ("gaussian", "discretised")
 LEVELS = 256
 # The likeliest variance of the discretised density is searched on so many pixels of each size: its

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,9 +10,9 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.support.choices import Long as Long
 from maskevidence.tokens import Tokens
 
-Long = Literal["error", "split", "truncate"]
 NO_WORD = -1
 
 

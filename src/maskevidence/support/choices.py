@@ -1,0 +1,9 @@
+"""The words that an option may take, for the modules that use them and for a command line without torch."""
+
+from typing import Literal
+
+Masks = Literal["own", "shared"]
+Long = Literal["error", "split", "truncate"]
+Density = Literal["gaussian", "discretised"]
+PatchStatistics = Literal["visible"]
+EngineName = Literal["local", "ray"]

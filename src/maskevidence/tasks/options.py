@@ -1,0 +1,213 @@
+"""The options that several commands share, as dataclasses that Python users can fill, too."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from maskevidence.support.choices import Density, EngineName, Long, Masks, PatchStatistics
+from maskevidence.tasks.declaring import Kind, Option
+
+Json = Annotated[str | None, Option("Write the result as JSON; - writes it to standard output.", "FILE")]
+Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR")]
+Overwrite = Annotated[bool, Option("Replace another run in --out.")]
+Seed = Annotated[int, Option("Random seed for the masks and the train/test split.")]
+Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1)]
+Limit = Annotated[int | None, Option("Use only the first N rows.", "N", min=1)]
+Quick = Annotated[bool, Option("Run a smaller version that takes a few seconds.")]
+TestFraction = Annotated[
+    float | None,
+    Option(
+        "Share of the rows to hold out and score. By default 0.2 for a model that is fitted first; a saved "
+        "model scores all rows.",
+        panel="Rows of numbers and images",
+        kinds=("rows", "images"),
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command has."""
+
+    threads: Threads = None
+    json: Json = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which rows of the data are used."""
+
+    seed: Seed = 0
+    limit: Limit = None
+    test_fraction: TestFraction = None
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """How images are read."""
+
+    panel: ClassVar[str] = "Rows of numbers and images"
+    kinds: ClassVar[tuple[Kind, ...]] = ("rows", "images")
+
+    column: Annotated[
+        str | None, Option("Column that holds the images, if there are several columns.", "NAME")
+    ] = None
+    resize: Annotated[str | None, Option("Resize images to this size, such as 28x28.", "HxW")] = None
+    skip_bad: Annotated[bool, Option("Skip images that cannot be read, and list them.")] = False
+
+
+@dataclass(frozen=True)
+class RowReading(ImageFiles):
+    """How rows of numbers are read."""
+
+    binarise: Annotated[
+        str | None,
+        Option(
+            "Make values in [0, 1] binary: threshold:0.5 (1 above it) or stochastic (1 with the value as its "
+            "probability, drawn by --seed).",
+            "HOW",
+            kinds=("rows",),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """What the score of a masked image model depends on."""
+
+    panel: ClassVar[str] = "Masked image models"
+    kinds: ClassVar[tuple[Kind, ...]] = ("images",)
+
+    density: Annotated[
+        Density | None, Option("Pixel likelihood. discretised also gives bits per dimension.")
+    ] = None
+    patch_statistics: Annotated[
+        PatchStatistics | None,
+        Option(
+            "For a model of normalised patches: score the pixels, with the mean and variance of the visible "
+            "patches."
+        ),
+    ] = None
+    calibration_fraction: Annotated[
+        float | None,
+        Option(
+            "Share of the images, at most 512 of them, used to fit the pixel variances and not scored; by "
+            "default 0.2 unless the model has variances."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where a transformer runs."""
+
+    panel: ClassVar[str] = "Transformers"
+    kinds: ClassVar[tuple[Kind, ...]] = ("texts", "images")
+
+    device: Annotated[str | None, Option("cpu, cuda or mps; by default the fastest available.")] = None
+    batch_tokens: Annotated[
+        int | None,
+        Option("Tokens in one call of the model; by default 1024 on a CPU and 16384 elsewhere.", min=1),
+    ] = None
+
+
+Text = Annotated[str | None, Option("Column of the texts; two columns make pairs.", "COLUMN[,COLUMN]")]
+BlockSize = Annotated[
+    int | None,
+    Option("Pack running text into blocks of this many tokens, special tokens included.", min=1),
+]
+Tokenizer = Annotated[
+    str | None, Option("The model's tokenizer, if it is not stored with the model.", "FOLDER|NAME")
+]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How texts are read and encoded, and how their model is loaded."""
+
+    panel: ClassVar[str] = "Texts and masked language models"
+    kinds: ClassVar[tuple[Kind, ...]] = ("texts",)
+
+    text: Text = None
+    context_field: Annotated[
+        str | None, Option("Column of prompts before the texts: always visible, never scored.", "COLUMN")
+    ] = None
+    block_size: BlockSize = None
+    long: Annotated[
+        Long | None, Option("What to do with a text that is too long for the model; by default error.")
+    ] = None
+    whole_words: Annotated[bool, Option("With leave-one-out: hide all tokens of a word together.")] = False
+    per_token: Annotated[bool, Option("With leave-one-out: also report the score of each token.")] = False
+    tokenizer: Tokenizer = None
+    bf16: Annotated[bool, Option("Compute under bfloat16 autocast.")] = False
+    trust_remote_code: Annotated[bool, Option("Run code that comes with the model.")] = False
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How a model and its data are made ready; each kind of model uses its part and refuses the others."""
+
+    sample: Sample = field(default_factory=Sample)
+    rows: RowReading = field(default_factory=RowReading)
+    images: ImageOptions = field(default_factory=ImageOptions)
+    texts: TextOptions = field(default_factory=TextOptions)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """How masks are drawn."""
+
+    design: Annotated[
+        str | None,
+        Option(
+            "every-size, random-size, orderings, leave-one-out, exhaustive, fixed-rate:0.15 or "
+            "rates:0.01-0.99-0.01; by default every-size, and random-size for transformers."
+        ),
+    ] = None
+    masks_per_size: Annotated[int | None, Option("For every-size, fixed-rate and rates.")] = None
+    draws: Annotated[int | None, Option("Masks per observation, for random-size.")] = None
+    replicates: Annotated[
+        int | None, Option("Independent offsets, for random-size; an error estimate needs 4.")
+    ] = None
+    orders: Annotated[int | None, Option("Number of random orders, for orderings.")] = None
+    masks: Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")] = (
+        "own"
+    )
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where the model is called: in this process, or by workers of Ray."""
+
+    panel: ClassVar[str] = "Many workers"
+
+    engine: Annotated[
+        EngineName,
+        Option("local: score in this process. ray: score in Ray workers, each with the model; needs --out."),
+    ] = "local"
+    address: Annotated[
+        str | None,
+        Option("Address of a Ray cluster; by default Ray is started on this machine.", "HOST:PORT|auto"),
+    ] = None
+    workers: Annotated[
+        int | None, Option("Number of workers; by default as many as the cluster has room for.", min=1)
+    ] = None
+    gpus_per_worker: Annotated[
+        float | None,
+        Option("GPUs for each worker, by default 0; 0.5 lets two workers share one.", "N", min=0),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How scores are computed, and the run directory that they are saved in."""
+
+    batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
+    out: Out = None
+    overwrite: Overwrite = False
+    shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
+        None
+    )
+    save_every: Annotated[float, Option("How often to save the scores in --out.", "SECONDS", min=0)] = 10.0
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
