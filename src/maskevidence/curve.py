@@ -1,7 +1,5 @@
 """The score against the mask size, with standard errors: the paper's "MPT curve"."""
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 
@@ -11,6 +9,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.masks import FixedRate, MaskDesign, Masks, Rates, Summation
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, cell_variances, mean_with_errors, t_half_width
+from maskevidence.support.files import csv_text
 
 RATE_BINS = 20
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
@@ -73,18 +72,12 @@ class Curve:
 
     def to_csv(self) -> str:
         """The points as CSV text, columns size,rate,score,mask_se,data_se,n_masks; unknown is empty."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CSV_COLUMNS)
-        for row in zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True):
-            writer.writerow([_cell(float(value)) for value in row])
-        return text.getvalue()
+        rows = zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True)
+        return csv_text(CSV_COLUMNS, ([_whole_or_float(float(value)) for value in row] for row in rows))
 
 
-def _cell(value: float) -> str:
-    if math.isnan(value):
-        return ""
-    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+def _whole_or_float(value: float) -> float:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def curve_from_scores(table: ScoreTable, design: MaskDesign, masks: Masks) -> Curve:

@@ -1,6 +1,5 @@
 """How results leave the command line: tables on the terminal, JSON to a file or to standard output."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from maskevidence.runs import write_atomic
+from maskevidence.support import files
 from maskevidence.wording import ENUMERATED, KINDS, interval_95, kind_name, perplexity_name, standard_error
 
 
@@ -22,11 +21,10 @@ def write_json(content: Mapping[str, Any], target: str | None) -> None:
     """Write JSON to a file, to standard output for "-", nowhere for None."""
     if target is None:
         return
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(files.json_text(content))
     else:
-        write_atomic(target, text)
+        files.write_json(target, content)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:

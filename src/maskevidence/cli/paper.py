@@ -12,7 +12,7 @@ import typer
 
 from maskevidence.cli import options, output
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.runs import write_atomic
+from maskevidence.support.files import csv_text, write_atomic
 
 app = typer.Typer(
     no_args_is_help=True, help="The paper's tables and figures, ours beside the printed numbers."
@@ -44,7 +44,9 @@ def table_1(
     result = module.table_1((1, 10) if quick else tuple(module.PRINTED), chosen)
     output.console(json).print(table_1_view(result))
     if out is not None:
-        write_atomic(out / "table_1.csv", _csv(result))
+        columns = ("masks_per_size", "mean", "sd", "paper_mean", "paper_sd")
+        rows = ([row[name] for name in columns] for row in result["rows"])
+        write_atomic(out / "table_1.csv", csv_text(columns, rows))
     output.write_json(result, json)
     return result
 
@@ -76,15 +78,6 @@ def _plus_minus(mean: float | None, sd: float | None) -> str:
     if mean is None:
         return "–"
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
-
-
-def _csv(result: dict[str, Any]) -> str:
-    names = ("masks_per_size", "mean", "sd", "paper_mean", "paper_sd")
-    lines = [",".join(names)]
-    lines += [
-        ",".join("" if row[name] is None else str(row[name]) for name in names) for row in result["rows"]
-    ]
-    return "\n".join(lines) + "\n"
 
 
 Seeds = Annotated[

@@ -13,7 +13,7 @@ from maskevidence.masks import LeaveOneOut, MaskDesign
 from maskevidence.models.text.encoding import EncodedTexts, Long
 from maskevidence.runs.directory import TOKENS
 from maskevidence.score_table import ScoreTable
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.tasks.prepare_rows import Prepared
 
@@ -143,11 +143,5 @@ def show_token_scores(screen: Any, listed: Sequence[Mapping[str, Any]], out: Pat
         where = "--json" if out is None else str(out / TOKENS)
         screen.print(f"The first {_SHOWN} of {len(listed):,} tokens; all are in {where}.")
     if out is not None:
-        import csv
-        import io
-
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ("id", "position", "token", "log_prob"), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(listed)
-        write_atomic(out / TOKENS, text.getvalue())
+        columns = ("id", "position", "token", "log_prob")
+        write_atomic(out / TOKENS, csv_text(columns, ([entry[name] for name in columns] for entry in listed)))

@@ -1,6 +1,5 @@
 """What `train` does with models of rows: standard units, `fit`, and the model back in the data's units."""
 
-import json as json_module
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks import Masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.models import VAE
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.parse import parse_design, parse_model
 from maskevidence.tasks.units import Units, to_data_units, units_of
@@ -157,7 +156,7 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         "versions": versions(),
         "command": command(),
     }
-    write_atomic(out / "train.json", json_module.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_json(out / "train.json", result)
     _show(screen, result, out)
     return result
 

@@ -1,6 +1,5 @@
 """The folder of a transformer's training: of which training it is, and what is there already."""
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,11 +12,12 @@ from maskevidence.cli.transformer import TransformerOptions
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
 from maskevidence.masks import MaskDesign
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import read_json, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.training.checkpoints import differences
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
+_ANOTHER_FOLDER = "give another folder, or --overwrite"
 
 
 def begin_training(
@@ -39,20 +39,14 @@ def begin_training(
             (out / name).unlink(missing_ok=True)
         remove_checkpoints(out)
     if (out / SETTINGS).exists():
-        try:
-            theirs = json.loads((out / SETTINGS).read_text())
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{str(out / SETTINGS)!r} cannot be read; give another folder, or --overwrite"
-            ) from error
-        different = differences(theirs, settings)
+        different = differences(read_json(out / SETTINGS, _ANOTHER_FOLDER), settings)
         if different:
             raise InputError(
                 f"{str(out)!r} is of another training ({different}); give another folder, or --overwrite to "
                 "replace it"
             )
         if (out / RESULT).exists():
-            return json.loads((out / RESULT).read_text())
+            return read_json(out / RESULT, _ANOTHER_FOLDER)
         return None
     held = [name for name in ("config.json", "checkpoint.safetensors") if (out / name).exists()]
     held += [path.name for path in out.glob("checkpoint-*")]
@@ -60,7 +54,7 @@ def begin_training(
         raise InputError(
             f"{str(out)!r} holds another model ({held[0]}); give another folder, or --overwrite to replace it"
         )
-    write_atomic(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
+    write_json(out / SETTINGS, settings)
     return None
 
 
@@ -98,7 +92,7 @@ def finish_training(
         "versions": versions(),
         "command": command(),
     }
-    write_atomic(asked.out / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_json(asked.out / RESULT, result)
     remove_checkpoints(asked.out)
     return result
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from maskevidence.errors import InputError
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import read_json, write_atomic, write_json
 
 FORMAT = 1
 # class name -> module; a module is imported only when one of its models is loaded
@@ -46,7 +45,7 @@ def save_model(model: nn.Module, arguments: dict[str, Any], folder: str | Path) 
         "arguments": arguments,
         "columns": getattr(model, "columns", None),
     }
-    write_atomic(path / "config.json", json.dumps(config, indent=2) + "\n")
+    write_json(path / "config.json", config)
 
 
 def fingerprint(model: object) -> str | None:
@@ -92,14 +91,13 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     path = Path(folder)
     if not path.is_dir():
         raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
+    for file in ("config.json", "model.safetensors"):
+        if not (path / file).exists():
+            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing")
+    config = read_json(path / "config.json", "save the model again")
     try:
-        config = json.loads((path / "config.json").read_text())
         state = load_file(path / "model.safetensors")
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{str(path)!r} holds no saved model: {Path(error.filename or '').name or error} is missing"
-        ) from error
-    except (json.JSONDecodeError, SafetensorError, UnicodeDecodeError) as error:
+    except SafetensorError as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
     name = config.get("class") if isinstance(config, dict) else None
     if not isinstance(name, str) or name not in _CLASSES or config.get("format") != FORMAT:

@@ -1,6 +1,5 @@
 """What all figures of the paper share: claims with their numbers, pictures, CSV."""
 
-import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -18,7 +16,7 @@ from maskevidence.errors import MissingExtraError, import_extra
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
 from maskevidence.runs.curve_picture import COLOURS as COLOURS
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import csv_text, write_atomic
 
 SEEDS = (4, 44, 444, 4444, 44444)
 PRECISION = 5.0
@@ -81,12 +79,7 @@ class PaperFigure:
 
     def to_csv(self) -> str:
         """The numbers behind the panels as CSV text; None and NaN are empty."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        for row in zip(*self.columns.values(), strict=True):
-            writer.writerow([_cell(value) for value in row])
-        return text.getvalue()
+        return csv_text(self.columns, zip(*self.columns.values(), strict=True))
 
     def write(self, out: Path) -> list[str]:
         """Write the CSV, and the picture as PNG and PDF where it could be drawn; the names of the files."""
@@ -104,12 +97,6 @@ class PaperFigure:
         tables = [table._asdict() for table in self.tables]
         named = {"figure": self.name, "title": self.title, "claims": claims}
         return named | ({"tables": tables} if tables else {}) | {"numbers": self.numbers}
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def new_figure(

@@ -1,6 +1,5 @@
 """A folder that holds one run: run.json first, then the scores, the summary last."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from maskevidence.errors import InputError
 from maskevidence.runs.lock import LOCK
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES
-from maskevidence.support.files import TEMPORARY, reading, sync_folder, write_atomic, writing
+from maskevidence.support.files import TEMPORARY, read_json, reading, sync_folder, write_atomic, writing
 
 MANIFEST = "run.json"
 ESTIMATE = "estimate.json"
@@ -21,6 +20,8 @@ TOKENS = "tokens.csv"
 MODEL = "model"
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, TOKENS)
 _ALL = (MANIFEST, *_SUMMARY, SCORES, MODEL)
+
+_NOT_A_RUN = "is no run.json that this version can read; give another folder"
 
 
 class RunDirectory:
@@ -47,24 +48,21 @@ class RunDirectory:
         """
         file = self.path / MANIFEST
         with reading(file):
-            try:
-                content = file.read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
+            if not file.exists():
                 return None
+        content = read_json(file, f"it {_NOT_A_RUN}")
         try:
-            version = json.loads(content)["schema_version"]
+            version = content["schema_version"]
             if isinstance(version, int) and version > SCHEMA:
                 raise InputError(
                     f"{str(file)!r} has schema {version}, written by a newer maskevidence (this one reads "
                     f"{SCHEMA}); update maskevidence, or give another folder"
                 )
-            return Manifest.model_validate_json(content)
+            return Manifest.model_validate(content)
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(
-                f"{str(file)!r} is no run.json that this version can read; give another folder"
-            ) from error
+            raise InputError(f"{str(file)!r} {_NOT_A_RUN}") from error
 
     def check(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Refuse a folder that holds anything but this run or a part of it; with `overwrite`, any but a run.
@@ -132,13 +130,10 @@ class RunDirectory:
     def estimate(self) -> dict[str, Any] | None:
         """The finished run's estimate.json, or None where the run is not finished."""
         file = self.path / ESTIMATE
-        try:
-            with reading(file):
-                return json.loads(file.read_text()) if file.exists() else None
-        except ValueError as error:
-            raise InputError(
-                f"{str(file)!r} is damaged; maskevidence summarize {self.path} writes it again"
-            ) from error
+        with reading(file):
+            if not file.exists():
+                return None
+        return read_json(file, f"maskevidence summarize {self.path} writes it again")
 
 
 def _remove(path: Path) -> None:

@@ -1,6 +1,5 @@
 """The files that a finished run leaves."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from maskevidence.runs import (
     write_scores,
 )
 from maskevidence.runs.curve_picture import draw_curves
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import write_atomic, write_json
 
 
 def write_run(
@@ -73,7 +72,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     if picture is not None:
         write_atomic(folder.path / CURVE_PICTURE, picture)
-    write_atomic(folder.path / ESTIMATE, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_json(folder.path / ESTIMATE, result)
     return missing
 
 

@@ -1,11 +1,17 @@
-"""Files that are there whole or not at all, also after a kill or a power cut."""
+"""Atomic writes that survive a crash, and the JSON and CSV text of every file of this package."""
 
+import csv
 import errno
+import io
+import json
+import math
+import numbers
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from maskevidence.errors import InputError
 
@@ -68,6 +74,64 @@ def reading(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{str(place)!r} cannot be read ({error.strerror}); check the path") from error
+
+
+def json_text(content: Any) -> str:
+    """JSON as this package writes it: indented by two spaces, without NaN, with a final line end.
+
+    Example:
+        >>> json_text({"seed": 0})
+        '{\\n  "seed": 0\\n}\\n'
+    """
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write a JSON file atomically.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    write_atomic(path, json_text(content))
+
+
+def read_json(path: str | Path, remedy: str = "check the path") -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: the file.
+        remedy: what the user can do about a damaged file, as the end of the error.
+
+    Raises:
+        InputError: the file cannot be read, or does not hold JSON.
+    """
+    file = Path(path)
+    with reading(file):
+        content = file.read_bytes()
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{str(file)!r} cannot be read as JSON ({error}); {remedy}") from error
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """CSV text with a header; None and NaN are empty cells, and floats keep every digit.
+
+    Example:
+        >>> csv_text(["size", "score"], [(1, -0.5), (2, math.nan)])
+        'size,score\\n1,-0.5\\n2,\\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        return "" if math.isnan(value) else repr(float(value))
+    return "" if value is None else str(value)
 
 
 def sync_folder(folder: Path) -> None:

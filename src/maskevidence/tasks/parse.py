@@ -1,6 +1,5 @@
 """The words MODEL, DATA and --design of the command line, as objects."""
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import DESIGNS, MaskDesign
 from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
+from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
 
 _WITH_COMPONENTS: dict[str, Callable[[int, int], Any]] = {
@@ -68,7 +68,7 @@ def is_masked_lm(word: str) -> bool:
     folder = Path(word)
     if not folder.is_dir():
         return _ON_THE_HUB.fullmatch(word) is not None
-    config = read_json(folder / "config.json")
+    config = _config(folder / "config.json")
     if config is None:
         return (folder / "tokenizer_config.json").exists()
     return isinstance(config, dict) and "class" not in config
@@ -86,22 +86,22 @@ def is_masked_image(word: str) -> bool:
     """
     folder = Path(word)
     if folder.is_dir():
-        config = read_json(folder / "config.json")
+        config = _config(folder / "config.json")
     elif _ON_THE_HUB.fullmatch(word) is None:
         return False
     else:
         file = hub_file(word, "config.json")
         if file is None:
             return re.search(r"vit|mae", word.lower()) is not None
-        config = read_json(file)
+        config = _config(file)
     return isinstance(config, dict) and "class" not in config and "image_size" in config
 
 
-def read_json(file: Path) -> Any:
-    """What a JSON file holds; None where there is none, or it is damaged."""
+def _config(file: Path) -> Any:
+    """What a model's config.json holds; None where it is missing or damaged."""
     try:
-        return json.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return read_json(file)
+    except InputError:
         return None
 
 

@@ -1,8 +1,6 @@
 """A small loop over torch.optim for models that fit in memory: `fit`."""
 
-import csv
 import hashlib
-import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from maskevidence.evidence import estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import MaskDesign, RandomSize
 from maskevidence.model import HasLogEvidence, HasScoreMoments
+from maskevidence.support.files import csv_text
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -74,14 +73,8 @@ class History:
 
     def to_csv(self) -> str:
         """CSV text, columns epoch,objective,log_evidence,held_out; unknown is empty."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(EpochRecord._fields)
-        for row in zip(*(getattr(self, name) for name in EpochRecord._fields), strict=True):
-            writer.writerow(
-                [int(row[0]), *("" if math.isnan(value) else repr(float(value)) for value in row[1:])]
-            )
-        return text.getvalue()
+        columns = EpochRecord._fields
+        return csv_text(columns, zip(*(getattr(self, name) for name in columns), strict=True))
 
 
 def fit(

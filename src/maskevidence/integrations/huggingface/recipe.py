@@ -1,8 +1,5 @@
 """A masked language model trained on blocks of text by transformers' Trainer."""
 
-import csv
-import io
-import json
 import math
 import random
 import tempfile
@@ -22,6 +19,7 @@ from maskevidence.integrations.huggingface.processes import end_processes, on_cp
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
 from maskevidence.masks import MaskDesign
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.support.files import csv_text, read_json
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.support.progress import Advance, progress, quiet
 from maskevidence.tokens import Tokens
@@ -114,11 +112,7 @@ class Trained:
 
     def to_csv(self) -> str:
         """CSV text, columns step,loss,grad_norm,learning_rate."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, HISTORY, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.history)
-        return text.getvalue()
+        return csv_text(HISTORY, ([entry.get(name) for name in HISTORY] for entry in self.history))
 
 
 def train_masked_lm(
@@ -295,8 +289,8 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
     found = [path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
     for path in sorted(found, key=_step_of, reverse=True):
         try:
-            json.loads((path / _WHOLE[0]).read_text())
-        except (OSError, json.JSONDecodeError):
+            read_json(path / _WHOLE[0])
+        except InputError:
             continue
         if all((path / name).is_file() for name in _WHOLE):
             return path

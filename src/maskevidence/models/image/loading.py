@@ -1,6 +1,5 @@
 """ViT-MAE models, loaded and saved together with their preprocessing and density."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from maskevidence.models.pretrained import (
     reachable_options,
     why_not_loaded,
 )
-from maskevidence.support.files import write_atomic, writing
+from maskevidence.support.files import read_json, write_json, writing
 from maskevidence.support.progress import quiet
 
 DENSITY_FILE = "pixel_density.json"
@@ -100,9 +99,9 @@ def save_vit_mae(
     }
     with writing(path), quiet():
         network.save_pretrained(path)
-    write_atomic(path / PREPROCESSING_FILE, json.dumps(preprocessing, indent=2) + "\n")
+    write_json(path / PREPROCESSING_FILE, preprocessing)
     if density is not None:
-        write_atomic(path / DENSITY_FILE, json.dumps(density.to_dict(), indent=2) + "\n")
+        write_json(path / DENSITY_FILE, density.to_dict())
 
 
 def check_vit_mae(model: Any) -> None:
@@ -123,7 +122,7 @@ def _preprocessing(
     if file is None:
         note = f"there is no {PREPROCESSING_FILE}; pixels are taken as (level / 255 - 0.5) / 0.5"
         return [0.5], [0.5], (note,)
-    content = json.loads(Path(file).read_text())
+    content = read_json(file)
     mean, std = [0.0], [1.0]
     if content.get("do_normalize", True):
         mean, std = content.get("image_mean", [0.5]), content.get("image_std", [0.5])
@@ -139,7 +138,4 @@ def _listed(numbers: Any) -> list[float]:
 def _read_density(file: Path) -> PixelDensity | None:
     if not file.exists():
         return None
-    try:
-        return PixelDensity.from_dict(json.loads(file.read_text()))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{str(file)!r} cannot be read: {error}; calibrate the model again") from error
+    return PixelDensity.from_dict(read_json(file, "calibrate the model again"))
