@@ -564,6 +564,29 @@ class TestTwoProcesses:
             process.kill()
             process.communicate()
         assert record_run(RunDirectory(tmp_path), manifest, model, tokens) > 0
+        assert not (tmp_path / ".lock.pid").exists()
+
+    def test_a_lock_that_is_a_symbolic_link_is_refused_and_not_followed(self, tmp_path: Path) -> None:
+        model, tokens, precious = a_model(), some_tokens(), tmp_path / "precious"
+        precious.write_text("text")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / ".lock").symlink_to(precious)
+        manifest = a_manifest(model, tokens, me.LeaveOneOut())
+        with pytest.raises(
+            me.InputError, match=r"lock' is a symbolic link; remove it, or give another"
+        ) as raised:
+            record_run(RunDirectory(tmp_path / "run"), manifest, model, tokens)
+        assert "\n" not in str(raised.value)
+        assert precious.read_text() == "text"
+
+    def test_the_process_number_is_not_written_through_a_symbolic_link(self, tmp_path: Path) -> None:
+        model, tokens, precious = a_model(), some_tokens(), tmp_path / "precious"
+        precious.write_text("text")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / ".lock.pid").symlink_to(precious)
+        manifest = a_manifest(model, tokens, me.LeaveOneOut())
+        assert record_run(RunDirectory(tmp_path / "run"), manifest, model, tokens) > 0
+        assert precious.read_text() == "text"
 
 
 class TestAnotherRun:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.runs.lock import LOCK
+from maskevidence.runs.lock import HOLDER, LOCK
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES
 from maskevidence.support.files import TEMPORARY, read_json, reading, sync_folder, write_atomic, writing
@@ -74,7 +74,7 @@ class RunDirectory:
             raise InputError(f"{str(self.path)!r} is a file; give a folder for the run")
         with reading(self.path):
             names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
-        if not {name for name in names if name != LOCK and not name.endswith(TEMPORARY)}:
+        if all(name in (LOCK, HOLDER) or name.endswith(TEMPORARY) for name in names):
             return
         if MANIFEST not in names:
             raise InputError(f"{str(self.path)!r} holds files of no run; give a new folder for the run")
