@@ -1,145 +1,16 @@
-"""Texts from files and folders, and their tokens: context, long texts, blocks, bytes and words."""
+"""Texts from files, folders and data sets: what is read, and the one line that says what is wrong."""
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import maskevidence as me
-from maskevidence.data.text import TextRows, read_texts
-from maskevidence.models.text.encoding import encode_texts
-from text_models import SENTENCES, small_bert, small_tokenizer
+from maskevidence.data.text import read_texts
 
 DATA = os.environ.get("MASKEVIDENCE_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="MASKEVIDENCE_DATA is not set")
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return small_tokenizer()
-
-
-def rows_of(encoded: Any) -> list[list[int]]:
-    present = encoded.tokens.maskable | encoded.tokens.context
-    return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
-
-
-def test_the_tokens_are_the_tokenizers_own(tokenizer: Any) -> None:
-    single = encode_texts(tokenizer, SENTENCES)
-    assert rows_of(single) == tokenizer(SENTENCES)["input_ids"]
-    pairs = encode_texts(tokenizer, SENTENCES, second=SENTENCES[::-1])
-    assert rows_of(pairs) == tokenizer(SENTENCES, SENTENCES[::-1])["input_ids"]
-    special = tokenizer(SENTENCES, SENTENCES[::-1], return_special_tokens_mask=True)["special_tokens_mask"]
-    for row, expected in enumerate(special):
-        assert pairs.tokens.context[row, : len(expected)].tolist() == [bool(flag) for flag in expected]
-
-
-def test_segments_are_the_tokenizers_own(tokenizer: Any) -> None:
-    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    tokens = model.tokens(SENTENCES, second=SENTENCES[::-1])
-    seen = []
-    model.network.bert.embeddings.register_forward_pre_hook(
-        lambda _m, _a, given: seen.append(given["token_type_ids"]), with_kwargs=True
-    )
-    masked = tokens.maskable & (tokens.maskable.cumsum(1) == 2)
-    with torch.no_grad():
-        for row in range(len(tokens)):
-            model.log_conditionals(tokens[row : row + 1], masked[row : row + 1])
-    expected = tokenizer(SENTENCES, SENTENCES[::-1])["token_type_ids"]
-    assert [types[0].tolist() for types in seen] == expected
-
-
-def test_a_context_is_seen_and_never_scored(tokenizer: Any) -> None:
-    prompts = ["a dog", "the sun", "", "who is it", "rain"]
-    encoded = encode_texts(tokenizer, SENTENCES, context=prompts)
-    bare = encode_texts(tokenizer, SENTENCES)
-    assert rows_of(encoded) == tokenizer(prompts, SENTENCES)["input_ids"]
-    assert encoded.tokens.n_tokens.tolist() == bare.tokens.n_tokens.tolist()
-    assert encoded.tokens.n_bytes.tolist() == bare.tokens.n_bytes.tolist()
-    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    values = [me.estimate_evidence(model, part.tokens, me.LeaveOneOut()) for part in (encoded, bare)]
-    assert abs(values[0].log_evidence - values[1].log_evidence) > 1e-3
-
-
-def test_special_tokens_written_in_a_text_are_text(tokenizer: Any) -> None:
-    encoded = encode_texts(tokenizer, ["a [MASK] b [SEP]"])
-    assert int(encoded.tokens.context.sum()) == 2
-    scored = encoded.tokens.values[encoded.tokens.maskable]
-    assert not {tokenizer.mask_token_id, tokenizer.sep_token_id} & set(scored.tolist())
-
-
-def test_bytes_of_every_token_add_up(tokenizer: Any) -> None:
-    texts = ["the café is\there", "  räin — and sun  ", "日本 the sun", "dogs"]
-    encoded = encode_texts(tokenizer, texts)
-    assert encoded.tokens.n_bytes.tolist() == [len(text.encode()) for text in texts]
-    split = encode_texts(tokenizer, texts, max_tokens=5, long="split")
-    assert len(split.tokens) > len(texts)
-    sums = np.bincount(split.source, weights=split.tokens.n_bytes.numpy())
-    assert sums.tolist() == [len(text.encode()) for text in texts]
-    lines = ["the sun\n", "\n", "rain and café\n", "a dog and a cat"]
-    blocks = encode_texts(tokenizer, lines, block_size=3)
-    assert not blocks.notes
-    assert int(blocks.tokens.n_bytes.sum()) == len("".join(lines).encode())
-
-
-def test_split_and_truncate_keep_what_they_say(tokenizer: Any) -> None:
-    text = " ".join(SENTENCES)
-    whole = rows_of(encode_texts(tokenizer, [text]))[0][1:-1]
-    split = encode_texts(tokenizer, [SENTENCES[1], text], max_tokens=9, long="split")
-    pieces = [row[1:-1] for row in rows_of(split)]
-    assert [token for piece in pieces[1:] for token in piece] == whole
-    sizes = [len(piece) for piece in pieces[1:]]
-    assert max(sizes) <= 7
-    assert max(sizes) - min(sizes) <= 1
-    assert split.source.tolist() == [0] + [1] * len(sizes)
-    assert split.tokens.ids.tolist() == list(range(1 + len(sizes)))
-    assert "1 of 2 texts were longer" in split.notes[0]
-    cut = encode_texts(tokenizer, [text], ids=[40], max_tokens=9, long="truncate")
-    assert rows_of(cut)[0][1:-1] == whole[:7]
-    assert cut.tokens.ids.tolist() == [40]
-    assert f"{len(whole) - 7} of {len(whole)} tokens are not scored" in cut.notes[0]
-    prompted = encode_texts(tokenizer, [text], context=["a dog"], max_tokens=9, long="split")
-    assert all(row[:4] == rows_of(prompted)[0][:4] for row in rows_of(prompted))
-    pair = encode_texts(tokenizer, [text], second=[text], max_tokens=10, long="truncate")
-    expected = tokenizer([text], [text], truncation="longest_first", max_length=10)["input_ids"]
-    assert [sorted(row) for row in rows_of(pair)] == [sorted(row) for row in expected]
-
-
-def test_blocks_are_full_and_in_order(tokenizer: Any) -> None:
-    lines = [sentence + "\n" for sentence in SENTENCES]
-    running = [token for row in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in row]
-    encoded = encode_texts(tokenizer, lines, block_size=7)
-    blocks = rows_of(encoded)
-    assert {len(block) for block in blocks} == {7}
-    assert [token for block in blocks for token in block[1:-1]] == running[: len(running) // 5 * 5]
-    assert encoded.notes == (
-        f"the last {len(running) % 5} of {len(running)} tokens fill no block and are not scored",
-    )
-
-
-def test_whole_words_hide_their_other_pieces(tokenizer: Any) -> None:
-    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    encoded = model.encode(["unbelievable dogs and rain", "cat"])
-    assert any(np.bincount(words[words >= 0]).max() > 1 for words in encoded.words.numpy())
-    estimate = me.estimate_evidence(me.models.WholeWords(model, encoded), encoded.tokens, me.LeaveOneOut())
-    expected = []
-    for row in range(2):
-        words, labels = encoded.words[row], encoded.tokens.values[row : row + 1]
-        present = (encoded.tokens.maskable | encoded.tokens.context)[row]
-        for place in torch.nonzero(encoded.tokens.maskable[row]).flatten().tolist():
-            hidden = words == words[place]
-            ids = torch.where(hidden, tokenizer.mask_token_id, labels)[:, present]
-            with torch.no_grad():
-                logits = model.network(input_ids=ids).logits[0, place]
-            expected.append(float(torch.log_softmax(logits, -1)[labels[0, place]]))
-    np.testing.assert_allclose(estimate.scores.score, expected, atol=1e-4)
-    plain = me.estimate_evidence(model, encoded.tokens, me.LeaveOneOut())
-    assert plain.scores.score[-1] == pytest.approx(expected[-1], abs=1e-4)
-    assert abs(plain.log_evidence - estimate.log_evidence) > 1e-4
 
 
 def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
@@ -202,45 +73,3 @@ def test_bad_sources_are_one_clear_line(tmp_path: Path) -> None:
         read_texts(str(tmp_path / "two.csv"), ["text"])
     with pytest.raises(me.InputError, match="did you mean 'glue/qnli'"):
         read_texts("glue/qnl")
-
-
-def test_bad_texts_are_one_clear_line(tokenizer: Any) -> None:
-    asked: list[tuple[dict[str, Any], str]] = [
-        ({"texts": ["a", " "]}, "the text in row 1 is empty"),
-        ({"texts": ["a", ""], "ids": [3, 9]}, "the text in row 9 is empty"),
-        ({"texts": [" ".join(SENTENCES)], "max_tokens": 9}, "special tokens included, the model reads 9"),
-        ({"texts": SENTENCES, "block_size": 2}, "has no place beside 2 special tokens"),
-        ({"texts": SENTENCES, "block_size": 20, "max_tokens": 9}, "the model reads 9 tokens"),
-        ({"texts": ["a"], "block_size": 20}, "too few for a block of 18"),
-        ({"texts": ["a"], "second": ["b"], "context": ["c"]}, "takes no context"),
-        ({"texts": ["a"], "second": ["b"], "long": "split"}, "cannot be split"),
-        ({"texts": ["a"], "second": ["b", "c"]}, "1 texts and 2 of second"),
-        (
-            {"texts": SENTENCES[:1], "context": SENTENCES[:1], "max_tokens": 7, "long": "split"},
-            "leaves no place",
-        ),
-    ]
-    for options, message in asked:
-        with pytest.raises(me.InputError, match=message) as caught:
-            encode_texts(tokenizer, **options)
-        assert "\n" not in str(caught.value)
-
-
-def test_a_fingerprint_tells_texts_and_roles_apart(tokenizer: Any) -> None:
-    encodings = [
-        encode_texts(tokenizer, SENTENCES),
-        encode_texts(tokenizer, SENTENCES[::-1]),
-        encode_texts(tokenizer, SENTENCES, second=SENTENCES),
-        encode_texts(tokenizer, SENTENCES, context=SENTENCES),
-    ]
-    prints = [TextRows("a", ("text",), encoded).fingerprint() for encoded in encodings]
-    assert len(set(prints)) == 4
-    assert TextRows("b", ("text",), encode_texts(tokenizer, SENTENCES)).fingerprint() == prints[0]
-
-
-def test_a_text_of_one_token(tokenizer: Any) -> None:
-    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    estimate = me.estimate_evidence(model, model.tokens(["rain"]), me.RandomSize())
-    assert (estimate.n_tokens, estimate.n_bytes) == (1, 4)
-    assert estimate.log_evidence == pytest.approx(estimate.scores.score[0])
-    assert estimate.bits_per_byte == pytest.approx(estimate.bits_per_token / 4)

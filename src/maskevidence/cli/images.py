@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from maskevidence.cli.rows import RowOptions
-from maskevidence.data.image_rows import ImageRows
 from maskevidence.data.images import Images, read_images
 from maskevidence.data.tabular import held_out_rows
 from maskevidence.errors import InputError
-from maskevidence.models.image.pixel_density import Density, PatchStatistics, PixelDensity
+from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import RunDirectory
+from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tasks.image_rows import ImageRows
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.prepare_rows import Prepared
 

@@ -8,11 +8,11 @@ import typer
 from maskevidence.cli import options, output
 from maskevidence.cli.images import ImageOptions
 from maskevidence.cli.rows import RowOptions
-from maskevidence.data.image_rows import ImageRows
 from maskevidence.errors import InputError
 from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
 from maskevidence.support.files import write_atomic
 from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.image_rows import ImageRows
 from maskevidence.tasks.parse import is_masked_image
 
 PICTURE = "reconstructions.png"

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.cli import output
-from maskevidence.data.text import TextRows, read_texts
+from maskevidence.data.text import read_texts
 from maskevidence.errors import InputError
 from maskevidence.masks import LeaveOneOut, MaskDesign
-from maskevidence.models.text.encoding import EncodedTexts, Long
+from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.runs.directory import TOKENS
 from maskevidence.score_table import ScoreTable
+from maskevidence.support.choices import Long
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.tasks.prepare_rows import Prepared
+from maskevidence.tasks.text_rows import TextRows
 
 _SHOWN = 40
 

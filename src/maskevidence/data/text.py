@@ -9,14 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int64
-
 from maskevidence.data.python_topics import python_topics
 from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.models.text.encoding import EncodedTexts
-from maskevidence.tokens import Tokens
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
 _PREFERRED = ("text", "sentence")
@@ -55,43 +50,6 @@ class Texts:
         for field in self.fields:
             for text in field:
                 digest.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class TextRows:
-    """Texts that are encoded and ready to be scored, as a `Table` is for numbers.
-
-    Attributes:
-        name: where they come from, as the user named it.
-        columns: the columns that were read.
-        encoded: their tokens.
-        text_fingerprint: a hash of the texts, which runs with other tokenizers share.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    encoded: EncodedTexts
-    text_fingerprint: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.encoded.tokens)
-
-    @property
-    def ids(self) -> Int64[np.ndarray, " N"]:
-        """The observations, shape (N,)."""
-        return self.encoded.tokens.ids.numpy()
-
-    def tokens(self) -> Tokens:
-        """The observations as tokens."""
-        return self.encoded.tokens
-
-    def fingerprint(self) -> str:
-        """A hash of the tokens, their roles and their numbers: equal texts have equal fingerprints."""
-        tokens = self.encoded.tokens
-        digest = hashlib.sha256("\x1f".join(self.columns).encode())
-        for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
-            digest.update(np.ascontiguousarray(part.numpy()).tobytes())
         return digest.hexdigest()
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from maskevidence.data.image_rows import ImageRows
 from maskevidence.data.tabular import Table
-from maskevidence.data.text import TextRows
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, Masks
 from maskevidence.model import HasLogEvidence, HasRefine
 from maskevidence.models.image.summary import image_summary
+from maskevidence.tasks.image_rows import ImageRows
+from maskevidence.tasks.text_rows import TextRows
 
 
 @dataclass(frozen=True)

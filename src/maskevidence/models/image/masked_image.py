@@ -15,13 +15,12 @@ from maskevidence.model import Conditionals
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
 from maskevidence.models.image.pixel_density import (
     DENSITIES,
-    Density,
-    PatchStatistics,
     PixelDensity,
     VarianceFit,
     spread_sizes,
 )
 from maskevidence.models.image.vit_mae import ViTMAENetwork
+from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens

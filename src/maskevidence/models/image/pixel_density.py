@@ -22,8 +22,7 @@ from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.support.choices import Density as Density
-from maskevidence.support.choices import PatchStatistics as PatchStatistics
+from maskevidence.support.choices import Density, PatchStatistics
 
 DENSITIES: tuple[Density, ...] = ("gaussian", "discretised")
 LEVELS = 256

@@ -10,7 +10,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.support.choices import Long as Long
+from maskevidence.support.choices import Long
 from maskevidence.tokens import Tokens
 
 NO_WORD = -1

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
-from maskevidence.models.text.encoding import EncodedTexts, Long, encode_texts
+from maskevidence.models.text.encoding import EncodedTexts, encode_texts
 from maskevidence.models.text.masked_head import (
     PROBE_LENGTH,
     find_head,
@@ -22,6 +22,7 @@ from maskevidence.models.text.masked_head import (
     probe_inputs,
     target_log_probs,
 )
+from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
 
