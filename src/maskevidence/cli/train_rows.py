@@ -13,16 +13,13 @@ from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
 from maskevidence.masks import Masks
 from maskevidence.model import HasLogEvidence
-from maskevidence.models import VAE
 from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.parse import parse_design, parse_model
-from maskevidence.tasks.units import Units, to_data_units, units_of
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import fit
 from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 
-LEARNING_RATE = 0.02
 _ONE_EACH = {
     "every-size": {"masks_per_size": 1},
     "random-size": {"draws": 1, "replicates": 1},
@@ -95,22 +92,20 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     table = asked.rows.read(asked.data, asked.limit, asked.seed)
     rows, test = (table, None) if asked.test_fraction == 0 else table.split(asked.test_fraction, asked.seed)
     made = build(len(table.columns))
-    keeps_units = getattr(made, "keeps_units", False)
-    dropped = [] if keeps_units else rows.constant_columns()
+    dropped = [] if made.keeps_units else rows.constant_columns()
     kept = [column for column in table.columns if column not in dropped]
     if not kept:
         raise InputError(f"every column of {table.name} is constant; there is nothing to train on")
     rows = rows.select(kept)
     made = build(len(kept)) if dropped else made
     made.columns = kept
-    if isinstance(loss, Elbo) and hasattr(made, "add_encoder"):
+    if isinstance(loss, Elbo):
         made.add_encoder()
-    units = None if keeps_units else units_of(made, rows.values)
-    if isinstance(made, VAE):
-        made.set_units(rows.values)
+    made.set_units(rows.values)
+    shift, scale = made.units(rows.values)
     learning_rate = asked.learning_rate
     if learning_rate is None:
-        learning_rate = getattr(made, "learning_rate", LEARNING_RATE)
+        learning_rate = made.learning_rate
     out = asked.out
     if asked.overwrite:
         (out / FILE).unlink(missing_ok=True)
@@ -118,19 +113,18 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
         raise InputError(f"{str(out)!r} holds a model; give another folder, or --overwrite to replace it")
     history = fit(
         made,
-        _in_units(units, rows.values),
+        (rows.values - shift) / scale,
         loss,
         learning_rate=learning_rate,
         epochs=asked.epochs,
         batch_size=asked.batch_size,
         seed=asked.seed,
-        held_out=None if asked.patience is None else _in_units(units, _held_out(test, kept)),
+        held_out=None if asked.patience is None else (_held_out(test, kept) - shift) / scale,
         patience=asked.patience,
         checkpoint=out,
         checkpoint_every=asked.checkpoint_every,
     )
-    if units is not None:
-        to_data_units(made, units)
+    made.rescale(shift, scale)
     made.save(out)
     write_atomic(out / "history.csv", history.to_csv())
     train_evidence = float(made.score_samples(rows.values).mean())
@@ -159,10 +153,6 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     write_json(out / "train.json", result)
     _show(screen, result, out)
     return result
-
-
-def _in_units(units: Units | None, values: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
-    return values if units is None else units.standard(values)
 
 
 def _held_out(test: Table | None, columns: list[str]) -> Float64[np.ndarray, "N D"]:

@@ -23,13 +23,16 @@ _CLASSES = {
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
 
 
-def save_model(model: nn.Module, arguments: dict[str, Any], folder: str | Path) -> None:
+def save_model(
+    model: nn.Module, arguments: dict[str, Any], columns: list[str] | None, folder: str | Path
+) -> None:
     """Write a model into a folder, which is made where it is missing.
 
     Args:
         model: one of the classes that `load` knows.
-        arguments: what its class is built with again.
-        folder: where to.
+        arguments: the keyword arguments that build it again.
+        columns: the names of the columns that it was fitted to.
+        folder: the folder to write.
 
     Raises:
         InputError: the folder cannot be written.
@@ -43,7 +46,7 @@ def save_model(model: nn.Module, arguments: dict[str, Any], folder: str | Path) 
         "format": FORMAT,
         "class": type(model).__name__,
         "arguments": arguments,
-        "columns": getattr(model, "columns", None),
+        "columns": columns,
     }
     write_json(path / "config.json", config)
 

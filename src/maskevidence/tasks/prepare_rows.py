@@ -59,7 +59,7 @@ def fit_held_out(
     """
     train, test = table.split(test_fraction, seed)
     model = build(len(table.columns))
-    dropped = [] if getattr(model, "keeps_units", False) else train.constant_columns()
+    dropped = [] if model.keeps_units else train.constant_columns()
     kept = [column for column in table.columns if column not in dropped]
     if not kept:
         raise InputError(f"every column of {table.name} is constant; there is nothing to fit")
@@ -68,9 +68,8 @@ def fit_held_out(
         notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {', '.join(dropped)}")
     model = (build(len(kept)) if dropped else model).fit(train.select(kept).values)
     model.columns = kept
-    bounded = getattr(model, "bounded", [])
-    if bounded:
-        names = ", ".join(kept[j] for j in bounded)
+    if model.bounded:
+        names = ", ".join(kept[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
     notes += _refined(model, test.select(kept))
     return Prepared(model, test.select(kept), tuple(notes), test_fraction, True, table.fingerprint())

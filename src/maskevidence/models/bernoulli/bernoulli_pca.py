@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
+from maskevidence.models.base import TableModel
 from maskevidence.models.bernoulli import posterior_nodes as own
 from maskevidence.models.bernoulli import shared_nodes as shared
 from maskevidence.models.bernoulli.linear_encoder import LinearEncoder
@@ -34,11 +33,10 @@ from maskevidence.models.bernoulli.refined_integral import (
     refine_importance,
 )
 from maskevidence.models.bernoulli.shared_nodes import Decoder
-from maskevidence.models.saving import save_model
 from maskevidence.tokens import Tokens
 
 
-class BernoulliPCA(nn.Module):
+class BernoulliPCA(TableModel):
     """z ~ N(0, I_K), x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)), independent given z.
 
     Conditionals and evidence are integrals over z: on a `Grid` that all rows share (K up to 3), by matrix
@@ -75,7 +73,6 @@ class BernoulliPCA(nn.Module):
     """
 
     conditionals: Conditionals = "approximate"
-    keeps_units = True  # 0 and 1 mean what they say: nothing is centred, scaled or left out
 
     def __init__(
         self,
@@ -87,14 +84,12 @@ class BernoulliPCA(nn.Module):
         seed: int = 0,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__()
         if n_features < 1 or n_components < 1:
             raise InputError(
                 f"n_features={n_features} and n_components={n_components}; give at least one of each"
             )
-        self.n_features = n_features
+        super().__init__(n_features)
         self.n_components = n_components
-        self.columns: list[str] | None = None
         if isinstance(integration, dict):
             integration = integration_from(integration)
         self.integration: Integration = integration or (Grid() if n_components <= MOST_AXES else Importance())
@@ -133,7 +128,7 @@ class BernoulliPCA(nn.Module):
         return model
 
     def add_encoder(self, seed: int = 0) -> None:
-        """Give the model the linear encoder that variational inference trains; in place."""
+        """Give the model a new linear encoder, which the ELBO needs, in place."""
         generator = torch.Generator().manual_seed(seed + 1)
         self.encoder = LinearEncoder(self.n_features, self.n_components, generator).to(self.bias)
 
@@ -341,13 +336,7 @@ class BernoulliPCA(nn.Module):
         """log p of each row, nats, refined as `integrate` does; NaN is missing. Shape (N,)."""
         return self.integrate(self.tokens(x)).log_evidence.cpu().numpy()
 
-    def impute(self, x: object) -> Imputation:
-        """P(x_j = 1 | the row's observed values) of every missing (NaN) value, and its variance p (1 - p).
-
-        Args:
-            x: shape (N, D).
-        """
-        tokens = self.tokens(x)
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         missing = ~tokens.maskable
         as_one = Tokens(
             torch.where(missing, 1.0, tokens.values).to(tokens.values.dtype),
@@ -355,26 +344,16 @@ class BernoulliPCA(nn.Module):
             tokens.context,
             tokens.ids,
         )
-        with torch.no_grad():
-            p = self.log_conditionals(as_one, missing).exp()
-        values = torch.where(missing, p, tokens.values)
-        variance = torch.where(missing, p * (1 - p), 0.0)
-        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
+        p = self.log_conditionals(as_one, missing).exp()
+        return p, p * (1 - p)
 
-    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
-        """Draw n rows from the model, shape (n, D), 0 and 1; the same for the same seed."""
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            z = torch.randn(n, self.n_components, generator=generator, dtype=torch.float64)
-            p = torch.sigmoid(z @ self.loadings.double().cpu().T + self.bias.double().cpu())
-            return torch.bernoulli(p, generator=generator).numpy()
-
-    def save(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
-        save_model(self, self.arguments(), folder)
+        z = torch.randn(n, self.n_components, generator=generator, dtype=torch.float64)
+        p = torch.sigmoid(z @ self.loadings.double().cpu().T + self.bias.double().cpu())
+        return torch.bernoulli(p, generator=generator)
 
     def arguments(self) -> dict[str, Any]:
-        """What the class is built with again when the model is loaded."""
         return {
             "n_features": self.n_features,
             "n_components": self.n_components,
@@ -382,21 +361,13 @@ class BernoulliPCA(nn.Module):
             "encoder": self.encoder is not None,
         }
 
-    def tokens(self, x: object) -> Tokens:
-        """Rows as tokens in the model's dtype and on its device."""
-        return Tokens.from_array(x, dtype=self.bias.dtype).to(self.bias.device)
-
     def _nodes(self) -> Nodes:
         assert isinstance(self.integration, Grid)
         return self.integration.nodes(self.n_components, self.bias.dtype, self.bias.device)
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """The values in the model's dtype, checked to be 0 or 1 where they are read."""
-        if tokens.width != self.n_features:
-            raise InputError(
-                f"the data have {tokens.width} columns, the model has {self.n_features} features; "
-                "give the columns that it was fitted to"
-            )
+        self.check_width(tokens.width)
         values = tokens.values.to(self.bias.dtype)
         wrong = read & (values != 0) & (values != 1)
         if bool(wrong.any()):

@@ -47,7 +47,6 @@ class FactorAnalysis(LowRankGaussian):
     ) -> None:
         super().__init__(n_features, n_components, seed, dtype)
         self.log_noise_variances = nn.Parameter(torch.zeros(n_features, dtype=dtype))
-        self.bounded: list[int] = []
 
     @property
     def noise_variances(self) -> Float[Tensor, " D"]:
@@ -110,3 +109,7 @@ class FactorAnalysis(LowRankGaussian):
             self.log_noise_variances.copy_(torch.from_numpy(np.log(fitted.noise)))
         self.bounded = np.flatnonzero(fitted.noise <= NOISE_BOUND * variance * (1 + 1e-9)).tolist()
         return self
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.loadings.mul_(scale[:, None])
+        self.log_noise_variances.add_(2 * torch.log(scale))

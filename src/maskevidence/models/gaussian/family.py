@@ -1,9 +1,7 @@
 """What all Gaussian models share: densities and imputations from conditional means and variances."""
 
 import math
-from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Any
+from abc import abstractmethod
 
 import numpy as np
 import torch
@@ -12,29 +10,24 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
-from maskevidence.models.saving import save_model
+from maskevidence.models.base import TableModel
 from maskevidence.tokens import Tokens
 
 LOG_2PI = math.log(2 * math.pi)
 
 
-class GaussianFamily(nn.Module, ABC):
+class GaussianFamily(TableModel):
     """A Gaussian density over D features, by its conditionals and its marginals."""
 
     conditionals: Conditionals = "exact"
-    n_features: int
+    keeps_units = False
     mean: nn.Parameter
 
     @property
     @abstractmethod
     def covariance(self) -> Float[Tensor, "D D"]:
         """The covariance of the features, shape (D, D)."""
-
-    @abstractmethod
-    def arguments(self) -> dict[str, Any]:
-        """What the class is built with again when the model is loaded."""
 
     @abstractmethod
     def conditional_moments(
@@ -52,7 +45,7 @@ class GaussianFamily(nn.Module, ABC):
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log N(x_j; mean, variance given the visible tokens) in nats, shape (B, D); 0 where not masked."""
-        self._check_width(tokens.width)
+        self.check_width(tokens.width)
         mean, variance = self.conditional_moments(tokens.values, tokens.visible(masked))
         residual = torch.where(masked, tokens.values - mean, 0.0)  # absent values are never read
         log_density = normal_log_density(residual, torch.where(masked, variance, 1.0))
@@ -67,7 +60,7 @@ class GaussianFamily(nn.Module, ABC):
             >>> model.log_evidence(me.Tokens.from_array([[0.0]])).item()
             -0.918938533204...
         """
-        self._check_width(tokens.width)
+        self.check_width(tokens.width)
         joint = self.log_density(tokens.values, tokens.maskable | tokens.context)
         if not bool(tokens.context.any()):
             return joint
@@ -76,50 +69,36 @@ class GaussianFamily(nn.Module, ABC):
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
         """log p of each row, nats, as scikit-learn names it; NaN is missing. Shape (N,)."""
         with torch.no_grad():
-            return self.log_evidence(self.tokens(x)).cpu().numpy().astype(np.float64)
+            return self.log_evidence(self.tokens(x)).cpu().double().numpy()
 
-    def impute(self, x: object) -> Imputation:
-        """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
+    def units(
+        self, values: Float64[np.ndarray, "N D"]
+    ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
+        spread = np.nanstd(values, axis=0)
+        if not spread.all():
+            raise InputError(f"column {int(np.argmin(spread))} does not vary; leave it out")
+        return np.nanmean(values, axis=0), spread
 
-        Args:
-            x: shape (N, D).
-        """
-        tokens = self.tokens(x)
-        self._check_width(tokens.width)
+    def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
         with torch.no_grad():
-            mean, variance = self.conditional_moments(tokens.values, tokens.maskable)
-            values = torch.where(tokens.maskable, tokens.values, mean)
-            variance = torch.where(tokens.maskable, 0.0, variance)
-        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
+            self.mean.mul_(self._as_parameter(scale)).add_(self._as_parameter(shift))
+            self._rescale_covariance(self._as_parameter(scale))
 
-    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
-        """Draw n rows from the model, shape (n, D); the same for the same seed.
+    @abstractmethod
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        """Multiply every entry Σ_jk of the covariance by scale_j scale_k, in place."""
 
-        Raises:
-            InputError: n below 0.
-        """
-        if n < 0:
-            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+    def _as_parameter(self, vector: Float64[np.ndarray, " D"]) -> Float[Tensor, " D"]:
+        return torch.from_numpy(vector).to(self.mean)
+
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        return self.conditional_moments(tokens.values, tokens.maskable)
+
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        factor = torch.linalg.cholesky(self.covariance).cpu()
         generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            factor = torch.linalg.cholesky(self.covariance).cpu()
-            noise = torch.randn(n, self.n_features, generator=generator, dtype=factor.dtype)
-            return (self.mean.cpu() + noise @ factor.T).numpy().astype(np.float64)
-
-    def save(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
-        save_model(self, self.arguments(), folder)
-
-    def tokens(self, x: object) -> Tokens:
-        """Rows as tokens in the model's dtype and on its device."""
-        return Tokens.from_array(x, dtype=self.mean.dtype).to(self.mean.device)
-
-    def _check_width(self, width: int) -> None:
-        if width != self.n_features:
-            raise InputError(
-                f"the data have {width} columns, the model has {self.n_features} features; "
-                "give the columns that it was fitted to"
-            )
+        noise = torch.randn(n, self.n_features, generator=generator, dtype=factor.dtype)
+        return self.mean.cpu() + noise @ factor.T
 
 
 def normal_log_density(

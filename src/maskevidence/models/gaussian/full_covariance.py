@@ -52,7 +52,6 @@ class Gaussian(GaussianFamily):
         n_features: int | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__()
         if mean is None:
             if n_features is None or n_features < 1:
                 raise InputError("a Gaussian needs a mean, or n_features of 1 or more")
@@ -64,8 +63,7 @@ class Gaussian(GaussianFamily):
                 f"the mean has {width} entries, the covariance shape {tuple(covariance.shape)}; "
                 f"give shape ({width}, {width})"
             )
-        self.n_features = width
-        self.columns: list[str] | None = None
+        super().__init__(width)
         self.mean = nn.Parameter(mean.detach().clone().to(dtype))
         self.lower = nn.Parameter(torch.zeros(width, width, dtype=dtype))
         self.log_diagonal = nn.Parameter(torch.zeros(width, dtype=dtype))
@@ -161,7 +159,7 @@ class Gaussian(GaussianFamily):
         Returns:
             Shape (B, D), nats; column M - 1 is the score at size M, 0 beyond an observation's tokens.
         """
-        self._check_width(tokens.width)
+        self.check_width(tokens.width)
         n, n_context = tokens.n_tokens, tokens.context.sum(1)
         position = torch.where(tokens.maskable, n[:, None] - 1 - ranks, self.n_features)
         order = torch.argsort(torch.where(tokens.context, -1, position), dim=1, stable=True)
@@ -200,7 +198,7 @@ class Gaussian(GaussianFamily):
         Returns:
             Shape (P,), nats per masked token.
         """
-        self._check_width(len(moments.mean))
+        self.check_width(len(moments.mean))
         covariance = self.covariance
         second = moments.about(self.mean).to(covariance.dtype)
         step = max(1, min(64, _ELEMENTS // self.n_features**2))
@@ -216,6 +214,10 @@ class Gaussian(GaussianFamily):
             residual = torch.diagonal(second) + (weights * (explained - 2 * second)).sum(1)
             scores.append(expected_score(residual, variance, part))
         return torch.cat(scores)
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.lower.mul_(scale[:, None])
+        self.log_diagonal.add_(torch.log(scale))
 
     def _set_covariance(self, covariance: Float[Tensor, "D D"], n_rows: int | None = None) -> None:
         covariance = covariance.detach().to(self.mean.dtype)

@@ -41,15 +41,13 @@ class LowRankGaussian(GaussianFamily):
     """
 
     def __init__(self, n_features: int, n_components: int, seed: int, dtype: torch.dtype) -> None:
-        super().__init__()
         if not 1 <= n_components < n_features:
             raise InputError(
                 f"n_components={n_components} with n_features={n_features}; "
                 "give at least one component and fewer than features"
             )
-        self.n_features = n_features
+        super().__init__(n_features)
         self.n_components = n_components
-        self.columns: list[str] | None = None
         generator = torch.Generator().manual_seed(seed)
         loadings = torch.randn(n_features, n_components, generator=generator, dtype=dtype)
         self.mean = nn.Parameter(torch.zeros(n_features, dtype=dtype))
@@ -115,7 +113,7 @@ class LowRankGaussian(GaussianFamily):
             >>> bool(torch.isclose(model.score_moments(me.GaussianMoments.from_rows(x), masked)[0], rows))
             True
         """
-        self._check_width(len(moments.mean))
+        self.check_width(len(moments.mean))
         noise, outer = self.noise_variances, self._outer()
         width, k = self.loadings.shape
         loadings = self.loadings.T.contiguous()[:, None, :]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
@@ -109,3 +109,22 @@ class PPCA(LowRankGaussian):
             self.loadings.copy_(torch.from_numpy(loadings))
             self.log_noise_variance.fill_(float(np.log(noise[0])))
         return self
+
+    def units(
+        self, values: Float64[np.ndarray, "N D"]
+    ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
+        """Shift and scale as for every Gaussian, but one scale for all columns.
+
+        Other units would be those of another model: PPCA has one noise variance for all columns.
+        """
+        shift, spread = super().units(values)
+        return shift, np.full_like(spread, np.sqrt((spread**2).mean()))
+
+    def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
+        if not (scale == scale[0]).all():
+            raise InputError("PPCA has one noise variance for all columns; give one scale for all of them")
+        super().rescale(shift, scale)
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.loadings.mul_(scale[:, None])
+        self.log_noise_variance.add_(2 * torch.log(scale[0]))

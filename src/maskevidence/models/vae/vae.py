@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
-from maskevidence.models.saving import save_model
+from maskevidence.models.base import TableModel
 from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
 from maskevidence.models.vae.encoding_decoding import EncodingDecoding, blank_filled, encode_decode
 from maskevidence.models.vae.evidence_bound import EvidenceBound, warn_if_collapsed
@@ -37,7 +36,7 @@ _ELEMENTS = 2**22  # most elements of an array over some rows, their draws and a
 _AT_ONCE = 64  # draws in one call of the networks
 
 
-class VAE(nn.Module):
+class VAE(TableModel):
     """z ~ N(0, I_K), x_j ~ p(x_j | decoder_j(z)) independent given z, with an encoder q(z | x).
 
     q(z | x) is a Gaussian with the encoder's mean and log scale. Conditionals are by importance sampling
@@ -77,8 +76,7 @@ class VAE(nn.Module):
     """
 
     conditionals: Conditionals = "approximate"
-    keeps_units = True  # a Gaussian's units are its own, `set_units`; no column has to vary
-    learning_rate = 2e-3  # of Adam, where none is given
+    learning_rate = 2e-3
 
     def __init__(
         self,
@@ -94,21 +92,20 @@ class VAE(nn.Module):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__()
         if likelihood not in DENSITIES:
             raise unknown_name("likelihood", likelihood, DENSITIES)
-        self.hidden: list[int] | None = None
+        default = encoder is None and decoder is None
         if encoder is None and decoder is None:
             if n_features is None or n_components is None or min(n_features, n_components, *hidden) < 1:
                 raise InputError(
                     f"n_features={n_features}, n_components={n_components}, hidden={tuple(hidden)}; give one "
                     "or more of each for the default networks, or an encoder and a decoder"
                 )
-            self.hidden = list(hidden)
             encoder, decoder = perceptrons(n_features, n_components, hidden, seed, dtype)
         elif encoder is None or decoder is None:
             raise InputError("one network alone was given; give an encoder and a decoder, or neither")
-        self.n_features = width_of(encoder) if n_features is None else n_features
+        super().__init__(width_of(encoder) if n_features is None else n_features)
+        self.hidden = list(hidden) if default else None
         like = next((p for p in decoder.parameters() if p.is_floating_point()), torch.zeros((), dtype=dtype))
         self.n_components = check_pair(encoder, decoder, self.n_features, like)
         if n_components is not None and n_components != self.n_components:
@@ -127,7 +124,6 @@ class VAE(nn.Module):
             or ImportanceSampling(8, steps=0, prior_draws=1)
         )
         self.seed = seed
-        self.columns: list[str] | None = None
         self._said_collapsed = False
 
     # What the estimators ask for, in standard units
@@ -373,61 +369,49 @@ class VAE(nn.Module):
         """Centre and scale by these rows before training, where the likelihood is Gaussian; in place."""
         if self.likelihood == "gaussian":
             tokens = Tokens.from_array(x)
-            self._check_width(tokens.width)
+            self.check_width(tokens.width)
             table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
             if np.isnan(table).all(axis=0).any():
                 column = int(np.argmax(np.isnan(table).all(axis=0)))
                 raise InputError(f"column {column} is observed nowhere; leave it out")
             self.tokens_given_latent.set_units(table)
 
-    def impute(self, x: object) -> Imputation:
-        """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
-
-        Args:
-            x: shape (N, D).
-        """
-        tokens = self.tokens(x)
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         present = tokens.maskable
         values = self._standard(tokens, present)
         means, variances = [], []
-        with torch.no_grad():
-            for rows, noise in self._keyed(tokens, present, self._draws()):
-                decoded, _, log_share = self._shares(values[rows], present[rows], self.conditioning, noise)
-                share = log_share.exp()[:, :, None]
-                each_mean, each_variance = self.tokens_given_latent.moments(decoded)
-                mean = (share * each_mean).sum(1)
-                within, between = (
-                    (share * each_variance).sum(1),
-                    (share * (each_mean - mean[:, None]).square()).sum(1),
-                )
-                means.append(mean)
-                variances.append(within + between)
-        filled = torch.where(present, tokens.values, torch.cat(means))
-        variance = torch.where(present, 0.0, torch.cat(variances))
-        return Imputation(*(t.cpu().double().numpy() for t in (filled, variance)))
+        for rows, noise in self._keyed(tokens, present, self._draws()):
+            decoded, _, log_share = self._shares(values[rows], present[rows], self.conditioning, noise)
+            share = log_share.exp()[:, :, None]
+            each_mean, each_variance = self.tokens_given_latent.moments(decoded)
+            mean = (share * each_mean).sum(1)
+            within, between = (
+                (share * each_variance).sum(1),
+                (share * (each_mean - mean[:, None]).square()).sum(1),
+            )
+            means.append(mean)
+            variances.append(within + between)
+        return torch.cat(means), torch.cat(variances)
 
-    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
-        """Draw n rows from the model, shape (n, D); the same for the same seed."""
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         generator = torch.Generator().manual_seed(seed)
         like = self._like()
-        with torch.no_grad():
-            noise = GeneratorNoise(n, torch.zeros((), dtype=like.dtype), generator)
-            z = noise.normal(1, self.n_components).to(like.device)
-            drawn = self.draw(self.decode(z), GeneratorNoise(n, like, _on(like.device, seed + 1)))[:, 0]
-            if self.likelihood == "gaussian":
-                drawn = self.tokens_given_latent.shift + self.tokens_given_latent.scale * drawn
-        return drawn.cpu().double().numpy()
+        noise = GeneratorNoise(n, torch.zeros((), dtype=like.dtype), generator)
+        z = noise.normal(1, self.n_components).to(like.device)
+        drawn = self.draw(self.decode(z), GeneratorNoise(n, like, _on(like.device, seed + 1)))[:, 0]
+        if self.likelihood == "gaussian":
+            drawn = self.tokens_given_latent.shift + self.tokens_given_latent.scale * drawn
+        return drawn
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder.
 
-        `me.models.load(folder)` reads a model with the default networks; one with networks of your own needs
+        `me.models.load(folder)` reads a model with the default networks. One with your own networks needs
         them again, built in the same shapes: `me.models.load(folder, encoder=..., decoder=...)`.
         """
-        save_model(self, self.arguments(), folder)
+        super().save(folder)
 
     def arguments(self) -> dict[str, Any]:
-        """What the class is built with again when the model is loaded."""
         networks: dict[str, Any] = {"hidden": self.hidden}
         if self.hidden is None:
             networks = {name: type(getattr(self, name)).__name__ for name in ("encoder", "decoder")}
@@ -440,14 +424,6 @@ class VAE(nn.Module):
             "training_conditioning": asdict(self.training_conditioning),
             "seed": self.seed,
         }
-
-    def tokens(self, x: object) -> Tokens:
-        """Rows as tokens in the model's dtype and on its device."""
-        like = self._like()
-        return Tokens.from_array(x, dtype=like.dtype).to(like.device)
-
-    def _like(self) -> Tensor:
-        return next(p for p in self.parameters() if p.is_floating_point())
 
     def _keyed(
         self, tokens: Tokens, visible: Tensor, draws: int, seed: int | None = None
@@ -473,7 +449,7 @@ class VAE(nn.Module):
         Raises:
             InputError: a wrong width, or a value outside the likelihood's range.
         """
-        self._check_width(tokens.width)
+        self.check_width(tokens.width)
         values = tokens.values.to(self._like().dtype)
         wrong = read & self.tokens_given_latent.wrong(values)
         if bool(wrong.any()):
@@ -493,13 +469,6 @@ class VAE(nn.Module):
                 f"{needed}, observation {int(tokens.ids[row])} has {value:g} in column {column}; {advice}"
             )
         return torch.where(read, self.tokens_given_latent.standard(values), self.blank)
-
-    def _check_width(self, width: int) -> None:
-        if width != self.n_features:
-            raise InputError(
-                f"the data have {width} columns, the model has {self.n_features} features; "
-                "give the columns that it was fitted to"
-            )
 
 
 def _on(device: torch.device, seed: int) -> torch.Generator:

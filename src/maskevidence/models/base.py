@@ -1,0 +1,190 @@
+"""What every model of table rows has, beyond the protocol of `MaskedModel`."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.imputation import Imputation
+from maskevidence.model import Conditionals
+from maskevidence.models.saving import save_model
+from maskevidence.tokens import Tokens
+
+
+class TableModel(nn.Module, ABC):
+    """A density over the columns of a table: fitted, saved, sampled and scored by the same methods.
+
+    A subclass is a `MaskedModel`. It may also have the optional methods of `maskevidence.model`
+    (`log_evidence`, `refine`, `elbo`, `score_orderings`, `score_moments`), which callers ask for with
+    `isinstance(model, HasLogEvidence)` and so on.
+
+    Attributes:
+        conditionals: what kind of conditionals the model has; see `MaskedModel`.
+        n_features: D, the number of columns.
+        columns: the names of the columns that the model was fitted to; None if unknown.
+        bounded: after `fit`, the features whose noise variance is at its lower bound.
+        keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
+            False, callers drop constant columns, train on rows in the units of `units`, and call `rescale`.
+        learning_rate: the default learning rate of Adam.
+
+    Args:
+        n_features: D, 1 or more.
+    """
+
+    conditionals: Conditionals
+    keeps_units: bool = True
+    learning_rate: float = 0.02
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.columns: list[str] | None = None
+        self.bounded: list[int] = []
+
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments that build the model again, as JSON values."""
+
+    @abstractmethod
+    def fit(self, x: object) -> "TableModel":
+        """Train the model on rows, in place.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+
+    @abstractmethod
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False."""
+
+    @abstractmethod
+    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
+        """log p of each row, or the best bound of it that the model has, nats; NaN is missing. Shape (N,)."""
+
+    @abstractmethod
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        """Draw n rows; called without gradients."""
+
+    @abstractmethod
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """Mean and variance of the absent tokens given the others; entries of other tokens are ignored."""
+
+    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
+        """Draw n rows from the model, shape (n, D); equal seeds give equal rows.
+
+        Raises:
+            InputError: n is below 0.
+        """
+        if n < 0:
+            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+        with torch.no_grad():
+            return self._draw_rows(n, seed).cpu().double().numpy()
+
+    def impute(self, x: object) -> Imputation:
+        """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
+
+        For 0/1 data the mean is P(x_j = 1 | the observed values), the variance p (1 - p).
+
+        Args:
+            x: shape (N, D).
+        """
+        tokens = self.tokens(x)
+        self.check_width(tokens.width)
+        with torch.no_grad():
+            mean, variance = self._missing_moments(tokens)
+        values = torch.where(tokens.maskable, tokens.values, mean)
+        variance = torch.where(tokens.maskable, 0.0, variance)
+        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
+
+    def tokens(self, x: object) -> Tokens:
+        """Rows as tokens in the model's dtype and on its device.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+        like = self._like()
+        return Tokens.from_array(x, dtype=like.dtype).to(like.device)
+
+    def check_width(self, width: int) -> None:
+        """Check that data have as many columns as the model has features.
+
+        Raises:
+            InputError: they do not.
+        """
+        if width != self.n_features:
+            raise InputError(
+                f"the data have {width} columns, the model has {self.n_features} features; "
+                "give the columns that it was fitted to"
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
+        save_model(self, self.arguments(), self.columns, folder)
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What decides the model's numbers besides its class and weights; see `saving.fingerprint`."""
+        return self.arguments()
+
+    def units(
+        self, values: Float64[np.ndarray, "N D"]
+    ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
+        """Shift and scale of the units to train in, (x - shift) / scale; 0 and 1 if the model `keeps_units`.
+
+        Args:
+            values: shape (N, D), NaN where a value is missing.
+
+        Returns:
+            Shift and scale, each of shape (D,), in the units of the data.
+
+        Raises:
+            InputError: a column that does not vary.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.Gaussian(n_features=1)
+            >>> shift, scale = model.units(np.array([[1.0], [5.0]]))
+            >>> shift.tolist(), scale.tolist()
+            ([3.0], [2.0])
+        """
+        return np.zeros(self.n_features), np.ones(self.n_features)
+
+    def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
+        """Turn a model of (x - shift) / scale into the same density of x, in place.
+
+        Does nothing if the model `keeps_units`.
+
+        Args:
+            shift: shape (D,), as `units` gives it.
+            scale: shape (D,), likewise.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.Gaussian(torch.zeros(1), torch.eye(1))
+            >>> model.rescale(np.array([5.0]), np.array([2.0]))
+            >>> model.mean.item(), round(model.covariance.item(), 12)
+            (5.0, 4.0)
+        """
+
+    def set_units(self, x: object) -> None:
+        """Let the model take its own shift and scale from rows, in place, before it is trained.
+
+        Does nothing unless the model has such units, as a `VAE` with a Gaussian likelihood does.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+
+    def add_encoder(self, seed: int = 0) -> None:
+        """Give the model the encoder that the ELBO needs, in place.
+
+        Does nothing if the model has one already, or can have none.
+        """
+
+    def _like(self) -> Tensor:
+        """A parameter, for the model's dtype and device."""
+        return next(p for p in self.parameters() if p.is_floating_point())
