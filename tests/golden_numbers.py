@@ -1,0 +1,638 @@
+"""Numbers that version 0.1.0 gave, computed again: every public model, mask design and use of them.
+
+`python tests/golden_numbers.py` writes tests/golden/numbers.json anew. That is right only where a number was
+meant to change; the commit then says which, and why.
+"""
+
+import itertools
+import json
+import math
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import maskevidence as me
+from command_line import PROGRAM
+
+GOLDEN = Path(__file__).parent / "golden"
+RUNS = GOLDEN / "runs"
+FILE = GOLDEN / "numbers.json"
+D, N = 4, 5
+DESIGNS = [
+    me.EverySize(2),
+    me.RandomSize(8),
+    me.Orderings(3),
+    me.LeaveOneOut(),
+    me.Exhaustive(),
+    me.FixedRate(0.5, 2),
+    me.Rates((0.2, 0.5, 0.9), masks_per_size=2),
+]
+SHARING = ("own", "shared")
+READING = [
+    ("compare", "runs/table", "runs/factor-analysis"),
+    ("compare", "runs/text", "runs/tokens"),
+    ("compare", "runs/leave-one-out", "runs/vae"),
+    ("summarize", "runs/shard-1", "runs/shard-2"),
+    ("score", "models/ppca", "data/table.csv", "--design", "rates:0.2-0.8-0.3", "--limit", "20"),
+    ("score", "models/ppca", "data/table.csv", "--design", "fixed-rate:0.4", "--masks", "shared"),
+    ("score", "models/ppca", "data/holes.csv", "--design", "exhaustive", "--test-fraction", "0.2"),
+    ("score", "models/bert", "data/texts.jsonl", "--design", "leave-one-out", "--whole-words"),
+    ("score", "models/bert", "data/running.txt", "--block-size", "12", "--draws", "4"),
+    ("score", "models/vit-mae", "data/images", "--density", "discretised"),
+]
+TEXTS = ["the rain falls", "a cat and a dog", "rain", "unbelievable"]
+
+Numbers = dict[str, Any]
+_FLOAT32 = ("masked_lm", "masked_image", "trained_transformers", "data")
+
+
+def tolerance(section: str) -> tuple[float, float]:
+    """Relative and absolute: the networks of texts and images, and the published data, are in float32."""
+    return (1e-5, 1e-5) if section in _FLOAT32 else (1e-7, 1e-11)
+
+
+def values(n: int = N, d: int = D, seed: int = 0) -> np.ndarray:
+    """Rows of correlated numbers."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(n, d))
+
+
+def with_holes(x: np.ndarray) -> np.ndarray:
+    """The same rows without some of their values, at least two left in each."""
+    holed = x.copy()
+    for row in range(0, len(x), 2):
+        holed[row, row % x.shape[1]] = np.nan
+        holed[row, (row + 1) % x.shape[1]] = np.nan
+    return holed
+
+
+def binary(n: int = N, d: int = D) -> np.ndarray:
+    """Rows of 0 and 1."""
+    return (values(n, d) > 0).astype(float)
+
+
+class TableOfStates(torch.nn.Module):
+    """A model as a user writes one: 0/1 tokens with a table of joint probabilities."""
+
+    conditionals = "exact"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = torch.tensor(list(itertools.product((0.0, 1.0), repeat=D)), dtype=torch.float64)
+        self.log_p = torch.log_softmax(
+            torch.from_numpy(np.random.default_rng(3).normal(size=len(self.states))), 0
+        )
+
+    def log_sum(self, tokens: me.Tokens, known: Tensor) -> Tensor:
+        differ = ((self.states != tokens.values[:, None]) & known[:, None]).any(2)
+        return torch.logsumexp(self.log_p.masked_fill(differ, -torch.inf), 1)
+
+    def log_conditionals(self, tokens: me.Tokens, masked: Tensor) -> Tensor:
+        visible = tokens.visible(masked)
+        joint = [self.log_sum(tokens, visible | token) for token in torch.eye(D, dtype=torch.bool)]
+        return torch.where(masked, torch.stack(joint, 1) - self.log_sum(tokens, visible)[:, None], 0.0)
+
+
+class Recorder:
+    """A model that writes down the masks that it is asked for."""
+
+    conditionals = "exact"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def log_conditionals(self, tokens: me.Tokens, masked: Tensor) -> Tensor:
+        for number, row in zip(tokens.ids.tolist(), masked.tolist(), strict=True):
+            self.seen.append(f"{number}:{''.join('1' if hidden else '0' for hidden in row)}")
+        return torch.where(masked, -1.0, 0.0).double()
+
+
+def filled(module: torch.nn.Module, scale: float, seed: int) -> torch.nn.Module:
+    """The module with weights that numpy draws, which does not depend on torch's version."""
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for _, parameter in sorted(module.named_parameters()):
+            parameter.copy_(torch.from_numpy(rng.normal(0.0, scale, tuple(parameter.shape))))
+    return module
+
+
+def vae(likelihood: str = "gaussian", conditioning: Any = None) -> Any:
+    """Networks of a few units in float64."""
+    rule = conditioning or me.models.ImportanceSampling(8, 2, prior_draws=2, fills=2)
+    made = me.models.VAE(
+        likelihood=likelihood,
+        n_features=D,
+        n_components=2,
+        hidden=(3,),
+        conditioning=rule,
+        dtype=torch.float64,
+    )
+    made.set_units(values(20))
+    filled(made.encoder, 0.5, 1)
+    filled(made.decoder, 0.5, 2)
+    return made.eval()
+
+
+def gaussian() -> me.models.Gaussian:
+    root = values(D, D, seed=1)
+    return me.models.Gaussian(torch.linspace(-1, 1, D).double(), torch.from_numpy(root @ root.T + np.eye(D)))
+
+
+def loadings(k: int = 2) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(2).normal(size=(D, k)))
+
+
+def ppca() -> me.models.PPCA:
+    return me.models.PPCA.from_parameters(loadings(), 0.4, torch.linspace(-1, 1, D).double())
+
+
+def factor_analysis() -> me.models.FactorAnalysis:
+    noise = torch.linspace(0.2, 2.0, D).double()
+    return me.models.FactorAnalysis.from_parameters(loadings(), noise, torch.linspace(-1, 1, D).double())
+
+
+def bernoulli(**options: Any) -> me.models.BernoulliPCA:
+    return me.models.BernoulliPCA.from_parameters(loadings(), torch.linspace(-1, 1, D).double(), **options)
+
+
+GAUSSIAN = {"Gaussian": gaussian, "PPCA": ppca, "FactorAnalysis": factor_analysis}
+OF_ROWS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
+    **{name: (build, values) for name, build in GAUSSIAN.items()},
+    "BernoulliPCA on a grid": (lambda: bernoulli(integration=me.models.Grid(8, 4.0)), binary),
+    "BernoulliPCA by importance": (lambda: bernoulli(integration=me.models.Importance(16)), binary),
+    "VAE by importance": (vae, values),
+    "VAE by encoding and decoding": (lambda: vae("gaussian", me.models.EncodingDecoding(4, 2)), values),
+    "Bernoulli VAE": (lambda: vae("bernoulli"), binary),
+    "a user's model": (TableOfStates, binary),
+}
+
+
+def numbers_of(estimate: me.EvidenceEstimate) -> Numbers:
+    """What is kept of an estimate."""
+    names = (
+        "log_evidence mask_se mask_df data_se kind n_masks n_tokens n_observations n_bytes "
+        "per_token bits_per_byte"
+    )
+    kept = {name: getattr(estimate, name) for name in names.split()}
+    curve = estimate.curve
+    return kept | {
+        "per_observation": estimate.per_observation[:3].tolist(),
+        "curve": [*curve.score[:2].tolist(), float(curve.score[-1])],
+        "design": estimate.design["name"],
+    }
+
+
+def by_design(model: Any, data: Any) -> Numbers:
+    """An estimate for each design, with masks of each observation's own and with shared ones."""
+    return {
+        f"{design.name}, {sharing}": numbers_of(
+            me.estimate_evidence(model, data, design, seed=7, masks=sharing)
+        )
+        for design in DESIGNS
+        for sharing in SHARING
+    }
+
+
+def rows(x: np.ndarray) -> me.Tokens:
+    return me.Tokens.from_array(x, ids=np.arange(len(x)) * 3 + 5)
+
+
+def estimates_of_rows() -> Numbers:
+    """Every model of rows, on complete rows and on rows with missing values."""
+    return {
+        name: {
+            "complete": by_design(build(), rows(x())),
+            "missing": by_design(build(), rows(with_holes(x()))),
+        }
+        for name, (build, x) in OF_ROWS.items()
+    }
+
+
+def masks() -> Numbers:
+    """The masks themselves, and how designs are written to files."""
+    found: Numbers = {"settings": [design.settings() for design in DESIGNS]}
+    for design in DESIGNS:
+        for sharing in SHARING:
+            for what, x in (("complete", values()), ("missing", with_holes(values()))):
+                recorder = Recorder()
+                me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing)
+                found[f"{design.name}, {sharing}, {what}"] = " ".join(sorted(recorder.seen))
+    return found
+
+
+def conditionals() -> Numbers:
+    """log p of each hidden token and the score of the mask, on masks that are written here."""
+    hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1], [1, 0, 1, 1]]).bool()
+    found = {}
+    for name, (build, x) in OF_ROWS.items():
+        model, tokens = build(), rows(x())
+        with torch.no_grad():
+            log_p = model.log_conditionals(tokens, hidden)
+            scores = me.score_masks(model, tokens, hidden)
+            holed = rows(with_holes(x()))
+            some = hidden & holed.maskable
+            some[~some.any(1), 3] = True
+            missing = model.log_conditionals(holed, some)
+        found[name] = {"log_p": log_p.tolist(), "scores": scores.tolist(), "missing": missing.tolist()}
+    return found
+
+
+def evidence() -> Numbers:
+    """Exact log evidences, bounds of it, samples."""
+    found: Numbers = {}
+    for name, (build, x) in OF_ROWS.items():
+        model = build()
+        if name == "a user's model":
+            continue
+        entry: Numbers = {}
+        if isinstance(model, me.models.VAE):
+            generator = torch.Generator().manual_seed(0)
+            for kind in ("complete", "missing"):
+                data = x() if kind == "complete" else with_holes(x())
+                bound = model.importance_evidence(data, samples=32)
+                annealed = model.annealed_evidence(data, annealing=me.models.Annealing(16, 10, 2))
+                entry[kind] = {
+                    "importance": bound.log_evidence.tolist(),
+                    "standard_error": bound.standard_error.tolist(),
+                    "effective_sample_size": bound.effective_sample_size.tolist(),
+                    "annealed": annealed.log_evidence.tolist(),
+                    "method": annealed.method,
+                    "elbo": model.elbo(model.tokens(data), generator=generator).tolist(),
+                }
+        else:
+            for kind in ("complete", "missing"):
+                data = x() if kind == "complete" else with_holes(x())
+                entry[kind] = {
+                    "score_samples": model.score_samples(data).tolist(),
+                    "log_evidence": model.log_evidence(model.tokens(data)).tolist(),
+                }
+        entry["sample"] = model.sample(2, seed=1).tolist()
+        filled_in = me.impute(model, with_holes(x()))
+        entry["impute"] = {"values": filled_in.values.tolist(), "variance": filled_in.variance.tolist()}
+        found[name] = entry
+    return found
+
+
+def moments() -> Numbers:
+    """The path that needs the moments of the rows alone."""
+    x = values(20)
+    whole = me.GaussianMoments.from_rows(x[:12]).merge(me.GaussianMoments.from_rows(x[12:]))
+    hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]]).bool()
+    found: Numbers = {"mean": whole.mean.tolist(), "covariance": whole.covariance.tolist()}
+    for name, build in GAUSSIAN.items():
+        model = build()
+        estimates = {
+            design.name: numbers_of(me.estimate_evidence(model, whole, design, seed=7)) for design in DESIGNS
+        }
+        loss = me.MaskedObjective(me.EverySize(2), seed=5, masks="shared")(model, whole)
+        with torch.no_grad():
+            scores = model.score_moments(whole, hidden).tolist()
+        found[name] = {"estimates": estimates, "scores": scores, "loss": loss.item()}
+    return found
+
+
+def parameters(model: torch.nn.Module) -> Numbers:
+    """A few of each parameter, and the sum of their squares."""
+    return {
+        name: {
+            "first": value.detach().flatten()[:3].tolist(),
+            "squares": float(value.detach().square().sum()),
+        }
+        for name, value in model.named_parameters()
+    }
+
+
+def history_of(history: me.History) -> Numbers:
+    """The history as CSV has it, as numbers."""
+    lines = [line.split(",") for line in history.to_csv().splitlines()[1:]]
+    return {
+        "rows": [[float(cell) if cell else None for cell in line] for line in lines],
+        "best_epoch": history.best_epoch,
+        "stopped": history.stopped,
+    }
+
+
+def fitted_in_closed_form() -> Numbers:
+    """`model.fit`: maximum likelihood in closed form, by a few steps of EM or L-BFGS, and by the ELBO."""
+    x = values(20)
+    found: Numbers = {}
+    for name, build in GAUSSIAN.items():
+        model = build().fit(x)
+        found[name] = {"parameters": parameters(model), "scores": model.score_samples(x[:3]).tolist()}
+        # EM until it converges; its end is known less well than its steps
+        missing = build().fit(with_holes(x), tolerance=1e-9)
+        found[name]["missing"] = [round(float(s), 4) for s in missing.score_samples(x[:3])]
+    model = bernoulli(integration=me.models.Grid(8, 4.0)).fit(binary(20), max_iterations=4)
+    found["BernoulliPCA"] = parameters(model)
+    model = vae().fit(x, epochs=2, batch_size=8)
+    found["VAE"] = parameters(model)
+    return found
+
+
+def fitted_by_masks() -> Numbers:
+    """`me.fit`: a few steps of Adam under every design, the likelihood and the bound."""
+    x = values(20)
+    by_grid = bernoulli(integration=me.models.Grid(8, 4.0))
+    with_encoder = bernoulli(integration=me.models.Grid(8, 4.0))
+    with_encoder.add_encoder()
+    assert with_encoder.encoder is not None
+    filled(with_encoder.encoder, 0.3, 8)
+    by_moments = me.MaskedObjective(me.EverySize(1), masks="shared")
+    found: Numbers = {}
+    for design in DESIGNS:
+        for sharing in SHARING:
+            model = ppca()
+            objective = me.MaskedObjective(design, seed=3, masks=sharing)
+            history = me.fit(model, x, objective, epochs=2, batch_size=8, learning_rate=0.05, seed=1)
+            found[f"PPCA, {design.name}, {sharing}"] = {
+                "settings": objective.settings(),
+                "history": history_of(history),
+                "parameters": parameters(model),
+            }
+    more: dict[str, tuple[Any, Any, Any]] = {
+        "Gaussian, a design alone": (gaussian(), x, me.RandomSize(1, 1)),
+        "PPCA, missing values": (ppca(), with_holes(x), me.RandomSize(4)),
+        "PPCA, moments": (ppca(), me.GaussianMoments.from_rows(x), by_moments),
+        "PPCA, likelihood": (ppca(), x, me.Likelihood()),
+        "FactorAnalysis, orderings": (factor_analysis(), x, me.Orderings(1)),
+        "BernoulliPCA, every size": (by_grid, binary(20), me.EverySize(1)),
+        "BernoulliPCA, bound": (with_encoder, binary(20), me.Elbo(seed=2)),
+        "VAE, random size": (vae(), x, me.RandomSize(1, 1)),
+        "VAE, bound": (vae(), x, me.Elbo(3, weighted=True, seed=2)),
+    }
+    for name, (model, data, objective) in more.items():
+        kept = model.train() if name.startswith("VAE") else model
+        history = me.fit(kept, data, objective, epochs=3, learning_rate=0.05, seed=1, evidence_every=0)
+        found[name] = {"history": history_of(history), "parameters": parameters(model)}
+    model = ppca()
+    history = me.fit(
+        model, x, me.RandomSize(1, 1), epochs=8, learning_rate=0.3, held_out=values(8, seed=0) + 1, patience=2
+    )
+    found["PPCA, patience"] = {"history": history_of(history), "parameters": parameters(model)}
+    return found
+
+
+def comparisons() -> Numbers:
+    """`me.compare`: paired by masks, and by observations."""
+    x = rows(values(12))
+    models = {name: build() for name, build in GAUSSIAN.items()}
+    found = {}
+    for design in DESIGNS:
+        for sharing in SHARING:
+            estimates = {
+                name: me.estimate_evidence(m, x, design, seed=7, masks=sharing) for name, m in models.items()
+            }
+            found[f"{design.name}, {sharing}"] = me.compare(estimates).to_dict()
+    other = [me.estimate_evidence(models["PPCA"], x, me.EverySize(2), seed=seed) for seed in (0, 1)]
+    found["other seeds"] = me.compare(other).to_dict()
+    return found
+
+
+def biases() -> Numbers:
+    """`me.bias`, without its measured times."""
+    timed = ("seconds_per_mask", "variance_seconds", "identity_error")
+    found = {}
+    for name, build in GAUSSIAN.items():
+        for sharing in SHARING:
+            for what, x in (("complete", values()), ("missing", with_holes(values()))):
+                entries = me.bias(build(), (0.25, 0.5, 1.0), rows(x), masks_per_row=4, seed=3, masks=sharing)
+                found[f"{name}, {sharing}, {what}"] = [
+                    {key: value for key, value in vars(entry).items() if key not in timed}
+                    for entry in entries
+                ]
+    return found
+
+
+def masked_lm() -> Numbers:
+    """A small BERT on short texts, with whole words, and a network from ids to logits."""
+    bert = me.models.MaskedLM.from_pretrained(GOLDEN / "models" / "bert", device="cpu")
+    tokens = bert.tokens(TEXTS, ids=[5, 8, 11, 14])
+    logits = torch.from_numpy(np.random.default_rng(4).normal(size=(8, 7))).float()
+    table = me.models.MaskedLM.from_callable(
+        lambda ids: logits[ids] + logits[ids].mean(1, keepdim=True), mask_token_id=7
+    )
+    everything = torch.ones(3, 4, dtype=torch.bool)
+    words = me.Tokens(
+        torch.from_numpy(np.random.default_rng(5).integers(7, size=(3, 4))),
+        everything,
+        ~everything,
+        torch.arange(3),
+    )
+    whole = bert.encode(["unbelievable rain", "a cat"])
+    wrapped = me.models.WholeWords(bert, whole)
+    pairs = bert.encode(["a cat", "the dog"], second=["sings", "falls"])
+    prompts = bert.tokens(["a cat", "the dog"], context=["who sings?", "rain"])
+    blocks = bert.encode(TEXTS * 3, block_size=10)
+    found = {
+        "MaskedLM": by_design(bert, tokens),
+        "MaskedLM.from_callable": by_design(table, words),
+        "WholeWords": {
+            design.name: numbers_of(me.estimate_evidence(wrapped, whole.tokens, design, seed=7))
+            for design in (me.LeaveOneOut(), me.EverySize(2))
+        },
+    }
+    for name, one in (("pairs", pairs.tokens), ("prompts", prompts), ("blocks", blocks.tokens)):
+        found[name] = numbers_of(me.estimate_evidence(bert, one, me.RandomSize(8), seed=7))
+        found[f"{name}, ids"] = one.values.tolist()
+    with torch.no_grad():
+        hidden = tokens.maskable & (torch.arange(tokens.width) % 2 == 1)
+        found["log_p"] = bert.log_conditionals(tokens, hidden).tolist()
+        found["score of each text"] = me.score_masks(bert, tokens, tokens.maskable).tolist()
+    return found
+
+
+def collated() -> Numbers:
+    """The masks, ids and weights that the collator of texts gives for a seed."""
+    from maskevidence.integrations.huggingface import MaskSizeCollator
+
+    tokenizer = me.models.MaskedLM.from_pretrained(GOLDEN / "models" / "bert", device="cpu").tokenizer
+    features = [dict(tokenizer(text), id=number) for number, text in enumerate(TEXTS, 20)]
+    options: dict[str, dict[str, Any]] = {
+        "random sizes": {},
+        "another seed": {"seed": 9},
+        "a rate": {"mlm_probability": 0.4},
+        "rates": {"design": me.Rates((0.2, 0.5, 0.9))},
+        "several masks": {"design": me.EverySize(2)},
+        "as transformers replaces": {
+            "mlm_probability": 0.9,
+            "mask_replace_prob": 0.4,
+            "random_replace_prob": 0.3,
+        },
+        "padded": {"pad_to_multiple_of": 8},
+    }
+    found = {}
+    for name, given in options.items():
+        batch = MaskSizeCollator(tokenizer, **given)(features)
+        found[name] = {key: batch[key].tolist() for key in ("input_ids", "labels", "mask_weight")}
+    return found
+
+
+def masked_image() -> Numbers:
+    """A small ViT-MAE with both densities, with normalised patches, and a network from pixels to patches."""
+    images = np.random.default_rng(6).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
+    held_out = np.random.default_rng(7).integers(0, 256, (6, 8, 8, 1), dtype=np.uint8)
+
+    def load() -> Any:
+        return me.models.MaskedImage.from_pretrained(GOLDEN / "models" / "vit-mae", device="cpu")
+
+    def normalised() -> Any:
+        network = load().network.model
+        network.config.norm_pix_loss = True
+        return me.models.MaskedImage(network, pixel_mean=[0.4], pixel_std=[0.1]).eval()
+
+    def mean_of_visible() -> Any:
+        def predict(pixels: Tensor, hidden: Tensor) -> Tensor:
+            patches = pixels.reshape(-1, 2, 4, 2, 4).permute(0, 1, 3, 2, 4).reshape(-1, 4, 16)
+            visible = (~hidden)[:, :, None].float()
+            mean = (patches * visible).sum((1, 2)) / (16 * visible.sum((1, 2)) + 1)
+            return mean[:, None, None].expand_as(patches)
+
+        return me.models.MaskedImage.from_callable(predict, image_size=8, patch_size=4, channels=1)
+
+    variants: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+        "gaussian": (load, {}),
+        "discretised": (load, {"density": "discretised"}),
+        "normalised patches": (normalised, {}),
+        "normalised patches brought back": (normalised, {"patch_statistics": "visible"}),
+        "from_callable": (mean_of_visible, {}),
+    }
+    found: Numbers = {}
+    for name, (build, options) in variants.items():
+        model = build()
+        tokens = model.tokens(images, np.arange(4) * 3 + 5)
+        density = model.calibrate(model.tokens(held_out), **options)
+        found[name] = {"density": density.to_dict(), "estimates": by_design(model, tokens)}
+        if name in ("gaussian", "normalised patches"):
+            loss = me.models.ReconstructionLoss(model)
+            found[f"reconstruction loss, {name}"] = by_design(loss, tokens)
+    model = load()
+    model.calibrate(model.tokens(held_out))
+    tokens = model.tokens(images)
+    hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 1]]).bool()
+    with torch.no_grad():
+        found["log_p"] = model.log_conditionals(tokens, hidden).tolist()
+        found["losses"] = model.reconstruction_losses(tokens, hidden).tolist()
+        found["reconstructed"] = model.reconstruct(tokens, hidden)[0, 0].tolist()
+    return found
+
+
+def data() -> Numbers:
+    """What `me.data` reads and draws."""
+    table = me.data.read_table(GOLDEN / "data" / "holes.csv")
+    train, test = table.split(test_fraction=0.2, seed=0)
+    digits = me.data.digits()
+    x, model = me.data.published_ppca_data(n_rows=6, n_features=4, n_components=2)
+    return {
+        "fingerprint": table.fingerprint(),
+        "columns": list(table.columns),
+        "train": train.ids.tolist(),
+        "test": test.ids.tolist(),
+        "digits": [digits.fingerprint(), *digits.values.shape],
+        "published": {"x": x.tolist(), "parameters": parameters(model)},
+    }
+
+
+def saved_models() -> Numbers:
+    """The models in the old folders, loaded and scored."""
+    x = me.data.read_table(GOLDEN / "data" / "table.csv").values[:6]
+    zeros_and_ones = me.data.read_table(GOLDEN / "data" / "binary.csv").values[:6]
+    folders = [*RUNS.glob("*/model"), RUNS / "train-ppca", GOLDEN / "models/ppca", GOLDEN / "models/vae"]
+    found = {}
+    for folder in folders:
+        model = me.models.load(folder)
+        data = zeros_and_ones if isinstance(model, me.models.BernoulliPCA) else x
+        found[str(folder.relative_to(GOLDEN))] = {
+            "class": type(model).__name__,
+            "columns": model.columns,
+            "scores": model.score_samples(data).tolist(),
+            "estimate": numbers_of(me.estimate_evidence(model, data, me.EverySize(2), seed=7)),
+        }
+    return found
+
+
+def trained_transformers() -> Numbers:
+    """The folders that the training of transformers left, loaded and scored."""
+    images = np.random.default_rng(6).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
+    bert = me.models.MaskedLM.from_pretrained(RUNS / "train-bert", device="cpu")
+    vit_mae = me.models.MaskedImage.from_pretrained(RUNS / "train-vit-mae", device="cpu")
+    return {
+        "train-bert": numbers_of(me.estimate_evidence(bert, bert.tokens(TEXTS), me.RandomSize(8))),
+        "train-vit-mae": numbers_of(me.estimate_evidence(vit_mae, vit_mae.tokens(images), me.EverySize(2))),
+    }
+
+
+SECTIONS: dict[str, Callable[[], Numbers]] = {
+    "estimates_of_rows": estimates_of_rows,
+    "masks": masks,
+    "conditionals": conditionals,
+    "evidence": evidence,
+    "moments": moments,
+    "fitted_in_closed_form": fitted_in_closed_form,
+    "fitted_by_masks": fitted_by_masks,
+    "comparisons": comparisons,
+    "biases": biases,
+    "masked_lm": masked_lm,
+    "collated": collated,
+    "masked_image": masked_image,
+    "data": data,
+    "saved_models": saved_models,
+    "trained_transformers": trained_transformers,
+}
+
+
+def differences(found: Any, wanted: Any, rel: float, absolute: float, place: str = "") -> Iterator[str]:
+    """Where two structures of numbers differ, a line each."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        if found.keys() != wanted.keys():
+            yield f"{place}: the names {sorted(found.keys() ^ wanted.keys())} are in one alone"
+        for name in wanted.keys() & found.keys():
+            yield from differences(found[name], wanted[name], rel, absolute, f"{place}/{name}")
+    elif isinstance(wanted, list) and isinstance(found, list):
+        if len(found) != len(wanted):
+            yield f"{place}: {len(found)} entries instead of {len(wanted)}"
+        for k, (a, b) in enumerate(zip(found, wanted, strict=False)):
+            yield from differences(a, b, rel, absolute, f"{place}[{k}]")
+    elif isinstance(wanted, float) and isinstance(found, int | float) and not isinstance(found, bool):
+        if not math.isclose(found, wanted, rel_tol=rel, abs_tol=absolute):
+            yield f"{place}: {found!r} instead of {wanted!r}"
+    elif found != wanted:
+        yield f"{place}: {found!r} instead of {wanted!r}"
+
+
+def as_json(content: Any) -> Any:
+    """The structure as a file gives it back: tuples are lists, and numbers are Python's."""
+    return json.loads(json.dumps(content, allow_nan=False))
+
+
+def runs() -> Numbers:
+    """What the old run directories said when they were made."""
+    return {file.parent.name: json.loads(file.read_text()) for file in sorted(RUNS.glob("*/estimate.json"))}
+
+
+def read_by_commands() -> Numbers:
+    """What commands say that read the old runs, models and data, in processes of their own."""
+    return {
+        " ".join(words): json.loads(
+            subprocess.run(
+                [*PROGRAM, *words, "--json", "-"], cwd=GOLDEN, check=True, capture_output=True
+            ).stdout
+        )
+        for words in READING
+    }
+
+
+def write() -> None:
+    """Write numbers.json: every section, and what the old runs are read as."""
+    content = {name: as_json(section()) for name, section in SECTIONS.items()}
+    content |= {"runs": runs(), "read_by_commands": read_by_commands()}
+    FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    write()

@@ -1,0 +1,214 @@
+"""Version 0.1.0 as it was: its numbers come out again, and its run directories can be read and gone on with.
+
+tests/golden/README.md says what is kept and how it was made; golden_numbers.py computes the numbers.
+"""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import csv
+import json
+import re
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from command_line import CommandLine, files_in, run  # noqa: F401
+from golden_numbers import FILE, GOLDEN, READING, RUNS, SECTIONS, as_json, differences, tolerance
+
+pytest.importorskip("transformers", reason="the extra hf is not installed")
+
+WANTED = json.loads(FILE.read_text())
+SCORED = sorted(WANTED["runs"])
+TRAINED = sorted(path.name for path in RUNS.glob("train-*"))
+TRANSFORMERS = ("text", "tokens", "image", "train-bert", "train-vit-mae")
+# EM and L-BFGS end where a tolerance is met, and another machine may take a step more.
+ITERATED = ("holes", "factor-analysis", "bernoulli-pca")
+OF_THE_MOMENT = ("versions", "command")
+WRITER = "0.1.0"
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the old runs, models and data, where the commands are given."""
+    made = tmp_path / "golden"
+    shutil.copytree(GOLDEN, made)
+    monkeypatch.chdir(made)
+    return made
+
+
+def command_of(name: str) -> list[str]:
+    """The words after the program's name, as the run or the training has kept them."""
+    folder = RUNS / name
+    kept = folder / ("train.json" if name in TRAINED else "run.json")
+    return json.loads(kept.read_text())["command"].split()[1:]
+
+
+def tolerance_of(name: str) -> tuple[float, float]:
+    """Relative and absolute, of the numbers of a run that is made again."""
+    return (1e-5, 1e-5) if name in (*TRANSFORMERS, *ITERATED) else (1e-7, 1e-11)
+
+
+def check(found: Any, wanted: Any, rel: float, absolute: float, but: tuple[str, ...] = ()) -> None:
+    """The same structure with the same numbers, except for the names in `but`."""
+    if but:
+        found, wanted = ({k: v for k, v in one.items() if k not in but} for one in (found, wanted))
+    wrong = list(differences(found, wanted, rel, absolute))
+    assert not wrong, "\n".join([f"{len(wrong)} differences, of which the first:", *wrong[:10]])
+
+
+def csv_of(file: Path) -> list[list[Any]]:
+    """The cells of a CSV file, numbers as numbers."""
+
+    def cell(text: str) -> Any:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+    return [[cell(text) for text in row] for row in csv.reader(file.read_text().splitlines())]
+
+
+@pytest.mark.filterwarnings("ignore:the importance weights")
+@pytest.mark.parametrize("section", SECTIONS)
+def test_numbers_come_out_again(section: str) -> None:
+    check(as_json(SECTIONS[section]()), WANTED[section], *tolerance(section))
+
+
+class TestOldRuns:
+    def test_are_all_there(self) -> None:
+        assert {path.name for path in RUNS.iterdir()} == {*SCORED, *TRAINED, "partial"}
+
+    @pytest.mark.parametrize("name", SCORED)
+    def test_are_summarised_from_their_scores(self, run: CommandLine, copy: Path, name: str) -> None:
+        folder = copy / "runs" / name
+        (folder / "estimate.json").unlink()
+        (folder / "curve.csv").unlink()
+        result = run("summarize", f"runs/{name}", "--json", "-")
+        assert result.code == 0, result.err
+        check(json.loads(result.out), WANTED["runs"][name], 1e-9, 1e-12)
+        check(json.loads((folder / "estimate.json").read_text()), WANTED["runs"][name], 1e-9, 1e-12)
+        check(csv_of(folder / "curve.csv"), csv_of(RUNS / name / "curve.csv"), 1e-9, 1e-12)
+
+    @pytest.mark.parametrize("name", SCORED)
+    def test_are_finished(self, run: CommandLine, copy: Path, name: str) -> None:
+        """The command that made a run prints its result again, and changes nothing."""
+        before = {file: (copy / "runs" / name / file).read_bytes() for file in files_in(copy / "runs" / name)}
+        result = run(*command_of(name), "--json", "again.json")
+        assert result.code == 0, result.err
+        assert "was finished before" in " ".join(result.out.split())
+        again = json.loads(Path("again.json").read_text())
+        check(again, WANTED["runs"][name], 1e-12, 0.0, but=("tokens",))
+        after = {file: (copy / "runs" / name / file).read_bytes() for file in before}
+        assert after == before
+
+    @pytest.mark.parametrize("name", [name for name in SCORED if name not in ("shard-2", "whole")])
+    def test_come_out_again_in_a_new_folder(self, run: CommandLine, copy: Path, name: str) -> None:
+        words = [word if word != f"runs/{name}" else "anew" for word in command_of(name)]
+        result = run(*words)
+        assert result.code == 0, result.err
+        found = json.loads(Path("anew/estimate.json").read_text())
+        check(found, WANTED["runs"][name], *tolerance_of(name), but=OF_THE_MOMENT)
+        old, new = (json.loads((of / "run.json").read_text()) for of in (RUNS / name, copy / "anew"))
+        check(new, old, *tolerance_of(name), but=OF_THE_MOMENT)
+        if (RUNS / name / "tokens.csv").exists():
+            check(csv_of(copy / "anew" / "tokens.csv"), csv_of(RUNS / name / "tokens.csv"), 1e-5, 1e-5)
+
+    @pytest.mark.parametrize("words", READING, ids=" ".join)
+    def test_are_read_by_commands(self, run: CommandLine, copy: Path, words: tuple[str, ...]) -> None:
+        result = run(*words, "--json", "-")
+        assert result.code == 0, result.err
+        wanted = WANTED["read_by_commands"][" ".join(words)]
+        exact = words[0] != "score" or words[1] == "models/ppca"
+        check(json.loads(result.out), wanted, *((1e-9, 1e-12) if exact else (1e-5, 1e-5)), but=OF_THE_MOMENT)
+
+    def test_that_was_killed_goes_on(self, run: CommandLine, copy: Path) -> None:
+        folder = copy / "runs" / "partial"
+        old = {file: (folder / file).read_bytes() for file in files_in(folder)}
+        assert "estimate.json" not in old
+        assert "is not finished, 13 of its 18 blocks" in run("summarize", "runs/partial").error
+        result = run(*command_of("partial"))
+        assert result.code == 0, result.err
+        found = json.loads((folder / "estimate.json").read_text())
+        check(found, WANTED["runs"]["whole"], 1e-7, 1e-11, but=OF_THE_MOMENT)
+        assert {file: (folder / file).read_bytes() for file in old} == old
+
+    def test_get_more_masks(self, run: CommandLine, copy: Path) -> None:
+        """A run with larger --masks-per-size adds to what version 0.1.0 scored."""
+        old = files_in(copy / "runs" / "vae" / "scores")
+        words = [word if word != "2" else "3" for word in command_of("vae")]
+        assert run(*words).code == 0
+        assert run(*[word if word != "runs/vae" else "anew" for word in words]).code == 0
+        assert old < files_in(copy / "runs" / "vae" / "scores")
+        grown, anew = (json.loads((copy / of / "estimate.json").read_text()) for of in ("runs/vae", "anew"))
+        check(grown, anew, 1e-7, 1e-11, but=(*OF_THE_MOMENT, "n_model_calls"))
+
+    def test_are_reported(self, run: CommandLine, copy: Path) -> None:
+        pytest.importorskip("plotly", reason="the extra plots is not installed")
+        for name in SCORED:
+            result = run("report", f"runs/{name}", "--out", f"{name}.html")
+            assert result.code == 0, result.err
+            page = (copy / f"{name}.html").read_text()
+            numbers = WANTED["runs"][name]
+            assert f"{abs(numbers['log_evidence']):,.2f}" in page
+            assert f"{numbers['n_observations']:,} " in page
+            assert metadata_of(name, "torch") in page
+        assert "the rain falls on the roof" in re.sub(r"<[^>]+>", "", (copy / "text.html").read_text())
+        result = run("report", "runs/table", "runs/factor-analysis", "runs/partial", "--out", "all.html")
+        assert result.code == 0, result.err
+        page = (copy / "all.html").read_text()
+        for name in ("table", "factor-analysis"):
+            assert f"{abs(WANTED['runs'][name]['log_evidence']):,.2f}" in page
+        assert "partial" in page
+
+
+def metadata_of(name: str, package: str) -> str:
+    """The version of a package that a run was made with."""
+    return json.loads((RUNS / name / "run.json").read_text())["versions"][package]
+
+
+class TestOldTrainings:
+    @pytest.mark.parametrize("name", TRAINED)
+    def test_come_out_again_in_a_new_folder(self, run: CommandLine, copy: Path, name: str) -> None:
+        words = [word if word != f"runs/{name}" else "anew" for word in command_of(name)]
+        result = run(*words)
+        assert result.code == 0, result.err
+        old, new = (json.loads((of / "train.json").read_text()) for of in (RUNS / name, copy / "anew"))
+        check(new, old, *tolerance_of(name), but=OF_THE_MOMENT)
+        check(csv_of(copy / "anew" / "history.csv"), csv_of(RUNS / name / "history.csv"), *tolerance_of(name))
+
+    @pytest.mark.parametrize("name", ["train-bert", "train-vit-mae"])
+    def test_are_finished(self, run: CommandLine, copy: Path, name: str) -> None:
+        result = run(*command_of(name), "--json", "again.json")
+        if metadata.version("maskevidence") != WRITER:  # a training belongs to the version that began it
+            assert "another training" in result.error
+            return
+        assert result.code == 0, result.err
+        assert "was finished before" in " ".join(result.out.split())
+        old = json.loads((RUNS / name / "train.json").read_text())
+        check(json.loads(Path("again.json").read_text()), old, 1e-12, 0.0)
+
+    def test_go_on_from_a_checkpoint(self, run: CommandLine, copy: Path) -> None:
+        words = [word if word != "6" else "9" for word in command_of("train-ppca")]
+        result = run(*words)
+        if metadata.version("maskevidence") != WRITER:  # a checkpoint too
+            assert f"was written by maskevidence {WRITER}" in result.error
+            return
+        assert result.code == 0, result.err
+        folder = copy / "runs" / "train-ppca"
+        assert json.loads((folder / "train.json").read_text())["resumed_from"] == 6
+        assert run(*[word if word != "runs/train-ppca" else "anew" for word in words]).code == 0
+        grown, anew = csv_of(folder / "history.csv"), csv_of(copy / "anew" / "history.csv")
+        check(grown, anew, 1e-7, 1e-11)
+        old = csv_of(RUNS / "train-ppca" / "history.csv")
+        check(grown[: len(old)], old, 1e-7, 1e-11)
+
+    def test_are_scored_by_the_command(self, run: CommandLine, copy: Path) -> None:
+        """Held-out rows and images that `train` scored are scored again by `score`."""
+        result = run("score", "runs/train-ppca", "data/table.csv", "--test-fraction", 0.2, "--json", "-")
+        assert result.code == 0, result.err
+        closed_form = json.loads((RUNS / "train-ppca" / "train.json").read_text())["log_evidence_held_out"]
+        assert np.isclose(json.loads(result.out)["closed_form"], closed_form, rtol=1e-7)
