@@ -1,6 +1,6 @@
 """Numbers that version 0.1.0 gave, computed again: every public model, mask design and use of them.
 
-`python tests/golden_numbers.py` writes tests/golden/numbers.json anew. That is right only where a number was
+`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again. That is right only where a number was
 meant to change; the commit then says which, and why.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor
 import maskevidence as me
 from command_line import PROGRAM
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 RUNS = GOLDEN / "runs"
 FILE = GOLDEN / "numbers.json"
 D, N = 4, 5
