@@ -1,6 +1,7 @@
 """Numbers that version 0.1.0 gave, computed again: every public model, mask design and use of them.
 
-`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again. That is right only where a number was
+`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again.
+That is right only where a number was
 meant to change; the commit then says which, and why.
 """
 
