@@ -13,7 +13,7 @@ from maskevidence.data.tabular import held_out_rows
 from maskevidence.errors import InputError
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
-from maskevidence.models.saving import fingerprint
+from maskevidence.models.saving import fingerprint, same_fingerprint
 from maskevidence.runs import RunDirectory
 from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.support.keyed_random import keyed_bits
@@ -151,7 +151,8 @@ def _density_of_run(out: Path | None, model: str | None, scored: Images) -> Pixe
     manifest = None if out is None else RunDirectory(out).manifest()
     if manifest is None or DENSITY not in manifest.details:
         return None
-    if manifest.model_fingerprint != model or manifest.data.fingerprint != scored.fingerprint():
+    same = same_fingerprint(manifest.model_fingerprint, model)
+    if not same or manifest.data.fingerprint != scored.fingerprint():
         return None
     return PixelDensity.from_dict(dict(manifest.details[DENSITY]))
 

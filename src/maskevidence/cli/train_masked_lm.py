@@ -22,7 +22,7 @@ from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import RandomSize
-from maskevidence.models.saving import fingerprint
+from maskevidence.models.saving import weights_fingerprint
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.runs import locked
 from maskevidence.support.files import write_atomic
@@ -129,7 +129,7 @@ class _Start:
         """What the model depends on, as it is written to training.json."""
         return {
             "config": self.config,
-            "weights": None if self.given is None else fingerprint(self.given),
+            "weights": None if self.given is None else weights_fingerprint(self.given),
             "tokenizer": self.asked.tokenizer,
             "vocabulary_size": self.asked.vocabulary_size,
             "block_size": self.asked.block_size,

@@ -25,7 +25,7 @@ from maskevidence.masks import RandomSize
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.reconstruction import ReconstructionLoss
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.models.saving import fingerprint
+from maskevidence.models.saving import weights_fingerprint
 from maskevidence.runs import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.parse import parse_size
@@ -60,7 +60,7 @@ def train_vit_mae(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
     model = _start(asked, parts.train)
     settings = {
         "config": asked.config or "small",
-        "weights": None if asked.config is None else fingerprint(model),
+        "weights": None if asked.config is None else weights_fingerprint(model),
         "patch_size": model.patch_size,
         "images": images.fingerprint(),
         "test_fraction": asked.test_fraction,

@@ -1,26 +1,29 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
 import hashlib
-import importlib
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
+from maskevidence import models
 from maskevidence.errors import InputError
 from maskevidence.support.files import read_json, write_atomic, write_json
 
 FORMAT = 1
-# class name -> module; a module is imported only when one of its models is loaded
-_CLASSES = {
-    "Gaussian": "maskevidence.models.gaussian.full_covariance",
-    "PPCA": "maskevidence.models.gaussian.ppca",
-    "FactorAnalysis": "maskevidence.models.gaussian.factor_analysis",
-    "BernoulliPCA": "maskevidence.models.bernoulli.bernoulli_pca",
-    "VAE": "maskevidence.models.vae.vae",
-}
+_WEIGHTS_LENGTH = 64  # of a SHA-256 in hexadecimal digits
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
+
+
+@runtime_checkable
+class HasFingerprintSettings(Protocol):
+    """A model whose numbers depend on more than its class and its weights."""
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What else decides the numbers, as JSON values: the arguments of the class, a network's config."""
+        ...
 
 
 def save_model(
@@ -52,22 +55,61 @@ def save_model(
 
 
 def fingerprint(model: object) -> str | None:
-    """A hash of a model's weights by their names; None for one that is no torch module.
+    """Identify a model by everything that decides its numbers; None unless it is a torch module.
+
+    The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
+    `fingerprint_settings()` if the model has that method. Compare two answers with `same_fingerprint`.
 
     Example:
-        >>> import torch
-        >>> fingerprint(torch.nn.Linear(2, 1)) == fingerprint(torch.nn.Linear(2, 1))
-        False
+        >>> import maskevidence as me
+        >>> coarse, fine = (me.models.BernoulliPCA(3, 1, integration=me.models.Grid(n)) for n in (10, 20))
+        >>> weights_fingerprint(coarse) == weights_fingerprint(fine), fingerprint(coarse) == fingerprint(fine)
+        (True, False)
     """
     if not isinstance(model, nn.Module):
         return None
+    weights = weights_fingerprint(model)
+    if not isinstance(model, HasFingerprintSettings):
+        return weights
+    settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
+    return f"{weights}-{hashlib.sha256(settings.encode()).hexdigest()}"
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """The SHA-256 of a model's class name and its weights by name.
+
+    This was the whole fingerprint before settings were part of it. It also covers how a VAE computes its
+    conditionals, as it did then, so that `same_fingerprint` recognises the models of older runs.
+
+    Example:
+        >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
+        False
+    """
     digest = hashlib.sha256(type(model).__name__.encode())
-    if hasattr(model, "conditioning"):  # how a VAE computes its conditionals decides its scores too
+    if hasattr(model, "conditioning"):
         digest.update(repr((model.conditioning, model.seed)).encode())
     for name, value in model.state_dict().items():
         digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def same_fingerprint(one: str | None, other: str | None) -> bool:
+    """Whether two fingerprints are of the same model.
+
+    A fingerprint without settings, as older versions wrote it, is compared by the weights alone, so that a
+    run that was begun then can be resumed.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(3, 1)
+        >>> same_fingerprint(fingerprint(model), weights_fingerprint(model))
+        True
+    """
+    if one is None or other is None or one == other:
+        return one == other
+    shorter, longer = sorted((one, other), key=len)
+    return len(shorter) == _WEIGHTS_LENGTH and longer.startswith(f"{shorter}-")
 
 
 def load(folder: str | Path, **networks: nn.Module) -> Any:
@@ -103,15 +145,15 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     except SafetensorError as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
     name = config.get("class") if isinstance(config, dict) else None
-    if not isinstance(name, str) or name not in _CLASSES or config.get("format") != FORMAT:
+    if not isinstance(name, str) or name not in models.TABLE_MODELS or config.get("format") != FORMAT:
         raise InputError(
             f"{str(path / 'config.json')!r} describes class {name!r} in format "
             f"{config.get('format') if isinstance(config, dict) else None!r}; "
-            f"this version reads format {FORMAT} of {', '.join(_CLASSES)}"
+            f"this version reads format {FORMAT} of {', '.join(models.TABLE_MODELS)}"
         )
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
-        model = getattr(importlib.import_module(_CLASSES[name]), name)(**arguments)
+        model = getattr(models, name)(**arguments)
         for tensor in state.values():
             model.to(tensor.dtype)
         model.load_state_dict(state)

@@ -1,5 +1,6 @@
 """run.json: what a run is of, and what made it."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskevidence.errors import InputError
 from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
 from maskevidence.model import Conditionals
+from maskevidence.models.saving import same_fingerprint
 from maskevidence.score import growing_option
 from maskevidence.support.provenance import command, versions
 
@@ -15,6 +17,7 @@ SCHEMA = 1
 # How a run was made, and what follows from the rest: a run is the same run without them.
 _INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
 _LONGEST = 60
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 
 
@@ -53,7 +56,8 @@ class Manifest(BaseModel):
     Attributes:
         schema_version: of this file.
         model: as the user named it.
-        model_fingerprint: SHA-256 of its weights; None for a model fitted here, which is kept in the run.
+        model_fingerprint: of `models.saving.fingerprint`; None for a model fitted for this run, which is
+            kept in the run.
         conditionals: of the model, which says what kind of number comes out.
         data: the rows that are scored.
         design: name and parameters of the mask design.
@@ -116,7 +120,7 @@ class Manifest(BaseModel):
         return [
             f"{name} {_short(theirs.get(name))} instead of {_short(mine.get(name))}"
             for name in mine | theirs
-            if mine.get(name) != theirs.get(name) and name not in but
+            if name not in but and not _equal(name, mine.get(name), theirs.get(name))
         ]
 
     def extended_by(self, other: "Manifest") -> bool:
@@ -136,8 +140,12 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     yield from ((name, value) for name, value in data.items() if name not in _INCIDENTAL_DATA)
 
 
+def _equal(name: str, one: Any, other: Any) -> bool:
+    return same_fingerprint(one, other) if name == "model_fingerprint" else one == other
+
+
 def _short(value: Any) -> str:
-    if isinstance(value, str) and len(value) == 64:  # a fingerprint
-        return value[:12]
+    if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
+        return "-".join(part[:12] for part in value.split("-"))
     text = "none" if value is None else str(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

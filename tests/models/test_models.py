@@ -1,0 +1,50 @@
+"""`maskevidence.models` shows its public names and imports nothing until one is asked for."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import maskevidence as me
+
+
+def test_dir_shows_every_model_and_nothing_else() -> None:
+    assert dir(me.models) == sorted(me.models.__all__)
+    assert {"PPCA", "FactorAnalysis", "Gaussian", "BernoulliPCA", "VAE", "MaskedLM", "MaskedImage"} <= set(
+        dir(me.models)
+    )
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    assert not any(isinstance(getattr(me.models, name), ModuleType) for name in dir(me.models))
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(inspect.getsource(me.models))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    typed = {
+        alias.name: node.module for node in imports for alias in node.names if alias.name == alias.asname
+    }
+    assert typed == {name: f"maskevidence.models.{at}" for name, at in me.models._MODULES.items()}
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'PCCA'"):
+        me.models.PCCA  # noqa: B018
+
+
+def test_nothing_is_imported_until_it_is_asked_for() -> None:
+    code = """
+import sys
+import maskevidence
+for name in [name for name in sys.modules if name.startswith("maskevidence.models.")]:
+    del sys.modules[name]
+del sys.modules["maskevidence.models"]
+import maskevidence.models
+assert not [name for name in sys.modules if name.startswith("maskevidence.models.")]
+maskevidence.models.Gaussian
+assert not [name for name in sys.modules if name.startswith("maskevidence.models.vae")]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
