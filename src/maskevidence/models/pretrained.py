@@ -1,6 +1,8 @@
 """Transformers models and tokenizers, loaded with one clear line where something is wrong."""
 
 import inspect
+import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,20 @@ from maskevidence.support.progress import quiet
 # A vocabulary is often padded to a multiple of 64 or 128: so many embeddings may be without a token.
 _SPARE_EMBEDDINGS = 256
 _UNLIMITED = 10**9  # tokenizers without a limit say 10^30
+# Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
+_NOT_NUMBERS = {
+    "architectures",
+    "auto_map",
+    "dtype",
+    "id2label",
+    "label2id",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
 # What transformers raises where a model is missing, damaged or of another kind.
 LOADING_ERRORS = (
     OSError,
@@ -194,6 +210,36 @@ def longest_text(model: Any, tokenizer: Any) -> int | None:
     if isinstance(of_tokenizer, int) and of_tokenizer < _UNLIMITED:
         limits.append(of_tokenizer)
     return min(limits, default=None)
+
+
+def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:
+    """The architecture of a transformers model, and its configuration where it differs from the default.
+
+    Args:
+        model: the model.
+        ignored: further entries to leave out.
+
+    Returns:
+        Content for JSON. It holds no paths, versions or dtypes, and does not change when a later version of
+        transformers adds an entry.
+
+    Example:
+        >>> from transformers import BertConfig, BertForMaskedLM
+        >>> small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> config_settings(BertForMaskedLM(BertConfig(**small, _name_or_path="a/b")))["config"] == small
+        True
+    """
+    config = model.config
+    default = type(config)().to_dict()
+    kept = {
+        name: value
+        for name, value in config.to_dict().items()
+        if value != default.get(name)
+        and not name.startswith("_")
+        and name not in _NOT_NUMBERS
+        and name not in ignored
+    }
+    return {"architecture": type(model).__name__, "config": json.loads(json.dumps(kept, default=str))}
 
 
 def model_inputs(model: Any) -> frozenset[str]:

@@ -135,12 +135,13 @@ def test_equal_to_the_plain_way_over_architectures(architecture: str) -> None:
         found = fast.log_conditionals(equal_lengths, masked)
     torch.testing.assert_close(found, plain_way(plain, equal_lengths, masked), atol=1e-4, rtol=0)
     assert expected.std() > 0.5  # the models do tell tokens apart
-    assert fast._head, "no architecture here needs full logits"
+    assert fast._adapter.head is not None, "no architecture here needs full logits"
 
 
 def test_padding_is_used_where_it_is_ignored_and_nowhere_else() -> None:
     padded = {
-        name: MaskedLM(network(name), mask_token_id=MASK)._padded for name in ("Bert", "ConvBert", "FNet")
+        name: MaskedLM(network(name), mask_token_id=MASK)._adapter.pads
+        for name in ("Bert", "ConvBert", "FNet")
     }
     assert padded == {"Bert": True, "ConvBert": False, "FNet": False}
     lengths = np.array([3, 9, 3, 9, 5])
@@ -182,7 +183,7 @@ def test_full_logits_where_the_head_cannot_be_told_apart() -> None:
 
 def test_gradients_equal_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "maskevidence.models.text.masked_lm._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
+        "maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
     )  # three at a time
     model = network("Bert").double()
     fast = MaskedLM(model, mask_token_id=MASK)
@@ -293,7 +294,7 @@ def test_a_callable_sees_rows_of_one_length_and_no_padding() -> None:
 
 
 def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.models.text.masked_lm._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
+    monkeypatch.setattr("maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
     model = MaskedLM(network("Bert"), mask_token_id=MASK, batch_tokens=100)
     seen: list[tuple[int, ...]] = []
     model.network.get_output_embeddings().register_forward_hook(

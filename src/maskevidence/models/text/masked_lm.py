@@ -11,25 +11,14 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
+from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
 from maskevidence.models.text.encoding import EncodedTexts, encode_texts
-from maskevidence.models.text.masked_head import (
-    PROBE_LENGTH,
-    find_head,
-    input_taken_from,
-    log_probs_in_pieces,
-    only_positions,
-    padding_is_ignored,
-    probe_inputs,
-    target_log_probs,
-)
 from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
 
 _BATCH_TOKENS = {"cpu": 1024}  # the fastest of 512 to 8192 at two to twelve layers
 _BATCH_TOKENS_ELSEWHERE = 2**14
-_HEAD_BYTES = {"cpu": 2**24}  # of float32 logits at a time: what stays near the cache
-_HEAD_BYTES_ELSEWHERE = 2**28
 
 
 class MaskedLM(nn.Module):
@@ -68,61 +57,28 @@ class MaskedLM(nn.Module):
         bfloat16: bool = False,
     ) -> None:
         super().__init__()
+        if batch_tokens is not None and batch_tokens < 1:
+            raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
+        known = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
+        if known is None:
+            raise InputError(
+                f"the tokenizer of {type(model).__name__} has no mask token; give a masked language model "
+                "(BERT, RoBERTa, ...), or mask_token_id"
+            )
         self.conditionals: Conditionals = "learned"
         self.network = model
         self.tokenizer = tokenizer
-        # a buffer, since it changes the numbers: what is saved of the weights tells two models apart
+        self.mask_token_id = int(known)
+        self.batch_tokens = batch_tokens
+        # a buffer, because it changes the numbers: the fingerprint of a model covers its buffers
         self.register_buffer("in_bfloat16", torch.tensor(bfloat16))
-        self.batch_tokens = _checked_budget(batch_tokens)
-        self.max_tokens: int | None = None
-        self.notes: tuple[str, ...] = ()
-        self._head: list[nn.Module] = []  # in a list, so that it is no second owner of the parameters
-        self._takes: frozenset[str] = frozenset()
-        self._padded = False
-        self._separator_id: int | None = None
-        self._last_segment = 1
-        given = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
-        if given is None:
-            raise InputError(
-                f"the tokenizer of {_name_of(model)} has no mask token; give a masked language model "
-                "(BERT, RoBERTa, ...), or mask_token_id"
-            )
-        self.mask_token_id = int(given)
+        self._adapter: TransformerAdapter | FunctionAdapter
         if hasattr(model, "get_output_embeddings"):
-            self._prepare_transformer(model)
-
-    def _prepare_transformer(self, model: Any) -> None:
-        """Find out by a trial how the model takes padding, and what its head is."""
-        from maskevidence.models.pretrained import check_vocabulary, longest_text, model_inputs
-
-        check_vocabulary(model, self.tokenizer, self.mask_token_id)
-        self.max_tokens = longest_text(model, self.tokenizer)
-        self._takes = model_inputs(model)
-        if "token_type_ids" in self._takes and self.tokenizer is not None:
-            self._separator_id = self.tokenizer.sep_token_id
-            self._last_segment = max(0, getattr(model.config, "type_vocab_size", 1) - 1)
-        notes = []
-        if getattr(model.config, "attention_type", None) == "block_sparse":
-            model.base_model.set_attention_type("original_full")
-            notes.append("full attention in place of block-sparse, whose answers depend on the padding")
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        n_ids = model.get_input_embeddings().weight.shape[0]
-        pad = self._pad_token_id
-        limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
-        ids = probe_inputs(n_ids, pad, min(PROBE_LENGTH, max(1, limit * 2 // 3))).to(self.device)
-        head = find_head(model, ids)
-        self._head = [] if head is None else [head]
-        self._padded = "attention_mask" in self._takes and padding_is_ignored(model, ids, pad)
-        for module, training in modes:
-            module.training = training
-        if head is None:
-            notes.append(f"{_name_of(model)}: no separate head was found, so full logits are computed")
-        if not self._padded:
-            notes.append(
-                f"{_name_of(model)}: padding changes its answers, so texts of equal length share calls"
-            )
-        self.notes = tuple(notes)
+            self._adapter = TransformerAdapter(model, tokenizer, self.mask_token_id)
+        else:
+            self._adapter = FunctionAdapter(model)
+        self.max_tokens = self._adapter.max_tokens
+        self.notes = self._adapter.notes
 
     @classmethod
     def from_pretrained(
@@ -208,12 +164,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Where the model's parameters are."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
-    @property
-    def _pad_token_id(self) -> int:
-        of_tokenizer = getattr(self.tokenizer, "pad_token_id", None)
-        of_config = getattr(getattr(self.network, "config", None), "pad_token_id", None)
-        return int(next((pad for pad in (of_tokenizer, of_config) if pad is not None), 0))
-
     def encode(
         self,
         texts: Sequence[str],
@@ -253,7 +203,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             max_tokens=self.max_tokens,
             long=long,
             block_size=block_size,
-            separator_id=self._separator_id,
+            separator_id=self._adapter.separator_id,
         )
 
     def tokens(self, texts: Sequence[str], **options: Any) -> Tokens:
@@ -275,7 +225,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         start = 0
         while start < len(order):
             end = start + max(1, budget // max(1, int(lengths[start])))
-            if not self._padded:  # no further than the rows of this length
+            if not self._adapter.pads:  # no further than the rows of this length
                 end = min(end, int(np.searchsorted(-lengths, -lengths[start], side="right")))
             yield order[start:end]
             start = end
@@ -305,11 +255,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
             rows = torch.from_numpy(part).to(self.device)
             width = int(n_present[part[0]])
             lengths = n_present.to(self.device)[rows]
-            log_probs = self._log_probs(
-                ids[rows, :width], hidden[rows, :width], context[rows, :width], lengths
-            )
-            at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
-            found.append(log_probs)
+            part_ids, part_hidden, part_context = (x[rows, :width] for x in (ids, hidden, context))
+            found.append(self._log_probs(part_ids, part_hidden, part_context, lengths))
+            at, to = torch.nonzero(part_hidden, as_tuple=True)
             row.append(rows[at])
             column.append(to)
         values = torch.cat(found)
@@ -325,26 +273,10 @@ save_pretrained wrote, or OWNER/NAME on the hub
         lengths: Int64[Tensor, " b"],
     ) -> Float[Tensor, " n"]:
         """log p of the hidden tokens of one call, row by row, nats."""
-        targets = ids[hidden]
         shown = ids.masked_fill(hidden, self.mask_token_id)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16)):
-            if not self._takes:  # any network: rows of one length, no padding
-                return self._any_network(shown, hidden, targets)
-            present = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-            inputs = {"input_ids": torch.where(present, shown, self._pad_token_id)}
-            if "attention_mask" in self._takes:
-                inputs["attention_mask"] = present.long()
-            if "token_type_ids" in self._takes and self._separator_id is not None:
-                ends = ((ids == self._separator_id) & context).long()
-                inputs["token_type_ids"] = (ends.cumsum(1) - ends).clamp(max=self._last_segment)
-            if not self._head:
-                return target_log_probs(self.network(**inputs).logits[hidden], targets)
-            head = self._head[0]
-            with input_taken_from(head) as captured:
-                self.network(**inputs)
-            assert captured.hidden is not None
-            rows = self._rows_of_head()
-            return log_probs_in_pieces(head, captured, captured.hidden[hidden], targets, rows)
+            inputs = self._adapter.inputs(shown, context, lengths)
+            return self._adapter.log_probs(inputs, ids[hidden], hidden)
 
     def hidden_log_probs(
         self,
@@ -372,35 +304,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             >>> uniform.hidden_log_probs({"input_ids": torch.tensor([[4, 1]])}, targets, hidden)
             tensor([-1.3863])
         """
-        chosen = targets[hidden]
-        if not self._takes:
-            return self._any_network(inputs["input_ids"], hidden, chosen)
-        call = self.network if network is None else network
-        if not self._head or isinstance(call, nn.DataParallel):  # whose replicas see a part of the batch each
-            return target_log_probs(call(**inputs).logits[hidden], chosen)
-        with only_positions(self._head[0], hidden):
-            return target_log_probs(call(**inputs).logits[0], chosen)
-
-    def _any_network(
-        self, shown: Int64[Tensor, "b L"], hidden: Bool[Tensor, "b L"], targets: Int64[Tensor, " n"]
-    ) -> Float[Tensor, " n"]:
-        logits = self.network(shown)
-        if not isinstance(logits, Tensor) or logits.shape[:-1] != shown.shape:
-            given = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise InputError(
-                f"the network answered ids of shape {tuple(shown.shape)} with {given}; "
-                "it must return logits of shape (B, L, V)"
-            )
-        if len(targets) and int(targets.max()) >= logits.shape[-1]:
-            raise InputError(
-                f"token id {int(targets.max())} has no logit among {logits.shape[-1]}; return one for each id"
-            )
-        return target_log_probs(logits[hidden], targets)
-
-    def _rows_of_head(self) -> int:
-        """How many positions the head takes at a time, so that their logits fit the budget."""
-        n_ids = self.network.get_input_embeddings().weight.shape[0]
-        return max(1, _HEAD_BYTES.get(self.device.type, _HEAD_BYTES_ELSEWHERE) // (4 * n_ids))
+        return self._adapter.batch_log_probs(inputs, targets[hidden], hidden, network)
 
     def save(self, folder: str | Path) -> None:
         """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
@@ -411,12 +315,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(str(folder))
 
-
-def _checked_budget(batch_tokens: int | None) -> int | None:
-    if batch_tokens is not None and batch_tokens < 1:
-        raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
-    return batch_tokens
-
-
-def _name_of(model: Any) -> str:
-    return type(model).__name__
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What decides the numbers besides weights and buffers, as content for JSON."""
+        return {"mask_token_id": self.mask_token_id, **self._adapter.settings()}

@@ -1,0 +1,191 @@
+"""What a masked language model reads with: a transformer of Hugging Face, or a function from ids to logits.
+
+Both adapters have the same attributes and methods, so that `MaskedLM` needs no case distinction:
+
+    max_tokens      the longest row it reads, special tokens included; None if there is no limit
+    pads            whether rows of different lengths may share a call
+    separator_id    the token that ends a segment, if the network numbers segments; otherwise None
+    notes           what a user should know about the network, one sentence each
+    inputs          what the network is called with
+    log_probs       log p of the hidden tokens of one call, in bounded memory
+    batch_log_probs the same in a training loop, in one call of the network
+    settings        what decides the numbers besides the weights
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError
+from maskevidence.models.pretrained import check_vocabulary, config_settings, longest_text, model_inputs
+from maskevidence.models.text.masked_head import (
+    PROBE_LENGTH,
+    find_head,
+    input_taken_from,
+    log_probs_in_pieces,
+    only_positions,
+    padding_is_ignored,
+    probe_inputs,
+    target_log_probs,
+)
+
+_HEAD_BYTES = {"cpu": 2**24}  # of float32 logits at a time: what stays near the cache
+_HEAD_BYTES_ELSEWHERE = 2**28
+
+
+class FunctionAdapter:
+    """Any function from ids (B, L) to logits (B, L, V), called on rows of equal length without padding.
+
+    Args:
+        function: the function; a `torch.nn.Module` will do.
+    """
+
+    max_tokens: int | None = None
+    pads = False
+    separator_id: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def inputs(
+        self, shown: Int64[Tensor, "b L"], context: Bool[Tensor, "b L"], lengths: Int64[Tensor, " b"]
+    ) -> dict[str, Tensor]:
+        """The ids alone; see `TransformerAdapter.inputs`."""
+        return {"input_ids": shown}
+
+    def log_probs(
+        self,
+        inputs: Mapping[str, Tensor],
+        targets: Int64[Tensor, " n"],
+        hidden: Bool[Tensor, "b L"],
+        network: nn.Module | None = None,
+    ) -> Float[Tensor, " n"]:
+        """See `TransformerAdapter`; `network` is not used."""
+        ids = inputs["input_ids"]
+        logits = self.function(ids)
+        if not isinstance(logits, Tensor) or logits.shape[:-1] != ids.shape:
+            given = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise InputError(
+                f"the network answered ids of shape {tuple(ids.shape)} with {given}; "
+                "it must return logits of shape (B, L, V)"
+            )
+        if len(targets) and int(targets.max()) >= logits.shape[-1]:
+            raise InputError(
+                f"token id {int(targets.max())} has no logit among {logits.shape[-1]}; return one for each id"
+            )
+        return target_log_probs(logits[hidden], targets)
+
+    batch_log_probs = log_probs
+
+    def settings(self) -> dict[str, Any]:
+        """Nothing: a function keeps its settings to itself."""
+        return {}
+
+
+class TransformerAdapter:
+    """A transformers model with a masked-LM head, which is computed at the hidden positions only.
+
+    A trial on a few tokens finds the head and whether padding leaves the answers unchanged.
+
+    Args:
+        model: the transformers model.
+        tokenizer: its tokenizer, or None.
+        mask_token_id: the id that stands for a hidden token.
+
+    Raises:
+        InputError: a tokenizer or mask token that does not fit the embeddings.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, mask_token_id: int) -> None:
+        check_vocabulary(model, tokenizer, mask_token_id)
+        self.model = model
+        self.max_tokens = longest_text(model, tokenizer)
+        self.separator_id: int | None = None
+        self._takes = model_inputs(model)
+        if "token_type_ids" in self._takes and tokenizer is not None:
+            self.separator_id = tokenizer.sep_token_id
+        self._last_segment = max(0, getattr(model.config, "type_vocab_size", 1) - 1)
+        known = (getattr(tokenizer, "pad_token_id", None), getattr(model.config, "pad_token_id", None))
+        self._pad_token_id = int(next((pad for pad in known if pad is not None), 0))
+        self._n_ids = model.get_input_embeddings().weight.shape[0]
+        notes = []
+        if getattr(model.config, "attention_type", None) == "block_sparse":
+            model.base_model.set_attention_type("original_full")
+            notes.append("full attention is used, as the answers of block-sparse attention depend on padding")
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
+        length = min(PROBE_LENGTH, max(1, limit * 2 // 3))
+        ids = probe_inputs(self._n_ids, self._pad_token_id, length).to(next(model.parameters()).device)
+        self.head = find_head(model, ids)
+        self.pads = "attention_mask" in self._takes and padding_is_ignored(model, ids, self._pad_token_id)
+        for module, training in modes:
+            module.training = training
+        name = type(model).__name__
+        if self.head is None:
+            notes.append(f"{name}: no separate head was found, so full logits are computed")
+        if not self.pads:
+            notes.append(f"{name}: padding changes its answers, so texts of equal length share calls")
+        self.notes = tuple(notes)
+
+    def inputs(
+        self, shown: Int64[Tensor, "b L"], context: Bool[Tensor, "b L"], lengths: Int64[Tensor, " b"]
+    ) -> dict[str, Tensor]:
+        """What the transformer is called with.
+
+        Args:
+            shown: the ids, with the mask token at hidden positions; anything beyond a row's length.
+            context: which tokens are context, special tokens among them.
+            lengths: the number of tokens of each row.
+        """
+        present = torch.arange(shown.shape[1], device=shown.device) < lengths[:, None]
+        inputs = {"input_ids": torch.where(present, shown, self._pad_token_id)}
+        if "attention_mask" in self._takes:
+            inputs["attention_mask"] = present.long()
+        if self.separator_id is not None:
+            ends = ((shown == self.separator_id) & context).long()
+            inputs["token_type_ids"] = (ends.cumsum(1) - ends).clamp(max=self._last_segment)
+        return inputs
+
+    def log_probs(
+        self, inputs: Mapping[str, Tensor], targets: Int64[Tensor, " n"], hidden: Bool[Tensor, "b L"]
+    ) -> Float[Tensor, " n"]:
+        """log p of the hidden tokens of one call, row by row, nats, shape (n,).
+
+        The head is called on a few positions at a time, which bounds the memory of the logits.
+
+        Args:
+            inputs: what the transformer is called with.
+            targets: the hidden ids, row by row.
+            hidden: which tokens to predict.
+        """
+        if self.head is None:
+            return target_log_probs(self.model(**inputs).logits[hidden], targets)
+        with input_taken_from(self.head) as captured:
+            self.model(**inputs)
+        assert captured.hidden is not None
+        budget = _HEAD_BYTES.get(hidden.device.type, _HEAD_BYTES_ELSEWHERE)
+        rows = max(1, budget // (4 * self._n_ids))
+        return log_probs_in_pieces(self.head, captured, captured.hidden[hidden], targets, rows)
+
+    def batch_log_probs(
+        self,
+        inputs: Mapping[str, Tensor],
+        targets: Int64[Tensor, " n"],
+        hidden: Bool[Tensor, "B L"],
+        network: nn.Module | None = None,
+    ) -> Float[Tensor, " n"]:
+        """The same in one call of the model, or of `network`: the model wrapped for distributed training."""
+        call = self.model if network is None else network
+        if self.head is None or isinstance(call, nn.DataParallel):  # each replica sees a part of the batch
+            return target_log_probs(call(**inputs).logits[hidden], targets)
+        with only_positions(self.head, hidden):
+            return target_log_probs(call(**inputs).logits[0], targets)
+
+    def settings(self) -> dict[str, Any]:
+        """The architecture and its configuration."""
+        return config_settings(self.model)
