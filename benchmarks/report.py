@@ -19,10 +19,9 @@ import plotly.graph_objects as go
 from playwright.sync_api import sync_playwright
 
 import maskevidence as me
-from maskevidence.report import write_run
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
-from maskevidence.runs import DataSource, Manifest, RunDirectory
+from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
 from maskevidence.tasks.prepare_rows import Prepared, score_rows
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]

@@ -26,7 +26,6 @@ from pyarrow import parquet
 
 import maskevidence as me
 from maskevidence.masks import MaskKey
-from maskevidence.report import write_summary
 from maskevidence.runs import (
     DataSource,
     Manifest,
@@ -36,6 +35,7 @@ from maskevidence.runs import (
     record_run,
     rows_per_block,
     write_scores,
+    write_summary,
 )
 from maskevidence.score_table import ScoreTable
 

@@ -28,7 +28,7 @@ KINDS = {
     ),
     "pseudo": (
         "not all mask sizes are covered, or the target is transformed: this is neither the log evidence nor "
-        "a bound on it, and compares only with numbers of the same design"
+        "a bound on it, and can be compared only with numbers of the same design"
     ),
 }
 _EVIDENCE_NAMES = {

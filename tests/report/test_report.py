@@ -23,14 +23,13 @@ from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.tabular import read_table
 from maskevidence.evidence import summarize_scores
 from maskevidence.masks import EverySize, MaskKey
-from maskevidence.report import write_run
 from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
-from maskevidence.report.sources import Contents, NotThere, Picture, Row, Text, read_back
+from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts
+from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts, write_run
 from maskevidence.score_table import ScoreTable
 from maskevidence.wording import typeset
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts
@@ -72,7 +71,7 @@ def only(path: Path) -> ReportedRun:
     return found
 
 
-def read_back_of(reported: ReportedRun) -> Contents | NotThere:
+def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
     assert reported.estimate is not None
     return read_back(reported.manifest, reported.estimate.ids)
 
@@ -223,7 +222,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
     command("score", "ppca:1", table, *options, "--masks-per-size", 1, "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
     contents = read_back_of(reported)
-    assert not isinstance(contents, NotThere), contents.reason
+    assert not isinstance(contents, Unavailable), contents.reason
     assert reported.estimate is not None
     values = read_table(table).values
     for key in reported.estimate.ids.tolist():
@@ -236,7 +235,7 @@ def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> Non
     words = ("--limit", 7, "--masks-per-size", 1)
     command("score", folder / "ppca-1" / "model", folder / "table.csv", *words, "--out", tmp_path / "a")
     contents = read_back_of(only(tmp_path / "a"))
-    assert not isinstance(contents, NotThere)
+    assert not isinstance(contents, Unavailable)
     assert contents(6) is not None
     assert contents(7) is None
 
@@ -258,7 +257,7 @@ def test_images_are_read_again_as_they_were_scored(tmp_path: Path) -> None:
         "binarise": "stochastic",
     }
     contents = read_back_of(reported)
-    assert not isinstance(contents, NotThere), contents.reason
+    assert not isinstance(contents, Unavailable), contents.reason
     assert reported.estimate is not None
     assert all(contents(key) is not None for key in reported.estimate.ids.tolist())
 
@@ -285,7 +284,7 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
     command("score", "ppca:2", "digits", "--limit", 60, "--design", "leave-one-out", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
     contents = read_back_of(reported)
-    assert not isinstance(contents, NotThere)
+    assert not isinstance(contents, Unavailable)
     assert reported.estimate is not None
     key = int(reported.estimate.ids[3])
     picture = contents(key)
@@ -318,7 +317,7 @@ def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
     assert extremes.shades is not None
     scores = reported.estimate.scores
     contents = read_back_of(reported)
-    assert not isinstance(contents, NotThere)
+    assert not isinstance(contents, Unavailable)
     for shown in extremes.hardest:
         picture = contents(shown.id)
         assert isinstance(picture, Picture)
@@ -362,10 +361,10 @@ def test_texts_are_cut_where_their_tokens_are(texts: Path) -> None:
 
 def test_pairs_and_prompts(texts: Path) -> None:
     pair = read_back_of(only(texts / "pairs"))
-    assert not isinstance(pair, NotThere)
+    assert not isinstance(pair, Unavailable)
     assert pair(0) == Text("who sings?\nthe cat")
     prompt = read_back_of(only(texts / "context"))
-    assert not isinstance(prompt, NotThere)
+    assert not isinstance(prompt, Unavailable)
     assert prompt(1) == Text("the dog", "here")
     shown = text_of(render([only(texts / "context")]))
     assert "Prompt, always visible and not scored" in shown
@@ -378,7 +377,7 @@ def test_texts_without_scores_of_tokens(texts: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(texts / "tokens", copy)
     (copy / "tokens.csv").unlink()
-    assert "Its command once more with --per-token" in text_of(render([only(copy)]))
+    assert "Run its command again with --per-token" in text_of(render([only(copy)]))
 
 
 def test_tokens_of_another_run_are_not_taken(texts: Path, tmp_path: Path) -> None:
@@ -512,7 +511,7 @@ def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     [
         (("{folder}/nothing",), "there is no run in"),
         (("{folder}/ppca-1", "--out", "{folder}"), "is a folder; give a file"),
-        (("{folder}/ppca-1", "--out", "{folder}/a.txt"), "is no .html file"),
+        (("{folder}/ppca-1", "--out", "{folder}/a.txt"), "is not an .html file"),
         (("{folder}/ppca-1", "--observations", "-1"), "Invalid value for '--observations'"),
         ((), "Missing argument"),
     ],

@@ -321,6 +321,6 @@ def test_the_printed_page_is_light_and_whole(show: Open, reports: dict[str, Path
 
 def test_one_mask_size_is_a_point_with_bars(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["one-size"]).page
-    assert "one mask size here, and so one point and no curve" in page.inner_text("#plot-curves")
+    assert "only one mask size, and therefore one point and no curve" in page.inner_text("#plot-curves")
     assert page.locator("#plot-curves .errorbars path").count() == 1
     assert lines(page) == 0

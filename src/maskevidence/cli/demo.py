@@ -9,8 +9,8 @@ import typer
 from maskevidence.cli import options, output
 from maskevidence.cli.paper import table_1_view
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.report import draw_curves, write_run
-from maskevidence.runs import CURVE_PICTURE, DataSource, Manifest, RunDirectory, write_atomic
+from maskevidence.runs import CURVE_PICTURE, DataSource, Manifest, RunDirectory, write_atomic, write_run
+from maskevidence.runs.curve_picture import draw_curves
 
 BERT = "bert"
 REPORT = "report.html"

@@ -7,7 +7,6 @@ from typing import Any
 from maskevidence.cli import output
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.models.saving import fingerprint
-from maskevidence.report import write_summary
 from maskevidence.runs import (
     DataSource,
     Engine,
@@ -17,6 +16,7 @@ from maskevidence.runs import (
     read_run,
     record_run,
     rows_per_block,
+    write_summary,
 )
 from maskevidence.tasks.prepare_rows import Prepared
 

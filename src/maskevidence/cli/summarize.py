@@ -8,8 +8,7 @@ import typer
 
 from maskevidence.cli import options, output
 from maskevidence.errors import InputError
-from maskevidence.report import write_summary
-from maskevidence.runs import MODEL, Run, RunDirectory, locked, read_run
+from maskevidence.runs import MODEL, Run, RunDirectory, locked, read_run, write_summary
 from maskevidence.support.files import write_atomic, writing
 
 

@@ -1,6 +1,6 @@
-"""What a run looks like: its figures, and the files it leaves."""
+"""Reports: one self-contained page on one or more runs."""
 
-from maskevidence.runs.curve_picture import draw_curves
-from maskevidence.runs.summary_files import write_run, write_summary
+from maskevidence.report.page import write_report
+from maskevidence.report.reading import read_runs
 
-__all__ = ["draw_curves", "write_run", "write_summary"]
+__all__ = ["read_runs", "write_report"]

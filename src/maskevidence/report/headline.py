@@ -1,4 +1,4 @@
-"""A run's numbers with both errors, and what they mean, as the head of a page says them."""
+"""The numbers of one run, with both errors and what they mean, for the top of the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from maskevidence.wording import (
 
 @dataclass(frozen=True)
 class Headline:
-    """The numbers of a run.
+    """The numbers of a run, ready to be shown.
 
     Attributes:
-        name: of the number.
-        value: the log evidence, nats per observation.
-        mask_error: of the masks, "± 0.19" or why there is none.
-        mask_words: what it means.
-        data_error: of the observations.
-        data_words: what it means.
-        kind: one word.
-        kind_words: what it means.
-        others: name and value of further numbers.
-        caution: what a reader must know first; None where there is nothing.
+        name: what the main number is called.
+        value: the main number, nats per observation.
+        mask_error: the standard error of the masks, such as "± 0.19", "none" or "not known".
+        mask_words: what the error of the masks means.
+        data_error: the standard error of the observations.
+        data_words: what the error of the observations means.
+        kind: the kind of the estimate.
+        kind_words: what the kind means.
+        others: names and values of further numbers.
+        caution: what the reader must know first, if anything.
     """
 
     name: str
@@ -49,25 +49,25 @@ class Headline:
 
 
 def common_digits(runs: Sequence[ReportedRun]) -> int:
-    """How many decimals the numbers of these runs have, the same for all."""
-    errors = [
-        error
-        for run in runs
-        if run.estimate is not None
-        for error in (run.estimate.mask_se, run.estimate.data_se)
-    ]
-    return digits_for(*errors)
+    """The number of decimals that shows every error of these runs."""
+    estimates = [run.estimate for run in runs if run.estimate is not None]
+    return digits_for(*(error for each in estimates for error in (each.mask_se, each.data_se)))
 
 
 def headline(run: ReportedRun, digits: int) -> Headline:
-    """The numbers of a run that has an estimate, with so many decimals."""
+    """The numbers of a run.
+
+    Args:
+        run: A run that has an estimate.
+        digits: the number of decimals.
+    """
     estimate = run.estimate
     assert estimate is not None
-    data_words = "one observation alone does not show how much others differ"
+    data_words = "one observation alone does not show how much observations differ"
     if estimate.data_se is not None:
         data_words = "how far the mean may be off for the population that the observations come from"
         if estimate.mask_se is None and estimate.masks == "own":
-            data_words += "; it holds the masks’ error too"
+            data_words += "; it includes the error of the masks"
     return Headline(
         name=capital(evidence_name(estimate.kind, estimate.design["name"])),
         value=typeset(estimate.log_evidence, digits),
@@ -86,7 +86,7 @@ def _mask_words(run: ReportedRun, digits: int) -> str:
     estimate = run.estimate
     assert estimate is not None
     if estimate.mask_se is None:
-        return "the design has too few independent masks to tell it"
+        return "the design has too few independent masks to estimate it"
     if estimate.mask_se == 0:
         return ENUMERATED
     interval = interval_95(*estimate.interval(), digits, typeset)
@@ -95,26 +95,19 @@ def _mask_words(run: ReportedRun, digits: int) -> str:
 
 def _others(run: ReportedRun, digits: int) -> list[tuple[str, str]]:
     result = run.run.result()
-
-    def value(name: str) -> float:
-        found = result[name]
-        assert isinstance(found, float | int)
-        return float(found)
-
+    observations = "same observations" if run.finished else "of all observations"
     others = []
-    of_these = "same observations" if run.finished else "of all observations"
     if result.get("closed_form") is not None:
-        others.append((f"Closed form, {of_these}", f"{typeset(value('closed_form'), digits)} nats"))
-    others.append(("Per token", f"{typeset(value('per_token'), 4)} nats"))
-    others.append(("Code length", f"{typeset(value('bits_per_token'), 4)} bits per token"))
+        others.append((f"Closed form, {observations}", f"{typeset(result['closed_form'], digits)} nats"))
+    others.append(("Per token", f"{typeset(result['per_token'], 4)} nats"))
+    others.append(("Code length", f"{typeset(result['bits_per_token'], 4)} bits per token"))
     if result.get("bits_per_byte") is not None:
-        others.append(("Code length of text", f"{typeset(value('bits_per_byte'), 4)} bits per byte"))
+        others.append(("Code length of text", f"{typeset(result['bits_per_byte'], 4)} bits per byte"))
     if result.get("perplexity_bound") is not None:
-        name = capital(perplexity_name(str(result["kind"])))
-        others.append((name, f"{value('perplexity_bound'):,.4g} per token"))
-    n_observations, n_tokens = int(value("n_observations")), int(value("n_tokens"))
-    others.append(("Observations", f"{n_observations:,}"))
-    others.append(("Tokens", f"{n_tokens:,}"))
+        name = capital(perplexity_name(result["kind"]))
+        others.append((name, f"{result['perplexity_bound']:,.4g} per token"))
+    others.append(("Observations", f"{result['n_observations']:,}"))
+    others.append(("Tokens", f"{result['n_tokens']:,}"))
     return others
 
 

@@ -10,23 +10,22 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import import_extra
-from maskevidence.evidence import EvidenceEstimate
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.shading import Shades, of_densities, of_probabilities
-from maskevidence.report.sources import Content, NotThere, Picture, Row, Text, read_back
-from maskevidence.report.tokens import Span, aligned, glued, read_tokens, scores_of_tokens
-from maskevidence.wording import count, typeset
+from maskevidence.report.sources import Content, Picture, Row, Text, Unavailable, read_back
+from maskevidence.report.tokens import Span, aligned, read_tokens, spans_of_tokens, token_scores
+from maskevidence.wording import MINUS, count, typeset
 
 
 @dataclass(frozen=True)
 class Shading:
-    """The scores of an image's tokens, as a picture of shades.
+    """The scores of the tokens of an image, as a picture of shades.
 
     Attributes:
-        width: in pixels of the image.
-        height: likewise.
-        paths: step of the shade, and the outline of its pixels as SVG draws it.
-        description: in words.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        paths: each step of the shade, with the outline of its pixels as an SVG path.
+        description: what the picture shows.
     """
 
     width: int
@@ -40,15 +39,15 @@ class Shown:
     """One observation in the page.
 
     Attributes:
-        id: its number in the source.
+        id: id of the observation.
         log_evidence: nats.
         per_token: nats per token.
-        n_tokens: how many tokens it has.
-        spans: its text, in tokens where these have scores; None for others.
-        prompt: what was visible before the text.
-        cells: name, value and log-density of each column; None for others.
-        picture: data URI and description of the image; None for others.
-        shading: of its tokens; None where they have no scores.
+        n_tokens: number of tokens.
+        spans: the text, split at its tokens if these have scores; None for other data.
+        prompt: the text that was visible before the scored text, if any.
+        cells: name, value and log-density of each column; None for other data.
+        picture: data URI and description of the image; None for other data.
+        shading: the scores of the tokens of the image, if they have any.
     """
 
     id: int
@@ -67,26 +66,28 @@ class Extremes:
     """The hardest and the easiest observations of a run.
 
     Attributes:
-        hardest: fewest nats per token first.
-        easiest: most nats per token first; empty where all observations are among the hardest.
-        shades: of their tokens; None where tokens have no scores.
-        missing: why the observations are not shown; None where they are.
-        note: on their tokens; None where there is nothing to say.
+        hardest: the observations with the fewest nats per token, hardest first.
+        easiest: the observations with the most nats per token, easiest first; empty if `hardest` has all.
+        ranked_by: how the observations are ranked, as a sentence.
+        shades: the shades of the tokens, if tokens have scores.
+        missing: why the observations cannot be shown, if they cannot.
+        note: why the texts are not coloured, if they are not.
     """
 
     hardest: list[Shown]
     easiest: list[Shown]
+    ranked_by: str
     shades: Shades | None
     missing: str | None
     note: str | None
 
 
 def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
-    """The hardest and easiest observations, by log evidence per token.
+    """Find the hardest and the easiest observations, by log evidence per token.
 
     Args:
-        run: with an estimate.
-        how_many: of each.
+        run: a run that has an estimate.
+        how_many: number of hardest, and of easiest, observations.
     """
     estimate, manifest = run.estimate, run.manifest
     assert estimate is not None
@@ -94,66 +95,71 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     n_tokens = estimate.scores.n_tokens[first]
     per_token = estimate.per_observation / n_tokens
     order = np.argsort(per_token, kind="stable")
-    few = len(order) <= 2 * how_many
-    chosen = [order, order[:0]] if few else [order[:how_many], order[-how_many:][::-1]]
+    hardest, easiest = order, order[:0]
+    if len(order) > 2 * how_many:
+        hardest, easiest = order[:how_many], order[-how_many:][::-1]
     contents = read_back(manifest, estimate.ids)
-    scores = scores_of_tokens(estimate.scores, str(manifest.design.get("name")))
-    words, note = None, None
+    scores = token_scores(estimate.scores, str(manifest.design.get("name")))
     is_text = manifest.data.text_fingerprint is not None
+    tokens, shades, note = None, None, None
     if is_text:
-        if scores and run.folder is not None:
-            words = read_tokens(run.folder, scores)
-        note = None if words is not None else _why_no_tokens(one_at_a_time=bool(scores))
-    shades = None
-    if scores and (words is not None or (not is_text and not isinstance(contents, NotThere))):
-        shades = of_probabilities() if is_text else of_densities(list(scores.values()))
+        tokens = read_tokens(run.folder, scores) if scores and run.folder is not None else None
+        shades = None if tokens is None else of_probabilities()
+        note = _why_not_coloured(one_at_a_time=bool(scores)) if tokens is None else None
+    elif scores and not isinstance(contents, Unavailable):
+        shades = of_densities(list(scores.values()))
 
     def show(place: int) -> Shown:
         key = int(estimate.ids[place])
-        content = None if isinstance(contents, NotThere) else contents(key)
+        content = None if isinstance(contents, Unavailable) else contents(key)
         return Shown(
             key,
             float(estimate.per_observation[place]),
             float(per_token[place]),
             int(n_tokens[place]),
-            **_parts(content, scores.get(key), None if words is None else words.get(key), shades),
+            **_parts(content, scores.get(key), None if tokens is None else tokens.get(key), shades),
         )
 
-    hardest, easiest = ([show(int(place)) for place in places] for places in chosen)
-    missing = contents.reason if isinstance(contents, NotThere) else None
-    return Extremes(hardest, easiest, shades, missing, note)
+    return Extremes(
+        hardest=[show(int(place)) for place in hardest],
+        easiest=[show(int(place)) for place in easiest],
+        ranked_by=f"Ranked by nats per token, among {count(estimate.n_observations, 'observation')}.",
+        shades=shades,
+        missing=contents.reason if isinstance(contents, Unavailable) else None,
+        note=note,
+    )
 
 
-def _why_no_tokens(*, one_at_a_time: bool) -> str:
+def _why_not_coloured(*, one_at_a_time: bool) -> str:
     if not one_at_a_time:
         return (
             "The texts are not coloured: tokens have scores of their own only with "
             "--design leave-one-out --per-token."
         )
     return (
-        "The texts are not coloured: the run keeps no tokens. Its command once more with --per-token writes "
-        "them, and scores nothing again."
+        "The texts are not coloured: the run keeps no tokens. Run its command again with --per-token, which "
+        "writes them and scores nothing again."
     )
 
 
 def _parts(
     content: Content | None,
     scores: Float64[np.ndarray, " D"] | None,
-    words: list[str] | None,
+    tokens: list[str] | None,
     shades: Shades | None,
 ) -> dict[str, Any]:
-    """What `Shown` holds of an observation's content."""
+    """The fields of `Shown` that hold the content of an observation."""
     if isinstance(content, Text):
-        if words is None or scores is None:
+        if tokens is None or scores is None:
             return {"spans": [Span(content.text)], "prompt": content.prompt}
-        return {"spans": aligned(content.text, words, scores.tolist()), "prompt": content.prompt}
+        return {"spans": aligned(content.text, tokens, scores.tolist()), "prompt": content.prompt}
     if isinstance(content, Row):
         return {"cells": _cells(content, scores)}
     if isinstance(content, Picture):
         shading = None if scores is None or shades is None else _shading(content, scores, shades)
         return {"picture": _picture(content), "shading": shading}
-    if words is not None and scores is not None:
-        return {"spans": glued(words, scores.tolist())}
+    if tokens is not None and scores is not None:
+        return {"spans": spans_of_tokens(tokens, scores.tolist())}
     return {}
 
 
@@ -164,15 +170,14 @@ def _cells(row: Row, scores: Float64[np.ndarray, " D"] | None) -> list[tuple[str
         if math.isnan(value):
             cells.append((column, "missing", None))
             continue
-        cells.append(
-            (column, f"{value:.6g}".replace("-", "−"), None if scores is None else float(scores[token]))
-        )
+        score = None if scores is None else float(scores[token])
+        cells.append((column, f"{value:.6g}".replace("-", MINUS), score))
         token += 1
     return cells
 
 
 def _picture(picture: Picture) -> tuple[str, str]:
-    """The image's data URI and description."""
+    """Data URI and description of an image."""
     height, width, channels = picture.pixels.shape
     image = import_extra("PIL.Image", "plots", "pictures in the report")
     levels = image.fromarray(picture.pixels[:, :, 0] if channels == 1 else picture.pixels)
@@ -183,7 +188,7 @@ def _picture(picture: Picture) -> tuple[str, str]:
 
 
 def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades) -> Shading | None:
-    """The shades of tokens, where they are in the image; None where they are no pixels or square patches."""
+    """The shades of the tokens of an image; None unless the tokens are pixels or square patches."""
     height, width, channels = picture.pixels.shape
     steps = [shades.step(score) for score in scores.tolist()]
     if picture.place is not None:
@@ -199,10 +204,6 @@ def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades
     for (row, column), step in zip(corners, steps, strict=True):
         if step:
             outlines.setdefault(step, []).append(f"M{column} {row}h{side}v{side}h-{side}z")
-    words = f"log-probability of its tokens; the least is {typeset(float(scores.min()))} nats"
-    return Shading(width, height, [(step, "".join(parts)) for step, parts in sorted(outlines.items())], words)
-
-
-def describe(estimate: EvidenceEstimate) -> str:
-    """How the observations were ranked."""
-    return f"Ranked by nats per token, among {count(estimate.n_observations, 'observation')}."
+    description = f"log-probability of its tokens; the lowest is {typeset(float(scores.min()))} nats"
+    paths = [(step, "".join(parts)) for step, parts in sorted(outlines.items())]
+    return Shading(width, height, paths, description)

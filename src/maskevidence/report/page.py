@@ -1,4 +1,4 @@
-"""The report: one page on one or more runs that holds all it needs, and opens without a network."""
+"""The report: one self-contained page on one or more runs, which opens without a network."""
 
 import base64
 import hashlib
@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence import EvidenceEstimate
 from maskevidence.report.escaping import plain, visible
 from maskevidence.report.headline import Headline, common_digits, headline
-from maskevidence.report.observations import Extremes, describe, find_extremes
+from maskevidence.report.observations import Extremes, find_extremes
 from maskevidence.report.plots import Plot, plot_curves
 from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
@@ -28,25 +27,23 @@ OBSERVATIONS = 5
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one run.
+    """What the page says about one run.
 
     Attributes:
-        run: itself.
+        run: the run.
         subject: model and data, in a few words.
-        headline: its numbers; None where there are none yet.
-        extremes: its hardest and easiest observations; None where they are not shown.
-        ranked_by: how they were ranked.
-        made: name and value of what decides the numbers, and what made them.
-        versions: of the packages.
-        notes: what a reader should know, one sentence each.
+        headline: the numbers, if there are any yet.
+        extremes: the hardest and easiest observations, if they are shown.
+        provenance: name and value of everything that decides the numbers or tells how they came about.
+        versions: names and versions of the packages.
+        notes: what the reader should know, one sentence each.
     """
 
     run: ReportedRun
     subject: str
     headline: Headline | None
     extremes: Extremes | None
-    ranked_by: str
-    made: list[tuple[str, str]]
+    provenance: list[tuple[str, str]]
     versions: list[tuple[str, str]]
     notes: list[str]
 
@@ -55,12 +52,12 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations:
     """Write the report of one or more runs.
 
     Args:
-        runs: from `read_runs`.
-        path: of the page, a file that ends in .html.
-        observations: how many of the hardest and of the easiest observations to show; 0 for none.
+        runs: the runs, from `read_runs`.
+        path: the page, a file that ends in .html.
+        observations: number of hardest, and of easiest, observations to show; 0 for none.
 
     Raises:
-        InputError: a path that is no .html file or cannot be written.
+        InputError: the path is not an .html file, or cannot be written.
         MissingExtraError: plotly, Jinja2 or Pillow is not installed.
 
     Example:
@@ -68,7 +65,7 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations:
         >>> write_report([], Path(tempfile.mkdtemp()) / "report.txt")
         Traceback (most recent call last):
         ...
-        maskevidence.errors.InputError: ...report.txt' is no .html file; give one, such as report.html
+        maskevidence.errors.InputError: ...report.txt' is not an .html file; give one, such as report.html
     """
     target = Path(path)
     check_target(target)
@@ -76,15 +73,19 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations:
 
 
 def check_target(path: Path) -> None:
-    """Raise an InputError unless a page can be written there."""
+    """Refuse a path that no page can be written to.
+
+    Raises:
+        InputError: the path is a folder, or does not end in .html.
+    """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give a file, such as {path / 'report.html'}")
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{str(path)!r} is no .html file; give one, such as report.html")
+        raise InputError(f"{str(path)!r} is not an .html file; give one, such as report.html")
 
 
 def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str:
-    """The page of one or more runs as HTML; see `write_report`."""
+    """Render the page of one or more runs as HTML; see `write_report`."""
     jinja = import_extra("jinja2", "plots", "the report")
     plotly = import_extra("plotly.offline", "plots", "the report")
     sections = []
@@ -132,7 +133,7 @@ def _subject(run: ReportedRun) -> str:
 
 
 def _short(name: str) -> str:
-    """A name for a heading: of a path the end, and of one that ends in "model" a folder more."""
+    """A name for a heading: the last part of a path, or the last two if the last is "model"."""
     path = Path(name)
     if not path.is_absolute() and len(path.parts) <= 2:
         return name
@@ -144,43 +145,36 @@ def _plots(runs: Sequence[ReportedRun], ranking: Ranking | None) -> list[Plot]:
     if not curves:
         return []
     plots = [plot_curves("curves", "Score by mask size", curves, "score, nats per hidden token")]
-    if ranking is not None and ranking.differences:
-        best = next(iter(ranking.differences.values())).first
-        differences = {
-            difference.second: difference.curve
-            for difference in ranking.differences.values()
-            if difference.curve is not None
-        }
-        if differences:
-            others = next(iter(differences)) if len(differences) == 1 else "each other run"
-            title, value = f"{best} minus {others}", "difference, nats per hidden token"
-            places = [list(curves).index(name) for name in differences]
-            plots.append(plot_curves("differences", title, differences, value, places=places, zero=True))
+    behind = {} if ranking is None else ranking.differences
+    differences = {name: each.curve for name, each in behind.items() if each.curve is not None}
+    if differences:
+        best = next(iter(behind.values())).first
+        others = next(iter(differences)) if len(differences) == 1 else "each other run"
+        title, value = f"{best} minus {others}", "difference, nats per hidden token"
+        places = [list(curves).index(name) for name in differences]
+        plots.append(plot_curves("differences", title, differences, value, places=places, zero=True))
     return plots
 
 
 def _section(run: ReportedRun, observations: int, digits: int) -> Section:
-    manifest, estimate = run.manifest, run.estimate
-    notes = list(manifest.data.notes)
-    if estimate is not None:
-        notes += [note for note in run.run.result()["notes"] if note not in notes]
-    extremes = None
-    if estimate is not None and observations:
-        extremes = find_extremes(run, observations)
+    notes, numbers, extremes = list(run.manifest.data.notes), None, None
+    if run.estimate is not None:
+        notes = list(dict.fromkeys([*notes, *run.run.result()["notes"]]))
+        numbers = headline(run, digits)
+        extremes = find_extremes(run, observations) if observations else None
     return Section(
         run=run,
         subject=_subject(run),
-        headline=None if estimate is None else headline(run, digits),
+        headline=numbers,
         extremes=extremes,
-        ranked_by="" if estimate is None else describe(estimate),
-        made=_made(run, estimate),
-        versions=list(manifest.versions.items()),
+        provenance=_provenance(run),
+        versions=list(run.manifest.versions.items()),
         notes=notes,
     )
 
 
-def _made(run: ReportedRun, estimate: EvidenceEstimate | None) -> list[tuple[str, str]]:
-    manifest = run.manifest
+def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
+    manifest, estimate = run.manifest, run.estimate
     data = manifest.data
     settings = ", ".join(
         f"{name.replace('_', ' ')} {_setting(value)}"
@@ -188,32 +182,26 @@ def _made(run: ReportedRun, estimate: EvidenceEstimate | None) -> list[tuple[str
         if name != "name"
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
+    masks = "of each observation" if manifest.masks == "own" else "shared by all"
     held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
-    made = [
+    entries = [
         ("Model", manifest.model),
         ("Conditionals", manifest.conditionals),
         ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
-        (
-            "Design",
-            f"{design}; masks {'of each observation' if manifest.masks == 'own' else 'shared by all'}",
-        ),
+        ("Design", f"{design}; masks {masks}"),
         ("Seed", str(manifest.seed)),
     ]
     if manifest.shard[1] > 1:
-        made.append(("Shard", f"{manifest.shard[0]} of {manifest.shard[1]}"))
+        entries.append(("Shard", f"{manifest.shard[0]} of {manifest.shard[1]}"))
     if estimate is not None:
-        made.append(
-            (
-                "Work",
-                f"{count(estimate.n_masks, 'mask')}, {count(estimate.n_model_calls, 'call')} of the model",
-            )
-        )
-    made.append(("Fingerprint of the data", data.fingerprint[:16]))
+        work = f"{count(estimate.n_masks, 'mask')}, {count(estimate.n_model_calls, 'call')} of the model"
+        entries.append(("Work", work))
+    entries.append(("Fingerprint of the data", data.fingerprint[:16]))
     if manifest.model_fingerprint is not None:
-        made.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))
+        entries.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))
     if run.folder is not None:
-        made.append(("Folder", str(run.folder)))
-    return made
+        entries.append(("Folder", str(run.folder)))
+    return entries
 
 
 def _setting(value: object) -> str:
@@ -223,17 +211,17 @@ def _setting(value: object) -> str:
 
 
 def _json(content: Any) -> str:
-    """JSON that ends no script element."""
+    """JSON that cannot end the script element that holds it."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _inline(script: str) -> str:
-    """A script in the line ends that a browser gives it, which its hash is of."""
+    """A script with the line ends that a browser normalises it to before it checks the hash."""
     return script.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _hash(script: str) -> str:
-    """What the page's content security policy allows this script by."""
+    """The hash by which the content security policy of the page allows this script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"'sha256-{digest}'"

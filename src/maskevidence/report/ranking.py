@@ -1,7 +1,7 @@
-"""Several runs ranked by log evidence, with the errors of their differences, in words."""
+"""A ranking of the runs of a report by log evidence, with the errors of their differences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from maskevidence import wording
 from maskevidence.comparison import Difference
@@ -16,38 +16,46 @@ class Ranking:
     """How the runs of a report compare.
 
     Attributes:
-        columns: of the table.
-        rows: best first.
-        verdicts: a sentence for each run but the best: told apart from it, or not.
-        notes: what a reader should know, one sentence each.
-        unit: of the numbers.
-        differences: by run, of the best one from it.
-        refused: why there is no comparison; None where there is one.
+        columns: names of the columns of the table.
+        rows: rows of the table, best run first.
+        verdicts: for each run but the best, a sentence on whether the two can be told apart.
+        notes: what the reader should know, one sentence each, without full stops.
+        unit: the unit of the numbers.
+        differences: the difference of the best run from each other run, by the name of the other.
+        refusal: why the runs are not compared, if they are not.
     """
 
-    columns: list[str]
-    rows: list[list[str]]
-    verdicts: list[str]
-    notes: list[str]
-    unit: str
-    differences: dict[str, Difference]
-    refused: str | None = None
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unit: str = ""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    refusal: str | None = None
 
 
 def rank(runs: Sequence[ReportedRun]) -> Ranking:
-    """Compare the finished runs, if they are of the same observations."""
+    """Compare the finished runs, if they score the same observations."""
     finished = {run.name: run.run for run in runs if run.finished and run.estimate is not None}
-    left_out = [run.name for run in runs if run.name not in finished]
-    notes = [f"{name} is not finished and is left out of the comparison" for name in left_out]
+    notes = [
+        f"{run.name} is not finished and is left out of the comparison"
+        for run in runs
+        if run.name not in finished
+    ]
     if len(finished) < 2:
-        return Ranking([], [], [], notes, "", {}, "Fewer than two runs are finished.")
+        return Ranking(notes=notes, refusal="Fewer than two runs are finished.")
     try:
         comparison = compare_runs(finished)
     except InputError as error:
-        return Ranking([], [], [], notes, "", {}, f"The runs cannot be compared: {error}.")
-    differences = {difference.second: difference for difference in comparison.behind}
-    digits = digits_for(*(difference.standard_error for difference in comparison.behind))
+        return Ranking(notes=notes, refusal=f"The runs cannot be compared: {error}.")
+    behind = comparison.behind
+    digits = digits_for(*(difference.standard_error for difference in behind))
     columns, rows = wording.ranking(comparison, digits, typeset)
-    all_notes = dict.fromkeys([*notes, *(note for each in comparison.behind for note in each.notes)])
-    verdicts = [f"{verdict(difference, digits, typeset)}." for difference in comparison.behind]
-    return Ranking(columns, rows, verdicts, list(all_notes), comparison.unit, differences)
+    return Ranking(
+        columns=columns,
+        rows=rows,
+        verdicts=[f"{verdict(difference, digits, typeset)}." for difference in behind],
+        notes=list(dict.fromkeys([*notes, *(note for difference in behind for note in difference.notes)])),
+        unit=comparison.unit,
+        differences={difference.second: difference for difference in behind},
+    )

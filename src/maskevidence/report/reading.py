@@ -1,4 +1,4 @@
-"""Runs as the report needs them: finished ones as they are, others as far as they came."""
+"""The runs of a report: finished ones as a whole, unfinished ones as far as they are scored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from maskevidence.score_table import ScoreTable
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One run, with what there is of it.
+    """One run, as far as it is scored.
 
     Attributes:
         name: unique among the runs of a report.
-        manifest: what the run is of.
-        estimate: of all its observations; where the run is not finished, of those with all their masks; None
-            where there are none yet.
-        n_blocks: into how many blocks of rows it is cut.
-        n_done: how many of these have all their masks.
-        folder: where it is; None for one in memory.
+        manifest: what decides the numbers of the run.
+        estimate: over all observations of a finished run, or over those of an unfinished run that have all
+            their masks; None if there are none.
+        n_blocks: number of blocks of rows of the run.
+        n_done: number of blocks that have all their masks.
+        folder: the run directory; None for a run in memory.
     """
 
     name: str
@@ -43,23 +43,23 @@ class ReportedRun:
 
     @property
     def run(self) -> Run:
-        """The run as other commands have it; there must be an estimate."""
+        """The run in the form that other commands use; it must have an estimate."""
         assert self.estimate is not None
         return Run(self.manifest, self.estimate, ())
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
-    """The runs in these folders, named by the ends of their paths.
+    """Read the runs in these folders, and name each by the end of its path.
 
     Raises:
-        InputError: a folder without a run, or with a record that is damaged.
+        InputError: a folder holds no run, or a damaged record.
     """
     paths = [Path(folder) for folder in folders]
     return [_read(name, path) for name, path in zip(_short_names(paths), paths, strict=True)]
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """As many of the last parts of each path as tell all of them apart.
+    """The last parts of each path, as many as are needed to tell the paths apart.
 
     Example:
         >>> _short_names([Path("runs/a/x"), Path("runs/b/x")])
@@ -88,18 +88,18 @@ def _read(name: str, path: Path) -> ReportedRun:
     return ReportedRun(name, manifest, estimate, len(blocks), len(blocks) - len(left), path)
 
 
-def _estimate_of_done(manifest: Manifest, read: Sequence[tuple[ScoreTable, int]]) -> EvidenceEstimate | None:
-    """The estimate of the observations that have all their masks; None where there are none."""
-    if not read:
+def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]]) -> EvidenceEstimate | None:
+    """The estimate over the observations that have all their masks; None if there are none."""
+    if not parts:
         return None
-    table, design = joined([part for part, _ in read]).sorted(), manifest.mask_design()
+    table, design = joined([table for table, _ in parts]).sorted(), manifest.mask_design()
     _, first, observation, counts = np.unique(
         table.id, return_index=True, return_inverse=True, return_counts=True
     )
     done = (counts == design.n_draws(table.n_tokens[first]))[observation]
     if not done.any():
         return None
-    whole = ScoreTable(
+    complete = ScoreTable(
         table.id[done],
         table.draw[done],
         table.size[done],
@@ -107,5 +107,5 @@ def _estimate_of_done(manifest: Manifest, read: Sequence[tuple[ScoreTable, int]]
         table.score[done],
         None if table.n_bytes is None else table.n_bytes[done],
     )
-    n_calls = sum(calls for _, calls in read)
-    return summarize_scores(whole, design, manifest.key, manifest.conditionals, n_calls)
+    n_calls = sum(calls for _, calls in parts)
+    return summarize_scores(complete, design, manifest.key, manifest.conditionals, n_calls)

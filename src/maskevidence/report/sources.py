@@ -1,4 +1,4 @@
-"""The observations of a run, read again from where its data came from, and held against its fingerprints."""
+"""The observations of a run, read again from their source and checked against the fingerprints of the run."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ class Text:
     """An observation that is text.
 
     Attributes:
-        text: what was scored; the two texts of a pair on lines of their own.
-        prompt: what was visible always, and not scored.
+        text: the scored text; the two texts of a pair are on separate lines.
+        prompt: text that was always visible and is not scored.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Picture:
 
     Attributes:
         pixels: shape (H, W, C), levels 0..255; C is 1 or 3.
-        place: shape (D, 2); the row and column of each token's pixel; None where tokens are square patches.
+        place: row and column of the pixel of each token, shape (D, 2); None if tokens are square patches.
     """
 
     pixels: UInt8[np.ndarray, "H W C"]
@@ -63,40 +63,43 @@ Contents = Callable[[int], Content | None]
 
 
 @dataclass(frozen=True)
-class NotThere:
+class Unavailable:
     """Why the observations cannot be shown, as a sentence."""
 
     reason: str
 
 
-def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere:
-    """What an observation's number stands for, or why that cannot be said.
+def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable:
+    """Read the observations of a run again.
 
-    The data are read by the name in the manifest, with the options in it, and are shown only if
-    their fingerprint is that of the run.
+    The data are read by the name and with the options in the manifest, and are shown only if they have the
+    fingerprint of the run.
 
     Args:
-        manifest: what the run is of.
-        ids: the observations in its record.
+        manifest: what the run scores.
+        ids: the observations that the run has scored.
+
+    Returns:
+        A function that gives the content of an observation by its id, or why the content cannot be shown.
     """
     data = manifest.data
-    name = f"{data.name!r}"
-    if data.text_fingerprint is not None and "block_size" in data.options:
-        return NotThere("The observations are blocks of running text; which text they hold is not recorded.")
-    try:
-        found = _texts(manifest) if data.text_fingerprint is not None else _rows(manifest, ids)
-    except (MaskEvidenceError, OSError) as error:
-        return NotThere(f"The data {name} cannot be read any more: {' '.join(str(error).split())}.")
-    if found is None:
-        return NotThere(
-            f"{name} does not hold what was scored (its fingerprint is another): the data have changed "
-            "since, or were read in another way."
+    is_text = data.text_fingerprint is not None
+    if is_text and "block_size" in data.options:
+        return Unavailable(
+            "The observations are blocks of running text; the run does not record which text they hold."
         )
-    return found
+    try:
+        contents = _texts(manifest) if is_text else _rows(manifest, ids)
+    except (MaskEvidenceError, OSError) as error:
+        return Unavailable(f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}.")
+    return contents or Unavailable(
+        f"{data.name!r} does not hold what was scored (the fingerprints differ): the data have changed "
+        "since, or were read differently."
+    )
 
 
 def _limits(data: DataSource) -> Iterator[int | None]:
-    """How many rows may have been read: as the options say, or all, or as many as were scored."""
+    """How many rows may have been read: the limit in the options, all, or the number that was scored."""
     limit = data.options.get("limit")
     if isinstance(limit, int):
         yield limit
@@ -104,7 +107,7 @@ def _limits(data: DataSource) -> Iterator[int | None]:
     yield data.n_observations
 
 
-def _texts(manifest: Manifest) -> Contents | NotThere | None:
+def _texts(manifest: Manifest) -> Contents | Unavailable | None:
     data = manifest.data
     everything = read_texts(data.name, data.columns)
     for limit in _limits(data):
@@ -114,9 +117,9 @@ def _texts(manifest: Manifest) -> Contents | NotThere | None:
     else:
         return None
     if len(texts) != data.n_observations:
-        return NotThere(
-            f"The {data.n_observations:,} observations are parts of {len(texts):,} texts; which part is "
-            "which is not recorded."
+        return Unavailable(
+            f"The {data.n_observations:,} observations are parts of {len(texts):,} texts; the run does not "
+            "record which."
         )
     context = data.options.get("context_field")
     scored = [column for column in texts.columns if column != context] or list(texts.columns)
@@ -130,18 +133,19 @@ def _texts(manifest: Manifest) -> Contents | NotThere | None:
     return content
 
 
-def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThere | None:
-    data, given = manifest.data, dict[str, Any](manifest.data.options)
-    options = {
-        "column": given.get("column"),
-        "resize": parse_size(given.get("resize")),
-        "skip_bad": given.get("skip_bad", False),
-    }
-    images = read_images(data.name, **options) if is_image_source(data.name) else None
+def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable | None:
+    data, options = manifest.data, dict[str, Any](manifest.data.options)
+    images = None
+    if is_image_source(data.name):
+        images = read_images(
+            data.name,
+            column=options.get("column"),
+            resize=parse_size(options.get("resize")),
+            skip_bad=options.get("skip_bad", False),
+        )
     everything = parse_data(data.name) if images is None else images.table()
-    how = given.get("binarise")
-    if how is not None:
-        everything = binarise(everything, how, manifest.seed)
+    if options.get("binarise") is not None:
+        everything = binarise(everything, options["binarise"], manifest.seed)
     for limit in _limits(data):
         kept = np.arange(len(everything))[:limit]
         if data.test_fraction is not None:
@@ -155,9 +159,9 @@ def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | NotThe
                 return _of_table(rows, everything)
     if images is None:
         return None
-    # Images that a model's variances were fitted to are not scored; the record knows which are.
+    # The images that calibrated the variances of the model are not scored; the ids tell which ones are.
     if len(ids) < data.n_observations:
-        return NotThere("The images are shown once all of them are scored: only then can they be checked.")
+        return Unavailable("The images can be checked, and shown, only once all of them are scored.")
     scored = images.select(np.flatnonzero(np.isin(images.ids, ids)))
     return _of_images(scored) if scored.fingerprint() == data.fingerprint else None
 
@@ -178,17 +182,17 @@ def _of_table(rows: Table, everything: Table) -> Contents:
         values = rows.values[place[number]]
         if shape is None:
             return Row(rows.columns, values)
-        where = np.array([_pixel(column) for column in rows.columns])
+        pixels = np.array([_pixel(column) for column in rows.columns])
         level = np.full(shape, low)
-        level[tuple(where.T)] = values
+        level[tuple(pixels.T)] = values
         scaled = np.nan_to_num(255 * (level - low) / (high - low if high > low else 1.0))
-        return Picture(scaled.round().astype(np.uint8), where[:, :2])
+        return Picture(scaled.round().astype(np.uint8), pixels[:, :2])
 
     return content
 
 
 def _image_shape(columns: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """Height, width and channels of columns that are named as pixels of one image; None for others.
+    """Height, width and channels of an image, if the columns are named as its pixels.
 
     Example:
         >>> _image_shape(("r0c0", "r0c1", "r1c0", "r1c1")), _image_shape(("age", "r0c0"))
@@ -201,6 +205,6 @@ def _image_shape(columns: tuple[str, ...]) -> tuple[int, int, int] | None:
 
 
 def _pixel(column: str) -> tuple[int, int, int]:
-    found = _PIXEL.fullmatch(column)
-    assert found is not None
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    match = _PIXEL.fullmatch(column)
+    assert match is not None
+    return int(match[1]), int(match[2]), int(match[3] or 0)

@@ -1,4 +1,4 @@
-"""The score of each token of an observation, and texts cut where their tokens are."""
+"""The score of each token of an observation, and texts split into spans at their tokens."""
 
 import csv
 import re
@@ -14,7 +14,7 @@ from maskevidence.runs.directory import TOKENS
 from maskevidence.score_table import ScoreTable
 
 _MARKS = re.compile(r"^(?:##|[ĠĊ▁]+)|</w>$")
-_REACH = 24  # characters that a token which is not in the text, such as [UNK], may stand for
+_REACH = 24  # characters that a token missing from the text, such as [UNK], may stand for
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Span:
     """A stretch of text.
 
     Attributes:
-        text: as it stands in the source.
-        log_prob: of its token given all others, nats; None for what lies between tokens.
+        text: the characters as they stand in the source.
+        log_prob: log-probability of the token given all others, nats; None for text between tokens.
     """
 
     text: str
     log_prob: float | None = None
 
 
-def scores_of_tokens(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarray, " D"]]:
-    """log p of each token given all others, by observation; empty unless tokens were hidden one at a time."""
+def token_scores(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarray, " D"]]:
+    """log p of each token given all others, by observation; empty unless the design is leave-one-out."""
     if design != "leave-one-out":
         return {}
     table = scores.sorted()
@@ -40,7 +40,7 @@ def scores_of_tokens(scores: ScoreTable, design: str) -> dict[int, Float64[np.nd
 
 
 def read_tokens(folder: Path, scores: dict[int, Float64[np.ndarray, " D"]]) -> dict[int, list[str]] | None:
-    """The tokens of each observation, from a run's tokens.csv; None unless it is of these very scores."""
+    """Read the tokens of each observation from tokens.csv; None unless the file holds these very scores."""
     try:
         with (folder / TOKENS).open(newline="", encoding="utf-8") as file:
             rows = [(int(row["id"]), row["token"], float(row["log_prob"])) for row in csv.DictReader(file)]
@@ -48,20 +48,18 @@ def read_tokens(folder: Path, scores: dict[int, Float64[np.ndarray, " D"]]) -> d
         return None
     tokens: dict[int, list[str]] = {}
     values: dict[int, list[float]] = {}
-    for number, token, value in rows:
-        tokens.setdefault(number, []).append(token)
-        values.setdefault(number, []).append(value)
-    same = values.keys() == scores.keys() and all(
-        np.array_equal(scores[number], found) for number, found in values.items()
-    )
+    for key, token, value in rows:
+        tokens.setdefault(key, []).append(token)
+        values.setdefault(key, []).append(value)
+    same = values.keys() == scores.keys() and all(np.array_equal(scores[key], values[key]) for key in values)
     return tokens if same else None
 
 
 def aligned(text: str, tokens: Sequence[str], log_probs: Sequence[float]) -> list[Span]:
-    """The text in spans, one per token and one for what lies between.
+    """Split a text into spans, one for each token and one for each stretch between tokens.
 
-    Tokens are looked for one after the other, whatever their case and accents. One that is not there, such as
-    `[UNK]`, stands for what no other token takes.
+    The tokens are searched one after the other, ignoring case and accents. A token that is not in the text,
+    such as `[UNK]`, stands for the characters that no other token takes.
 
     Example:
         >>> spans = aligned("Café in π", ["cafe", "in", "[UNK]"], [-1.0, -2.0, -3.0])
@@ -70,43 +68,43 @@ def aligned(text: str, tokens: Sequence[str], log_probs: Sequence[float]) -> lis
     """
     plain, origin = _plain(text)
     spans: list[Span] = []
-    waiting: list[float] = []
-    at = 0
+    unplaced: list[float] = []
+    end = 0
     for token, log_prob in zip(tokens, log_probs, strict=True):
         wanted = _plain(_MARKS.sub("", token))[0].strip()
-        start = at
+        start = end
         while start < len(plain) and plain[start].isspace():
             start += 1
-        if waiting and wanted:
-            found = plain.find(wanted, start, start + len(wanted) + _REACH * len(waiting))
+        if unplaced and wanted:
+            place = plain.find(wanted, start, start + len(wanted) + _REACH * len(unplaced))
         else:
-            found = start if wanted and plain.startswith(wanted, start) else -1
-        if found < 0:
-            waiting.append(log_prob)
+            place = start if wanted and plain.startswith(wanted, start) else -1
+        if place < 0:
+            unplaced.append(log_prob)
             continue
-        spans += _between(text[origin[at] : origin[found]], waiting)
-        at, waiting = found + len(wanted), []
-        spans.append(Span(text[origin[found] : origin[at]], log_prob))
-    return [*spans, *_between(text[origin[at] :], waiting)]
+        spans += _between(text[origin[end] : origin[place]], unplaced)
+        end, unplaced = place + len(wanted), []
+        spans.append(Span(text[origin[place] : origin[end]], log_prob))
+    return [*spans, *_between(text[origin[end] :], unplaced)]
 
 
-def _between(text: str, waiting: Sequence[float]) -> Iterator[Span]:
-    """What no token was found for: the text of those that were not found, if any."""
+def _between(text: str, unplaced: Sequence[float]) -> Iterator[Span]:
+    """The spans of text between two tokens, which stands for the unplaced tokens between them, if any."""
     core = text.strip()
-    if not waiting or not core:
+    if not unplaced or not core:
         if text:
             yield Span(text)
         return
     before, _, after = text.partition(core)
     if before:
         yield Span(before)
-    yield Span(core, float(np.mean(waiting)))
+    yield Span(core, float(np.mean(unplaced)))
     if after:
         yield Span(after)
 
 
 def _plain(text: str) -> tuple[str, list[int]]:
-    """Lower case without accents, and where in the text each character, and the end, comes from."""
+    """The text in lower case without accents, and the place in the text of each character and of the end."""
     characters, origin = [], []
     for place, character in enumerate(text):
         for part in unicodedata.normalize("NFKD", character).lower():
@@ -116,11 +114,11 @@ def _plain(text: str) -> tuple[str, list[int]]:
     return "".join(characters), [*origin, len(text)]
 
 
-def glued(tokens: Sequence[str], log_probs: Sequence[float]) -> list[Span]:
-    """The tokens themselves as spans, for a text that is not there any more.
+def spans_of_tokens(tokens: Sequence[str], log_probs: Sequence[float]) -> list[Span]:
+    """The tokens themselves as spans, for a text that is not available any more.
 
     Example:
-        >>> [span.text for span in glued(["un", "##seen", "it"], [-1.0, -2.0, -3.0])]
+        >>> [span.text for span in spans_of_tokens(["un", "##seen", "it"], [-1.0, -2.0, -3.0])]
         ['un', 'seen', ' ', 'it']
     """
     spans: list[Span] = []

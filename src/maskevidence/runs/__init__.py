@@ -9,6 +9,7 @@ from maskevidence.runs.pairing import compare_runs, distinct
 from maskevidence.runs.parts import list_parts, read_part
 from maskevidence.runs.score_into import SAVE_EVERY, record_run, write_scores
 from maskevidence.runs.summary import Run, read_run
+from maskevidence.runs.summary_files import write_run, write_summary
 from maskevidence.support.files import write_atomic
 
 __all__ = [
@@ -33,5 +34,7 @@ __all__ = [
     "record_run",
     "rows_per_block",
     "write_atomic",
+    "write_run",
     "write_scores",
+    "write_summary",
 ]

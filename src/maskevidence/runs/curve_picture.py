@@ -1,31 +1,62 @@
-"""The picture of one or more curves."""
+"""Pictures of curves, drawn by matplotlib."""
 
 import io
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
+from jaxtyping import Float64
 
 from maskevidence.curve import Curve
 from maskevidence.errors import import_extra
 from maskevidence.standard_errors import student_t_quantile
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+_BANDS = {"observations": ("sampling of the observations", 0.15), "masks": ("drawing of the masks", 0.45)}
 _TITLE_WIDTH = 84  # characters
+
+Floats = Float64[np.ndarray, " n_points"]
+Band = tuple[str, Floats, Floats]
+
+
+def curve_bands(curve: Curve, level: float) -> list[Band]:
+    """The bands around a curve that are known: name, lower end and upper end.
+
+    The band of the "observations" is score ± z·data_se with the normal quantile z; the band of the "masks" is
+    Student's t interval, and is left out where the masks have no error.
+
+    Args:
+        curve: the curve.
+        level: nominal coverage of each band at each point, in (0, 1).
+    """
+    bands = []
+    half = student_t_quantile(0.5 + level / 2, math.inf) * curve.data_se
+    if not np.isnan(half).all():
+        bands.append(("observations", curve.score - half, curve.score + half))
+    low, high = curve.band(level)
+    if np.nanmax(np.where(np.isnan(high), 0.0, high - low), initial=0.0) > 0:
+        bands.append(("masks", low, high))
+    return bands
+
+
+def common_length(curves: Collection[Curve]) -> int | None:
+    """The number of tokens of every observation, if it is the same for all curves: sizes can be compared."""
+    lengths = {curve.n_tokens for curve in curves}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def draw_curves(curves: Mapping[str, Curve], title: str, *, level: float = 0.95, kind: str = "png") -> bytes:
-    """S(x; M) against the mask size or rate, with the Student-t band of the masks and that of the data.
+    """Draw S(x; M) against the mask size or rate, with the bands of the masks and of the observations.
 
     Args:
-        curves: by label.
-        title: above the picture.
-        level: of the bands.
+        curves: the curves by label.
+        title: title of the picture.
+        level: nominal coverage of the bands.
         kind: "png", "pdf" or "svg".
 
     Returns:
-        The picture's bytes.
+        The bytes of the picture.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -40,52 +71,35 @@ def draw_curves(curves: Mapping[str, Curve], title: str, *, level: float = 0.95,
     figures = import_extra("matplotlib.figure", "plots", "drawing a curve")
     figure = figures.Figure(figsize=(7.0, 4.6), layout="constrained")
     axes = figure.subplots()
-    normal = student_t_quantile(0.5 + level / 2, math.inf)
-    by_size = all(curve.n_tokens is not None for curve in curves.values()) and (
-        len({curve.n_tokens for curve in curves.values()}) == 1
-    )
+    n_tokens = common_length(curves.values())
     for (label, curve), colour in zip(curves.items(), COLOURS * len(curves), strict=False):
-        x = curve.size if by_size else 100 * curve.rate
+        x = 100 * curve.rate if n_tokens is None else curve.size
+        for name, low, high in curve_bands(curve, level):
+            words, alpha = _BANDS[name]
+            band = f"{level:.0%} band, {words}"
+            axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, label=band)
         marker = "o" if len(x) < 40 else None
-        low, high = curve.band(level)
-        if not np.isnan(curve.data_se).all():
-            axes.fill_between(
-                x,
-                curve.score - normal * curve.data_se,
-                curve.score + normal * curve.data_se,
-                color=colour,
-                alpha=0.15,
-                linewidth=0,
-                label=f"{level:.0%} band, sampling of the observations",
-            )
-        if np.nanmax(np.where(np.isnan(high), 0.0, high - low), initial=0.0) > 0:
-            axes.fill_between(
-                x,
-                low,
-                high,
-                color=colour,
-                alpha=0.45,
-                linewidth=0,
-                label=f"{level:.0%} band, drawing of the masks",
-            )
         axes.plot(x, curve.score, color=colour, linewidth=1.4, marker=marker, markersize=3, label=label)
-    axes.set_xlabel("mask size M (hidden tokens)" if by_size else "mask rate (% of tokens hidden)")
+    by_rate = "mask rate (% of tokens hidden)"
+    axes.set_xlabel(by_rate if n_tokens is None else "mask size M (hidden tokens)")
     axes.set_ylabel("score S(x; M)  (nats per hidden token)")
-    if by_size:
-        n_tokens = next(iter(curves.values())).n_tokens
-        assert n_tokens is not None
+    if n_tokens is not None:
         axes.set_xlim(min(1, n_tokens - 1), n_tokens)
         to_rate = axes.secondary_xaxis(
             "top", functions=(lambda m: 100 * m / n_tokens, lambda r: r * n_tokens / 100)
         )
-        to_rate.set_xlabel("mask rate (% of tokens hidden)", fontsize=8)
+        to_rate.set_xlabel(by_rate, fontsize=8)
         to_rate.tick_params(labelsize=8)
-    n_lines = math.ceil(len(title) / _TITLE_WIDTH)
-    width = _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6  # lines of about one length
-    axes.set_title(textwrap.fill(title, width), fontsize=10)
+    axes.set_title(_fill(title), fontsize=10)
     axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(by_size)
+    axes.spines[["top", "right"]].set_visible(n_tokens is not None)
     axes.legend(fontsize=8, frameon=False, loc="best")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)
     return buffer.getvalue()
+
+
+def _fill(title: str) -> str:
+    """A long title in lines of about equal length."""
+    n_lines = max(1, math.ceil(len(title) / _TITLE_WIDTH))
+    return textwrap.fill(title, _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6)

@@ -5,17 +5,12 @@ from typing import Any
 
 from maskevidence.errors import MissingExtraError
 from maskevidence.evidence import EvidenceEstimate
-from maskevidence.runs import (
-    CURVE,
-    CURVE_PICTURE,
-    ESTIMATE,
-    Manifest,
-    Run,
-    RunDirectory,
-    locked,
-    write_scores,
-)
 from maskevidence.runs.curve_picture import draw_curves
+from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, RunDirectory
+from maskevidence.runs.lock import locked
+from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.score_into import write_scores
+from maskevidence.runs.summary import Run
 from maskevidence.support.files import write_atomic, write_json
 
 
