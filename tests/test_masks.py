@@ -2,7 +2,8 @@
 
 import json
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, norm
 
 import maskevidence as me
-from maskevidence.masks import DESIGNS, MaskDesign, MaskKey, size_of_rate
+from maskevidence.masks import (
+    DESIGNS,
+    MaskDesign,
+    MaskKey,
+    Summation,
+    all_pairs,
+    design_from_settings,
+    drawn_masks,
+    size_of_rate,
+)
 from oracles import every_mask
 
 ALL = [
@@ -174,6 +184,124 @@ def test_settings_are_the_name_and_the_arguments(design: MaskDesign) -> None:
     if "rates" in settings:
         settings["rates"] = tuple(settings["rates"])
     assert cls(**settings) == design
+    assert design_from_settings(json.loads(json.dumps(design.settings()))) == design
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "every-sise"}, "unknown design 'every-sise'; did you mean 'every-size'?"),
+        ({}, "unknown design 'None'"),
+        ({"name": "orderings", "draws": 4}, "argument 'draws'"),
+        ({"name": "fixed-rate"}, "argument: 'rate'"),
+    ],
+)
+def test_settings_that_are_not_a_design_are_refused_in_one_line(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(me.InputError) as caught:
+        design_from_settings(settings)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@all_designs
+@mask_kinds
+@given(maskable=rows_of_tokens(), seed=st.integers(0, 9))
+def test_drawn_masks_are_those_of_the_design_and_its_repeats_follow_each_other(
+    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, seed: int
+) -> None:
+    key, ids, n_tokens = MaskKey(seed, masks), np.arange(len(maskable)) * 7, maskable.sum(1)
+    expected, drawn = draw_all(design, key, ids, maskable), drawn_masks(design, key, ids, maskable)
+    np.testing.assert_array_equal(drawn.row, expected.row)
+    np.testing.assert_array_equal(drawn.masked(), expected.masked)
+    np.testing.assert_array_equal(drawn.masked(slice(1, 3)), expected.masked[1:3])
+    weight = design.summation(n_tokens[expected.row], expected.draw, expected.size).weight
+    np.testing.assert_array_equal(drawn.weight, weight)
+    middle = design.n_repeats // 2
+    parts = [all_pairs(design, n_tokens, r) for r in (range(middle), range(middle, design.n_repeats))]
+    assert sorted(zip(*np.concatenate(parts, axis=1), strict=True)) == sorted(
+        zip(*all_pairs(design, n_tokens), strict=True)
+    )
+
+
+@sampled_designs
+@mask_kinds
+def test_a_larger_value_of_the_option_that_extends_a_design_adds_masks(
+    design: MaskDesign, masks: me.masks.Masks
+) -> None:
+    settings = design.settings()
+    assert design.extended_by is not None
+    more = design_from_settings(settings | {design.extended_by: 2 * design.n_repeats})
+    maskable, key = np.tri(6, 9, 3, dtype=bool), MaskKey(3, masks)
+    few, many = (draw_all(one, key, np.arange(6), maskable) for one in (design, more))
+    assert more.n_repeats == 2 * design.n_repeats
+    for row in range(6):
+        assert few.of(row) < many.of(row)
+
+
+@dataclass(frozen=True)
+class Eleven(MaskDesign):
+    """A user's own design, with 11 masks of random tokens and an option named as those of this package."""
+
+    draws: int = 5
+    name: ClassVar[str] = "eleven"
+    purpose: ClassVar[str] = "Unbiased for D·S(x; 1)."
+
+    @property
+    def n_replicates(self) -> int:
+        return 11
+
+    def n_draws(self, n_tokens: np.ndarray) -> np.ndarray:
+        return np.full_like(n_tokens, 11)
+
+    def plan(
+        self, key: MaskKey, ids: np.ndarray, n_tokens: np.ndarray, index: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return index, np.ones_like(index)
+
+    def masked(
+        self, key: MaskKey, ids: np.ndarray, draw: np.ndarray, size: np.ndarray, maskable: np.ndarray
+    ) -> np.ndarray:
+        return np.arange(maskable.shape[1]) == draw[:, None] % maskable.shape[1]
+
+    def summation(self, n_tokens: np.ndarray, draw: np.ndarray, size: np.ndarray) -> Summation:
+        return Summation(n_tokens / 11, stratum=np.zeros_like(draw), replicate=draw)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return n_tokens == 1
+
+
+class TestADesignOfTheUsersOwn:
+    model = me.models.PPCA(n_features=4, n_components=1)
+
+    def test_all_masks_that_it_declares_are_scored(self) -> None:
+        estimate = me.estimate_evidence(self.model, np.ones((2, 4)), Eleven())
+        assert estimate.n_masks == 22
+
+    def test_masks_that_are_not_a_multiple_of_its_repeats_are_refused(self) -> None:
+        class Uneven(Eleven):
+            extended_by: ClassVar[str] = "draws"
+
+        expected = r"Uneven has 11 masks for an observation, which is not a multiple of draws=5; make n_draws"
+        with pytest.raises(me.InputError, match=expected):
+            me.estimate_evidence(self.model, np.ones((2, 4)), Uneven())
+        with pytest.raises(me.InputError, match=expected):
+            me.MaskedObjective(Uneven())(self.model, np.ones((2, 4)))
+        assert me.estimate_evidence(self.model, np.ones((2, 4)), Uneven(draws=11)).n_masks == 22
+
+    @pytest.mark.parametrize(("option", "value"), [("masks", "None"), ("name", "'eleven'")])
+    def test_an_option_that_does_not_count_repeats_is_refused(self, option: str, value: str) -> None:
+        wrong = type("Wrong", (Eleven,), {"extended_by": option})
+        with pytest.raises(me.InputError, match=rf"Wrong is extended by '{option}', which is {value}; name"):
+            me.estimate_evidence(self.model, np.ones((2, 4)), wrong())
+
+    def test_its_masks_are_uniformly_random_subsets_unless_it_says_otherwise(self) -> None:
+        class Uniform(Eleven):
+            masked = MaskDesign.masked
+
+        drawn = draw_all(Uniform(), MaskKey(), np.arange(400), np.ones((400, 4), dtype=bool))
+        assert chisquare(drawn.masked.sum(0)).pvalue > 1e-4
 
 
 class TestRandomSize:
@@ -297,7 +425,10 @@ def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(
         (lambda: me.EverySize(0), "masks_per_size=0; give a whole number of 1 or more"),
         (lambda: me.Orderings(-1), "orders=-1"),
         (lambda: me.RandomSize(0), "draws=0"),
-        (lambda: me.RandomSize(10, replicates=4), "draws=10 is no multiple of replicates=4; give draws=12"),
+        (
+            lambda: me.RandomSize(10, replicates=4),
+            "draws=10 is not a multiple of replicates=4",
+        ),
         (lambda: me.FixedRate(0.0), "mask rate 0; give a share of the tokens in"),
         (lambda: me.FixedRate(15.0), "mask rate 15"),
         (lambda: me.FixedRate(math.nan), "mask rate nan"),

@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.curve import Curve
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
-from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
+from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import t_half_width
 
@@ -276,15 +276,15 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
 
 def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | None:
     """The design of both, where they scored the very same masks."""
-    by_name = {design.name: design for design in DESIGNS}
     names = ("id", "draw", "size", "n_tokens")
-    if (
-        (a.design, a.masks, a.seed) != (b.design, b.masks, b.seed)
-        or a.design["name"] not in by_name
-        or not all(np.array_equal(getattr(a.scores, name), getattr(b.scores, name)) for name in names)
+    if (a.design, a.masks, a.seed) != (b.design, b.masks, b.seed) or not all(
+        np.array_equal(getattr(a.scores, name), getattr(b.scores, name)) for name in names
     ):
         return None
-    return by_name[a.design["name"]](**{name: value for name, value in a.design.items() if name != "name"})
+    try:
+        return design_from_settings(a.design)
+    except InputError:  # a design of the user's own
+        return None
 
 
 def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Found:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.masks import FixedRate, MaskDesign, Masks, Rates, Summation
+from maskevidence.masks import MaskDesign, Masks, Rates, Summation
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, cell_variances, mean_with_errors, t_half_width
 from maskevidence.support.files import csv_text
@@ -94,7 +94,7 @@ def curve_from_scores(table: ScoreTable, design: MaskDesign, masks: Masks) -> Cu
     rate = table.size / table.n_tokens
     if n_tokens is not None:
         point = table.size
-    elif isinstance(design, Rates | FixedRate):
+    elif isinstance(design, Rates):
         point = summation.stratum
     else:
         point = np.ceil(rate * RATE_BINS - 1e-9).astype(np.int64)
@@ -140,7 +140,7 @@ def _point(
             design.n_replicates,
             joint=masks == "shared",
             deterministic=design.deterministic,
-            least_replicates=design.least_replicates,
+            min_replicates=design.min_replicates,
         )
     # Which observations and how many masks fall on a size is random: a ratio of replicate totals, linearised.
     mean = float(score.mean())
@@ -150,7 +150,7 @@ def _point(
         else math.nan
     )
     data_se = rough / math.sqrt(len(counts))
-    enough = design.n_replicates >= design.least_replicates
+    enough = design.n_replicates >= design.min_replicates
     if not enough or len(np.unique(replicate)) < design.n_replicates:
         return MeanWithErrors(mean, None, None, data_se)
     residual = (score - mean) / len(score)

@@ -12,7 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
 from maskevidence.model import Conditionals, MaskedModel
-from maskevidence.score import score_observations, score_shared_moments
+from maskevidence.score import Scoring, score_observations, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
 from maskevidence.support.provenance import command, versions
@@ -164,7 +164,7 @@ def estimate_evidence(
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
     if isinstance(data, GaussianMoments):
         key = MaskKey(seed, "shared")
-        table, n_calls = score_shared_moments(model, data, design, key, batch_size)
+        table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls)
         return replace(
             estimate, n_observations=data.n_rows, n_tokens=data.n_rows * estimate.n_tokens, data_se=None
@@ -200,7 +200,7 @@ def summarize_scores(
         design.n_replicates,
         joint=design.pooled or key.masks == "shared",
         deterministic=design.deterministic,
-        least_replicates=design.least_replicates,
+        min_replicates=design.min_replicates,
     )
     notes = []
     if mean.mask_se is None:
@@ -209,7 +209,7 @@ def summarize_scores(
         )
         notes.append(
             f"mask_se is not known: {design.name} with {design.n_replicates} independent masks needs "
-            f"{design.least_replicates}; data_se {held}"
+            f"{design.min_replicates}; data_se {held}"
         )
     return EvidenceEstimate(
         log_evidence=mean.mean,

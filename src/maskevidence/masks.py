@@ -1,36 +1,37 @@
-"""Mask designs: how mask sizes and masks are drawn, and with which weights their scores are summed.
+"""Mask designs: how mask sizes and masks are drawn, and the weights of their scores in the estimate.
 
-A design is a table of masks: an observation of n tokens gets `n_draws(n)` masks, each with a draw number and
-a size. Its estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). Masks are
-functions of (seed, observation id, draw, size) alone, without the id where they are shared by all rows.
+A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
+and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). A mask is a
+function of (seed, observation id, draw, size), without the id where all rows share their masks.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.errors import InputError
-from maskevidence.support.choices import Masks as Masks
+from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
 
+Masks = Literal["own", "shared"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 
-MOST_TOKENS_EXHAUSTIVE = 20
+MAX_TOKENS_EXHAUSTIVE = 20
 
 
 @dataclass(frozen=True)
 class MaskKey:
-    """What the masks of a run depend on, beside the observation and the draw.
+    """What the masks of a run depend on, apart from the observation and the draw.
 
     Attributes:
         seed: any whole number.
-        masks: "own" gives each observation masks of its own, "shared" the same masks to all.
+        masks: "own" draws separate masks for each observation, "shared" the same masks for all.
     """
 
     seed: int = 0
@@ -43,7 +44,7 @@ class MaskKey:
             raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
 
     def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n_keys"]:
-        """The keys of each mask, shape (B, n_keys): its draw, led by the observation's id unless shared."""
+        """The keys of each mask, shape (B, n_keys): its draw, after the observation's id unless shared."""
         return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
 
 
@@ -65,40 +66,61 @@ class MaskDesign(ABC):
     """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
 
     Attributes:
-        name: its word on the command line.
+        name: the design's word on the command line.
         purpose: one sentence on what the weighted sum of scores is unbiased for.
+        extended_by: the option that says how often the design repeats its masks; None where nothing repeats.
+            A larger value adds masks to those of a smaller one, so that a run can be extended.
+        nested: True where one random order gives the masks of all sizes of a draw.
         deterministic: True where the masks are enumerated, so that there is no Monte-Carlo error.
         pooled: True where the sizes of different observations are drawn together, so that only whole
             replicates of the data set are independent.
-        least_replicates: how many are needed for a standard error.
+        min_replicates: how many replicates a standard error needs.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
+    extended_by: ClassVar[str | None] = None
+    nested: ClassVar[bool] = False
     deterministic: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
-    least_replicates: ClassVar[int] = 2
+    min_replicates: ClassVar[int] = 2
 
     @property
-    @abstractmethod
+    def n_repeats(self) -> int:
+        """How often the design repeats its masks: the value of the option `extended_by`, 1 without one.
+
+        Raises:
+            InputError: a design whose `extended_by` does not name such an option.
+
+        Example:
+            >>> EverySize(masks_per_size=4).n_repeats, LeaveOneOut().n_repeats
+            (4, 1)
+        """
+        n_repeats = 1 if self.extended_by is None else getattr(self, self.extended_by, None)
+        if not isinstance(n_repeats, int) or n_repeats < 1:
+            raise InputError(
+                f"{type(self).__name__} is extended by {self.extended_by!r}, which is {n_repeats!r}; name an "
+                "attribute that holds a whole number of 1 or more, or None"
+            )
+        return n_repeats
+
+    @property
     def n_replicates(self) -> int:
-        """R, how many independent replicates each stratum has."""
+        """R, the number of independent replicates of each stratum; by default each repeat is one."""
+        return self.n_repeats
 
     @abstractmethod
     def n_draws(self, n_tokens: Integers) -> Integers:
-        """How many masks an observation of n tokens gets."""
+        """How many masks an observation of n tokens gets, over all repeats."""
 
     @abstractmethod
     def plan(
         self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
     ) -> tuple[Integers, Integers]:
-        """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation."""
+        """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
 
-    @abstractmethod
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        """The masks, shape (B, D); row b hides size_b of the maskable tokens of observation b."""
+        Equal shares of consecutive indices belong to the repeats, in their order.
+        """
 
     @abstractmethod
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -106,11 +128,135 @@ class MaskDesign(ABC):
 
     @abstractmethod
     def covers_all_sizes(self, n_tokens: int) -> bool:
-        """Whether every size 1..n has the weight of Eq. 2, so that the sum is for the log evidence."""
+        """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """The masks, shape (B, D); row b hides size_b of the maskable tokens of observation b.
+
+        By default a uniformly random subset of each size: the tokens of the lowest ranks in a random order.
+        """
+        keys = key.columns(ids, draw) if self.nested else key.columns(ids, draw, size)
+        return (keyed_ranks(key.seed, keys, maskable) < size[:, None]) & maskable
+
+    def draws_per_repeat(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets in one repeat.
+
+        Raises:
+            InputError: a design whose masks are not a multiple of its repeats.
+        """
+        n_draws, n_repeats = self.n_draws(n_tokens), self.n_repeats
+        uneven = n_draws[n_draws % n_repeats != 0]
+        if len(uneven):
+            raise InputError(
+                f"{type(self).__name__} has {uneven[0]} masks for an observation, which is not a multiple of "
+                f"{self.extended_by}={n_repeats}; make n_draws a multiple of it, or extended_by None"
+            )
+        return n_draws // n_repeats
 
     def settings(self) -> dict[str, object]:
         """The design's name and parameters, as they are written to files."""
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class DrawnMasks:
+    """Masks of a design for B observations: which observation each is of, its draw and its size.
+
+    Attributes:
+        design: how they were drawn.
+        key: what they depend on.
+        ids: shape (B,); the observations.
+        maskable: shape (B, D).
+        row: shape (n_masks,); the position 0..B-1 of each mask's observation.
+        draw: shape (n_masks,).
+        size: shape (n_masks,).
+    """
+
+    design: MaskDesign
+    key: MaskKey
+    ids: Int64[np.ndarray, " B"]
+    maskable: Bool[np.ndarray, "B D"]
+    row: Int64[np.ndarray, " n_masks"]
+    draw: Int64[np.ndarray, " n_masks"]
+    size: Int64[np.ndarray, " n_masks"]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def masked(
+        self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
+    ) -> Bool[np.ndarray, "n_part D"]:
+        """The masks themselves, or a part of them, shape (n_part, D)."""
+        row = self.row[part]
+        return self.design.masked(
+            self.key, self.ids[row], self.draw[part], self.size[part], self.maskable[row]
+        )
+
+    @property
+    def weight(self) -> Float64[np.ndarray, " n_masks"]:
+        """The weight of each mask's score, shape (n_masks,)."""
+        return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
+
+
+def all_pairs(
+    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
+) -> tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]]:
+    """Every pair of an observation and one of its masks.
+
+    Args:
+        design: how masks are drawn.
+        n_tokens: shape (B,).
+        repeats: which of the design's repeats, with a step of 1; by default all.
+
+    Returns:
+        The observation's position 0..B-1 and the mask's index, each of shape (n_masks,).
+
+    Example:
+        >>> row, index = all_pairs(LeaveOneOut(), np.array([2, 3]))
+        >>> row.tolist(), index.tolist()
+        ([0, 0, 1, 1, 1], [0, 1, 0, 1, 2])
+    """
+    repeats = range(design.n_repeats) if repeats is None else repeats
+    per_repeat = design.draws_per_repeat(n_tokens)
+    counts = per_repeat * len(repeats)
+    row = np.repeat(np.arange(len(n_tokens)), counts)
+    first = np.cumsum(counts) - counts - per_repeat * repeats.start
+    return row, np.arange(len(row)) - np.repeat(first, counts)
+
+
+def drawn_masks(
+    design: MaskDesign,
+    key: MaskKey,
+    ids: Integers,
+    maskable: BoolMatrix,
+    pairs: tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]] | None = None,
+) -> DrawnMasks:
+    """Draw masks of a design for observations.
+
+    Args:
+        design: how masks are drawn.
+        key: what they depend on.
+        ids: shape (B,); the observations.
+        maskable: shape (B, D).
+        pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
+            `all_pairs`.
+
+    Example:
+        >>> masks = drawn_masks(EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
+        >>> masks.masked().sum(1).tolist(), masks.weight.tolist()
+        ([1, 2], [1.0, 1.0])
+    """
+    n_tokens = maskable.sum(1)
+    row, index = all_pairs(design, n_tokens) if pairs is None else pairs
+    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    return DrawnMasks(design, key, ids, maskable, row, draw, size)
+
+
+def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
+    """The masks that complete observations of n tokens share, drawn once for all of them."""
+    return drawn_masks(design, key, np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_))
 
 
 def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) -> Integers:
@@ -139,12 +285,6 @@ def _constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
     return np.full(like.shape, value, dtype=np.float64)
 
 
-def _uniform_subset(
-    key: MaskKey, columns: Int64[np.ndarray, "B n_keys"], size: Integers, maskable: BoolMatrix
-) -> BoolMatrix:
-    return (keyed_ranks(key.seed, columns, maskable) < size[:, None]) & maskable
-
-
 @dataclass(frozen=True)
 class EverySize(MaskDesign):
     """`masks_per_size` independent masks of every size 1..D (the paper's P).
@@ -159,13 +299,10 @@ class EverySize(MaskDesign):
     masks_per_size: int = 4
     name: ClassVar[str] = "every-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: every size has its own random masks."
+    extended_by: ClassVar[str] = "masks_per_size"
 
     def __post_init__(self) -> None:
         _check_counts(masks_per_size=self.masks_per_size)
-
-    @property
-    def n_replicates(self) -> int:
-        return self.masks_per_size
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
@@ -174,11 +311,6 @@ class EverySize(MaskDesign):
         self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
     ) -> tuple[Integers, Integers]:
         return index // n_tokens, index % n_tokens + 1
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         return Summation(_constant(1.0 / self.masks_per_size, size), stratum=size, replicate=draw)
@@ -191,8 +323,8 @@ class EverySize(MaskDesign):
 class Orderings(MaskDesign):
     """`orders` random orders; each gives nested masks of all sizes 1..D.
 
-    Its single order is an unbiased estimate by the chain rule. It pays where a model gives the conditionals
-    at every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
+    A single order is an unbiased estimate by the chain rule. The design is fast for a model that gives the
+    conditionals at every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
 
     Example:
         >>> Orderings(8).n_draws(np.array([61])).tolist()
@@ -202,13 +334,11 @@ class Orderings(MaskDesign):
     orders: int = 8
     name: ClassVar[str] = "orderings"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: a random order hides its first M tokens."
+    extended_by: ClassVar[str] = "orders"
+    nested: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_counts(orders=self.orders)
-
-    @property
-    def n_replicates(self) -> int:
-        return self.orders
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.orders * n_tokens
@@ -223,11 +353,6 @@ class Orderings(MaskDesign):
     ) -> Int64[np.ndarray, "B D"]:
         """The order of each draw: the mask of size M hides the maskable tokens of rank below M."""
         return keyed_ranks(key.seed, key.columns(ids, draw), maskable)
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return (self.ranks(key, ids, draw, maskable) < size[:, None]) & maskable
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         return Summation(_constant(1.0 / self.orders, size), stratum=np.zeros_like(draw), replicate=draw)
@@ -255,14 +380,15 @@ class RandomSize(MaskDesign):
     replicates: int = 4
     name: ClassVar[str] = "random-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
+    extended_by: ClassVar[str] = "draws"
     pooled: ClassVar[bool] = True
-    least_replicates: ClassVar[int] = 4
+    min_replicates: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         _check_counts(draws=self.draws, replicates=self.replicates)
         if self.draws % self.replicates:
             raise InputError(
-                f"draws={self.draws} is no multiple of replicates={self.replicates}; give "
+                f"draws={self.draws} is not a multiple of replicates={self.replicates}; give "
                 f"draws={self.replicates * math.ceil(self.draws / self.replicates)}, "
                 "or replicates=1 (and no standard error)"
             )
@@ -280,11 +406,6 @@ class RandomSize(MaskDesign):
         offset = keyed_bits(key.seed, index % self.replicates)
         row = np.zeros_like(ids) if key.masks == "shared" else ids
         return index, scaled(kronecker(offset, row, index // self.replicates), n_tokens) + 1
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / self.draws
@@ -309,15 +430,12 @@ class Rates(MaskDesign):
     rates: tuple[float, ...]
     masks_per_size: int = 1
     name: ClassVar[str] = "rates"
-    purpose: ClassVar[str] = "Unbiased for D times the mean score over the rates given."
+    purpose: ClassVar[str] = "Unbiased for D times the mean score over the given rates."
+    extended_by: ClassVar[str] = "masks_per_size"
 
     def __post_init__(self) -> None:
         _check_counts(masks_per_size=self.masks_per_size, rates=len(self.rates))
         _check_rates(*self.rates)
-
-    @property
-    def n_replicates(self) -> int:
-        return self.masks_per_size
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
@@ -327,11 +445,6 @@ class Rates(MaskDesign):
     ) -> tuple[Integers, Integers]:
         rate = np.asarray(self.rates)[index % len(self.rates)]
         return index, size_of_rate(rate, n_tokens)
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / (len(self.rates) * self.masks_per_size)
@@ -343,48 +456,33 @@ class Rates(MaskDesign):
         return bool((counts == counts[0]).all())
 
 
-@dataclass(frozen=True)
-class FixedRate(MaskDesign):
-    """`masks_per_size` masks at one mask rate: D·S(x; M), a composite likelihood and not the evidence.
+class FixedRate(Rates):
+    """`Rates` with a single rate: D·S(x; M) at one size, a composite likelihood and not the evidence.
 
     Weights: D/P each.
 
     Example:
-        >>> FixedRate(0.15).covers_all_sizes(512)
-        False
+        >>> FixedRate(0.15), FixedRate(0.15).covers_all_sizes(512)
+        (FixedRate(rate=0.15, masks_per_size=4), False)
     """
 
-    rate: float
-    masks_per_size: int = 4
     name: ClassVar[str] = "fixed-rate"
     purpose: ClassVar[str] = "Unbiased for D·S(x; M) at one size M, which is not the log evidence."
 
-    def __post_init__(self) -> None:
-        _check_counts(masks_per_size=self.masks_per_size)
-        _check_rates(self.rate)
+    def __init__(self, rate: float, masks_per_size: int = 4) -> None:
+        super().__init__((rate,), masks_per_size)
 
     @property
-    def n_replicates(self) -> int:
-        return self.masks_per_size
+    def rate(self) -> float:
+        """The mask rate, in (0, 1]."""
+        return self.rates[0]
 
-    def n_draws(self, n_tokens: Integers) -> Integers:
-        return np.full_like(n_tokens, self.masks_per_size)
+    def __repr__(self) -> str:
+        return f"FixedRate(rate={self.rate!r}, masks_per_size={self.masks_per_size!r})"
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
-        return index, size_of_rate(self.rate, n_tokens)
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return _uniform_subset(key, key.columns(ids, draw, size), size, maskable)
-
-    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
-        return Summation(n_tokens / self.masks_per_size, stratum=np.zeros_like(draw), replicate=draw)
-
-    def covers_all_sizes(self, n_tokens: int) -> bool:
-        return n_tokens == 1
+    def settings(self) -> dict[str, object]:
+        """The design's name, rate and masks per size."""
+        return {"name": self.name, "rate": self.rate, "masks_per_size": self.masks_per_size}
 
 
 @dataclass(frozen=True)
@@ -399,10 +497,6 @@ class LeaveOneOut(MaskDesign):
     name: ClassVar[str] = "leave-one-out"
     purpose: ClassVar[str] = "Equal to the pseudo-log-likelihood D·S(x; 1), which is not the log evidence."
     deterministic: ClassVar[bool] = True
-
-    @property
-    def n_replicates(self) -> int:
-        return 1
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return n_tokens
@@ -440,16 +534,12 @@ class Exhaustive(MaskDesign):
     purpose: ClassVar[str] = "Equal to the sum over sizes: every mask of every size is scored."
     deterministic: ClassVar[bool] = True
 
-    @property
-    def n_replicates(self) -> int:
-        return 1
-
     def n_draws(self, n_tokens: Integers) -> Integers:
         most = int(n_tokens.max(initial=0))
-        if most > MOST_TOKENS_EXHAUSTIVE:
+        if most > MAX_TOKENS_EXHAUSTIVE:
             raise InputError(
                 f"an observation of {most} tokens has 2^{most} - 1 = {Decimal(2**most - 1):.4g} masks, "
-                f"too many to enumerate (up to {MOST_TOKENS_EXHAUSTIVE} tokens); "
+                f"too many to enumerate (up to {MAX_TOKENS_EXHAUSTIVE} tokens); "
                 "use every-size or random-size"
             )
         return 2**n_tokens - 1
@@ -467,7 +557,7 @@ class Exhaustive(MaskDesign):
         return maskable & ((draw[:, None] >> digit) & 1).astype(np.bool_)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
-        span = range(MOST_TOKENS_EXHAUSTIVE + 1)
+        span = range(MAX_TOKENS_EXHAUSTIVE + 1)
         masks_of_size = np.array([[math.comb(n, m) for m in span] for n in span], dtype=np.float64)
         zero = np.zeros_like(draw)
         return Summation(1.0 / masks_of_size[n_tokens, size], stratum=zero, replicate=zero)
@@ -485,3 +575,33 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
     FixedRate,
     Rates,
 )
+
+
+def design_class(name: str) -> type[MaskDesign]:
+    """The design with this name.
+
+    Raises:
+        InputError: an unknown name; the message lists the close matches.
+    """
+    by_name = {design.name: design for design in DESIGNS}
+    if name not in by_name:
+        raise unknown_name("design", name, by_name)
+    return by_name[name]
+
+
+def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
+    """The design that `MaskDesign.settings` describes, as it is or after a way through JSON.
+
+    Raises:
+        InputError: a design that is not one of this package's, or options that it does not have.
+
+    Example:
+        >>> design_from_settings({"name": "rates", "rates": [0.2, 0.4], "masks_per_size": 1})
+        Rates(rates=(0.2, 0.4), masks_per_size=1)
+    """
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    design = design_class(str(options.pop("name", None)))
+    try:
+        return design(**options)
+    except TypeError as error:
+        raise InputError(f"the design {dict(settings)} cannot be used: {error}") from error

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign, MaskKey, Orderings
+from maskevidence.masks import MaskDesign, MaskKey, Orderings, all_pairs, drawn_masks, masks_of_all_rows
 from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import Advance, progress
@@ -55,6 +56,30 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
     return log_conditionals.sum(1) / size
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What scores depend on, apart from the model and the observations.
+
+    Attributes:
+        design: how masks are drawn.
+        key: their seed, and whether they are shared.
+        batch_size: how many masks go into one call; a model with `batches` decides for itself.
+    """
+
+    design: MaskDesign
+    key: MaskKey
+    batch_size: int = 1024
+
+    @property
+    def repeats(self) -> range:
+        """All repeats of the design."""
+        return range(self.design.n_repeats)
+
+    def n_masks(self, tokens: Tokens, repeats: range) -> int:
+        """How many masks some of the design's repeats have on these observations."""
+        return int(self.design.draws_per_repeat(tokens.n_tokens.cpu().numpy()).sum()) * len(repeats)
+
+
 def score_observations(
     model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey, batch_size: int = 1024
 ) -> tuple[ScoreTable, int]:
@@ -73,60 +98,34 @@ def score_observations(
         The scores, and how many times the model was called.
 
     Raises:
-        InputError: an observation without a token to hide, or two with the same id.
+        InputError: an observation without a token to hide, two observations with the same id, or a design
+            whose masks are not a multiple of its repeats.
         NumericalError: a log-probability that is not finite.
     """
     check_tokens(tokens)
-    everything = range(growing_option(design)[1])
-    with progress("scoring masks", n_masks(tokens, design, everything)) as advance:
-        return score_repeats(model, tokens, design, key, everything, batch_size, advance)
+    scoring = Scoring(design, key, batch_size)
+    with progress("scoring masks", scoring.n_masks(tokens, scoring.repeats)) as advance:
+        return score_repeats(model, tokens, scoring, scoring.repeats, advance)
 
 
 def score_repeats(
-    model: MaskedModel,
-    tokens: Tokens,
-    design: MaskDesign,
-    key: MaskKey,
-    repeats: range,
-    batch_size: int,
-    advance: Advance,
+    model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
-    """Score some of a design's repeats (see `growing_option`) on observations that were checked.
+    """Score some of a design's repeats on observations that were checked.
 
     Args:
-        model, tokens, design, key, batch_size: as for `score_observations`.
-        repeats: which of them; a step of 1.
-        advance: told how many masks were scored just now.
+        model: any `MaskedModel`.
+        tokens: the observations, with different ids.
+        scoring: how they are scored.
+        repeats: which of the design's repeats, with a step of 1.
+        advance: is told how many masks were scored since the last call.
 
     Returns:
         The scores, and how many times the model was called.
     """
-    if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
-        return _score_orderings(model, tokens, design, key, repeats, batch_size, advance)
-    return _score_pairs(model, tokens, design, key, repeats, batch_size, advance)
-
-
-def growing_option(design: MaskDesign) -> tuple[str | None, int]:
-    """The option that says how often a design repeats its masks, and its value; (None, 1) without one.
-
-    Another design that differs in a larger value alone has the same masks and more: they can be added.
-
-    Example:
-        >>> from maskevidence.masks import EverySize
-        >>> growing_option(EverySize(masks_per_size=4))
-        ('masks_per_size', 4)
-    """
-    settings = design.settings()
-    for option in ("draws", "orders", "masks_per_size"):
-        if isinstance(value := settings.get(option), int):
-            return option, value
-    return None, 1
-
-
-def n_masks(tokens: Tokens, design: MaskDesign, repeats: range) -> int:
-    """How many masks some of a design's repeats have on these observations."""
-    all_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
-    return all_masks * len(repeats) // growing_option(design)[1]
+    if isinstance(scoring.design, Orderings) and isinstance(model, HasScoreOrderings):
+        return _score_orderings(model, tokens, scoring, repeats, advance)
+    return _score_pairs(model, tokens, scoring, repeats, advance)
 
 
 def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
@@ -153,55 +152,39 @@ def check_tokens(tokens: Tokens) -> None:
 
 
 def _score_pairs(
-    model: MaskedModel,
-    tokens: Tokens,
-    design: MaskDesign,
-    key: MaskKey,
-    repeats: range,
-    batch_size: int,
-    advance: Advance,
+    model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
-    """Score every (observation, mask) pair, `batch_size` of them a call."""
+    """Score every pair of an observation and a mask, `batch_size` of them in a call."""
     device = tokens.values.device
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
-    maskable = tokens.maskable.cpu().numpy()
-    per_repeat = design.n_draws(n_tokens) // growing_option(design)[1]
-    counts = per_repeat * len(repeats)
-    row = np.repeat(np.arange(len(ids)), counts)
-    first = per_repeat * repeats.start
-    index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    if key.masks == "shared":  # equal masks side by side, so that a model can share their work
+    row, index = all_pairs(scoring.design, n_tokens, repeats)
+    if scoring.key.masks == "shared":  # equal masks side by side, so that a model can share their work
         order = np.argsort(index, kind="stable")
         row, index = row[order], index[order]
-    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    masks = drawn_masks(scoring.design, scoring.key, ids, tokens.maskable.cpu().numpy(), (row, index))
     score = np.empty(len(row))
     n_calls = 0
-    parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), batch_size)
+    parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), scoring.batch_size)
     if isinstance(model, HasBatches):
         present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
         parts = model.batches(present[row])
     with torch.no_grad():
         for part in parts:
-            masked = design.masked(key, ids[row[part]], draw[part], size[part], maskable[row[part]])
+            masked = masks.masked(part)
             batch = tokens[torch.from_numpy(row[part]).to(device)]
             score[part] = score_masks(model, batch, torch.from_numpy(masked).to(device)).cpu().numpy()
             advance(len(masked))
             n_calls += 1
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
-    return ScoreTable(ids[row], draw, size, n_tokens[row], score, n_bytes), n_calls
+    return ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes), n_calls
 
 
 def _score_orderings(
-    model: MaskedModel,
-    tokens: Tokens,
-    design: Orderings,
-    key: MaskKey,
-    repeats: range,
-    batch_size: int,
-    advance: Advance,
+    model: HasScoreOrderings, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
     """Score whole orders: all sizes of one at once."""
-    assert isinstance(model, HasScoreOrderings)
+    design, key = scoring.design, scoring.key
+    assert isinstance(design, Orderings)
     device = tokens.values.device
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     maskable = tokens.maskable.cpu().numpy()
@@ -209,11 +192,11 @@ def _score_orderings(
     order = order + repeats.start
     score = np.empty((len(row), tokens.width))
     with torch.no_grad():
-        for part in _slices(len(row), batch_size):
+        for part in _slices(len(row), scoring.batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
             batch = tokens[torch.from_numpy(row[part]).to(device)]
-            found = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
-            score[part] = _finite(found, ids[row[part]])
+            scores = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
+            score[part] = _finite(scores, ids[row[part]])
             advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
@@ -225,27 +208,25 @@ def _score_orderings(
     table = ScoreTable(
         repeated(ids[row]), repeated(order), size[real], repeated(n_tokens[row]), score[real], n_bytes
     )
-    return table, math.ceil(len(row) / batch_size)
+    return table, math.ceil(len(row) / scoring.batch_size)
 
 
 def score_shared_moments(
-    model: MaskedModel, moments: GaussianMoments, design: MaskDesign, key: MaskKey, batch_size: int
+    model: MaskedModel, moments: GaussianMoments, scoring: Scoring
 ) -> tuple[ScoreTable, int]:
     """Score shared masks on the moments of complete rows, as if those were one observation."""
     if not isinstance(model, HasScoreMoments):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
-    width = len(moments.mean)
-    total = int(design.n_draws(np.array([width]))[0])
-    ids, n_tokens = np.zeros(total, dtype=np.int64), np.full(total, width)
-    draw, size = design.plan(key, ids, n_tokens, np.arange(total))
-    score = np.empty(total)
-    with torch.no_grad(), progress("scoring masks", total) as advance:
-        for part in _slices(total, batch_size):
-            maskable = np.ones((len(ids[part]), width), dtype=np.bool_)
-            masked = design.masked(key, ids[part], draw[part], size[part], maskable)
-            score[part] = _finite(model.score_moments(moments, torch.from_numpy(masked)).cpu().numpy())
+    masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
+    score = np.empty(len(masks))
+    with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
+        for part in _slices(len(masks), scoring.batch_size):
+            masked = torch.from_numpy(masks.masked(part))
+            score[part] = _finite(model.score_moments(moments, masked).cpu().numpy())
             advance(len(masked))
-    return ScoreTable(ids, draw, size, n_tokens, score), math.ceil(total / batch_size)
+    n_tokens = np.full(len(masks), len(moments.mean))
+    table = ScoreTable(masks.row, masks.draw, masks.size, n_tokens, score)
+    return table, math.ceil(len(masks) / scoring.batch_size)
 
 
 def _finite(

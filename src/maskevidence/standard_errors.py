@@ -52,7 +52,7 @@ def mean_with_errors(
     *,
     joint: bool,
     deterministic: bool = False,
-    least_replicates: int = 2,
+    min_replicates: int = 2,
 ) -> MeanWithErrors:
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
 
@@ -64,7 +64,7 @@ def mean_with_errors(
         n_replicates: R.
         joint: True where the masks of different observations are drawn together (shared or pooled).
         deterministic: True where there is no Monte-Carlo error.
-        least_replicates: the number of replicates below which mask_se is None.
+        min_replicates: the number of replicates below which mask_se is None.
 
     Example:
         >>> import numpy as np
@@ -79,7 +79,7 @@ def mean_with_errors(
     spread = float(estimates.var(ddof=1)) if n > 1 else None
     if deterministic:
         return MeanWithErrors(mean, 0.0, math.inf, None if spread is None else math.sqrt(spread / n))
-    if n_replicates < least_replicates:
+    if n_replicates < min_replicates:
         return MeanWithErrors(mean, None, None, None if spread is None else math.sqrt(spread / n))
 
     own = cell_variances(contribution, observation * (stratum.max() + 1) + stratum, replicate, n_replicates)

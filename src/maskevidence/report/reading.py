@@ -11,7 +11,6 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
 from maskevidence.runs.blocks import missing, shard_blocks
 from maskevidence.runs.parts import joined
-from maskevidence.score import growing_option
 from maskevidence.score_table import ScoreTable
 
 
@@ -78,7 +77,7 @@ def _read(name: str, path: Path) -> ReportedRun:
     manifest = directory.manifest()
     if manifest is None:
         raise InputError(f"there is no run in {str(path)!r}; give a folder that --out wrote")
-    n_repeats = growing_option(manifest.mask_design())[1]
+    n_repeats = manifest.mask_design().n_repeats
     blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
     parts = list_parts(directory.scores)
     left = {piece.first_block for piece in missing([part.piece for part in parts], blocks, n_repeats)}

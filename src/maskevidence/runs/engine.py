@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.model import MaskedModel
 from maskevidence.runs.blocks import Piece
-from maskevidence.score import n_masks, score_repeats
+from maskevidence.score import Scoring, score_repeats
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
@@ -22,30 +20,10 @@ class Work(NamedTuple):
     piece: Piece
     rows: Tokens
 
-
-@dataclass(frozen=True)
-class Scoring:
-    """What the scores of a run depend on, besides the model and the rows.
-
-    Attributes:
-        design: how masks are drawn.
-        key: their seed, and whether they are shared.
-        batch_size: how many masks go into one call, within a block.
-    """
-
-    design: MaskDesign
-    key: MaskKey
-    batch_size: int = 1024
-
-    def of(self, model: MaskedModel, work: Work, advance: Advance) -> tuple[ScoreTable, int]:
-        """Score one piece: its rows, and how many calls of the model they took."""
-        return score_repeats(
-            model, work.rows, self.design, self.key, _repeats(work.piece), self.batch_size, advance
-        )
-
-    def n_masks(self, work: Work) -> int:
-        """How many masks a piece has."""
-        return n_masks(work.rows, self.design, _repeats(work.piece))
+    @property
+    def repeats(self) -> range:
+        """The repeats of the design's masks."""
+        return range(self.piece.first_repeat, self.piece.last_repeat)
 
 
 @runtime_checkable
@@ -81,8 +59,4 @@ def _in_turn(
     model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
 ) -> None:
     for one in work:
-        done(one.piece, *scoring.of(model, one, advance))
-
-
-def _repeats(piece: Piece) -> range:
-    return range(piece.first_repeat, piece.last_repeat)
+        done(one.piece, *score_repeats(model, one.rows, scoring, one.repeats, advance))

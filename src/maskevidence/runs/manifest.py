@@ -7,10 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from maskevidence.errors import InputError
-from maskevidence.masks import DESIGNS, MaskDesign, MaskKey
+from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.model import Conditionals
 from maskevidence.models.saving import same_fingerprint
-from maskevidence.score import growing_option
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 1
@@ -99,14 +98,9 @@ class Manifest(BaseModel):
         Raises:
             InputError: a design that this version does not know.
         """
-        settings = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in self.design.items()
-        }
-        name = settings.pop("name", None)
-        by_name = {design.name: design for design in DESIGNS}
         try:
-            return by_name[str(name)](**settings)
-        except (KeyError, TypeError) as error:
+            return design_from_settings(self.design)
+        except InputError as error:
             raise InputError(f"run.json has a design that this version cannot read: {self.design}") from error
 
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
@@ -125,7 +119,7 @@ class Manifest(BaseModel):
 
     def extended_by(self, other: "Manifest") -> bool:
         """Whether `other` is the same run with more masks of each kind, as `--draws 16` is after 8."""
-        option, _ = growing_option(self.mask_design())
+        option = self.mask_design().extended_by
         if option is None or self.design["name"] != other.design["name"]:
             return False
         return not self.differences(other, but=(option,)) and other.design[option] > self.design[option]

@@ -29,7 +29,8 @@ import torch
 from maskevidence.errors import InputError, MaskEvidenceError, import_extra
 from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.models.saving import fingerprint
-from maskevidence.runs.engine import Done, Scorer, Scoring, Work
+from maskevidence.runs.engine import Done, Scorer, Work
+from maskevidence.score import Scoring, score_repeats
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import Advance
 
@@ -178,7 +179,9 @@ class _Worker:
             )
 
     def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int]:
-        return scoring.of(self.model, work, lambda _steps, _description=None: None)
+        return score_repeats(
+            self.model, work.rows, scoring, work.repeats, lambda _steps, _description=None: None
+        )
 
 
 class _Sharing:
@@ -215,7 +218,7 @@ class _Sharing:
                 advance(0, "scoring masks" + self._replaced())
                 if one is not None:
                     done(one.piece, *found)
-                    advance(scoring.n_masks(one))
+                    advance(scoring.n_masks(one.rows, one.repeats))
                     n_left -= 1
                 if waiting:
                     following = waiting.popleft()

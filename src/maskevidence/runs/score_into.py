@@ -5,16 +5,15 @@ from typing import Any
 
 import torch
 
-from maskevidence.masks import MaskDesign
 from maskevidence.model import HasLogEvidence, MaskedModel
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows, missing, shard_blocks
 from maskevidence.runs.directory import MODEL, RunDirectory
-from maskevidence.runs.engine import Engine, Scorer, Scoring, Work, here
+from maskevidence.runs.engine import Engine, Scorer, Work, here
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, joined, list_parts, write_part
-from maskevidence.score import check_tokens, growing_option
+from maskevidence.score import Scoring, check_tokens
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -83,9 +82,8 @@ def record_run(
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     """Whether all scores of a run are there and whole."""
     parts = list_parts(folder.scores)
-    _, n_repeats = growing_option(manifest.mask_design())
     blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
-    left = missing([part.piece for part in parts], blocks, n_repeats)
+    left = missing([part.piece for part in parts], blocks, manifest.mask_design().n_repeats)
     return next(left, None) is None and all(is_whole(part) for part in parts)
 
 
@@ -115,9 +113,9 @@ def _score_missing(
     blocks = shard_blocks(len(tokens), rows_of_block, manifest.shard)
     work = [
         Work(piece, tokens[block_rows(piece.first_block, rows_of_block, len(tokens))])
-        for piece in missing(whole, blocks, growing_option(scoring.design)[1])
+        for piece in missing(whole, blocks, scoring.design.n_repeats)
     ]
-    total = sum(scoring.n_masks(one) for one in work)
+    total = sum(scoring.n_masks(one.rows, one.repeats) for one in work)
     pending = _Pending(folder, save_every)
     with progress("scoring masks", total) as advance:
         try:
@@ -161,7 +159,6 @@ class _Pending:
 
 def write_scores(folder: RunDirectory, manifest: Manifest, scores: ScoreTable, n_model_calls: int) -> None:
     """Write the scores of a whole run that was made in memory, as one part."""
-    design: MaskDesign = manifest.mask_design()
     blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
-    piece = Piece(blocks.start, blocks.stop, 0, growing_option(design)[1])
+    piece = Piece(blocks.start, blocks.stop, 0, manifest.mask_design().n_repeats)
     write_part(folder.scores, piece, scores, n_model_calls)

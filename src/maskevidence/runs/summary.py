@@ -14,7 +14,6 @@ from maskevidence.runs.blocks import missing, overlapping, shard_blocks
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, joined, list_parts, read_part
-from maskevidence.score import growing_option
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.provenance import command
 
@@ -85,7 +84,7 @@ def read_run(*folders: str | Path) -> Run:
 def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[Part]) -> None:
     pieces = [part.piece for part in parts]
     blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
-    left = list(missing(pieces, blocks, growing_option(manifest.mask_design())[1]))
+    left = list(missing(pieces, blocks, manifest.mask_design().n_repeats))
     if left:
         n_missing = len({piece.first_block for piece in left})
         raise InputError(

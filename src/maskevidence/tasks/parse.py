@@ -9,7 +9,7 @@ from typing import Any
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.masks import DESIGNS, MaskDesign
+from maskevidence.masks import MaskDesign, design_class, design_from_settings
 from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
 from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
@@ -176,10 +176,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         FixedRate(rate=0.15, masks_per_size=2)
     """
     name, _, argument = word.partition(":")
-    by_name = {design.name: design for design in DESIGNS}
-    if name not in by_name:
-        raise unknown_name("design", word, by_name)
-    design = by_name[name]
+    design = design_class(name)
     fields: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     known = [field for field in design.__dataclass_fields__ if field in _OPTIONS]  # type: ignore[attr-defined]
     for option in fields:
@@ -199,7 +196,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         )
     elif argument:
         raise InputError(f"design {word!r}: {name} takes nothing after a colon")
-    return design(**fields)
+    return design_from_settings({"name": name, **fields})
 
 
 _OPTIONS = ("masks_per_size", "draws", "replicates", "orders")

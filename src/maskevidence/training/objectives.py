@@ -9,7 +9,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings
+from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings, drawn_masks, masks_of_all_rows
 from maskevidence.model import HasBatches, HasElbo, HasLogEvidence, HasScoreMoments, HasScoreOrderings
 from maskevidence.score import score_masks
 from maskevidence.support.keyed_random import keyed_bits
@@ -131,23 +131,19 @@ class MaskedObjective:
             )
 
     def _of_tokens(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
-        design, device = self.design, tokens.values.device
-        ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
-        maskable = tokens.maskable.cpu().numpy()
-        counts = design.n_draws(n_tokens)
-        row = np.repeat(np.arange(len(ids)), counts)
-        index = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        draw, size = design.plan(key, ids[row], n_tokens[row], index)
-        masked = torch.from_numpy(design.masked(key, ids[row], draw, size, maskable[row])).to(device)
-        weight = torch.from_numpy(design.summation(n_tokens[row], draw, size).weight).to(device)
-        parts: Any = [np.arange(len(row))]
+        device = tokens.values.device
+        masks = drawn_masks(self.design, key, tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy())
+        masked, weight, row = (
+            torch.from_numpy(values).to(device) for values in (masks.masked(), masks.weight, masks.row)
+        )
+        parts: Any = [np.arange(len(masks))]
         if isinstance(model, HasBatches):
             present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
-            parts = model.batches(present[row])
+            parts = model.batches(present[masks.row])
         total = torch.zeros((), dtype=weight.dtype, device=device)
         for part in parts:
             pairs = torch.from_numpy(np.asarray(part)).to(device)
-            score = score_masks(model, tokens[torch.from_numpy(row).to(device)[pairs]], masked[pairs])
+            score = score_masks(model, tokens[row[pairs]], masked[pairs])
             total = total + (weight[pairs] * score).sum()
         return -total / len(tokens)
 
@@ -316,9 +312,5 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
-    total = int(design.n_draws(np.array([n_tokens]))[0])
-    ids, lengths = np.zeros(total, dtype=np.int64), np.full(total, n_tokens)
-    draw, size = design.plan(key, ids, lengths, np.arange(total))
-    maskable = np.ones((total, n_tokens), dtype=np.bool_)
-    masked = design.masked(key, ids, draw, size, maskable)
-    return torch.from_numpy(masked), torch.from_numpy(design.summation(lengths, draw, size).weight)
+    masks = masks_of_all_rows(design, key, n_tokens)
+    return torch.from_numpy(masks.masked()), torch.from_numpy(masks.weight)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int64
 
 from maskevidence.errors import InputError
-from maskevidence.masks import FixedRate, MaskDesign, MaskKey, RandomSize
+from maskevidence.masks import FixedRate, MaskDesign, MaskKey, RandomSize, drawn_masks
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 ID = "id"
@@ -193,15 +193,13 @@ def one_mask_each(
         >>> sorted(masked.sum(1).tolist()), weight.tolist()
         ([2, 2, 6, 6], [8.0, 8.0, 8.0, 8.0])
     """
-    n_tokens = maskable.sum(1)
-    counts = design.n_draws(n_tokens)
+    counts = design.n_draws(maskable.sum(1))
     index = np.zeros_like(counts)
     if (counts > 1).any():
         offset = np.broadcast_to(keyed_bits(key.seed, _WHICH_MASK), ids.shape)
         index = scaled(kronecker(offset, ids, np.zeros_like(ids)), counts)
-    draw, size = design.plan(key, ids, n_tokens, index)
-    masked = design.masked(key, ids, draw, size, maskable)
-    return masked, design.summation(n_tokens, draw, size).weight * counts
+    masks = drawn_masks(design, key, ids, maskable, (np.arange(len(ids)), index))
+    return masks.masked(), masks.weight * counts
 
 
 def _ids_of(feature: Any) -> Any:
