@@ -19,10 +19,13 @@ import plotly.graph_objects as go
 from playwright.sync_api import sync_playwright
 
 import maskevidence as me
+from maskevidence.masks import MaskKey
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
 from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
-from maskevidence.tasks.prepare_rows import Prepared, score_rows
+from maskevidence.score import Scoring
+from maskevidence.tasks.prepared import Prepared
+from maskevidence.tasks.score import score_prepared
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
@@ -81,7 +84,7 @@ def make_run(folder: Path, n_rows: int) -> Path:
     table = me.data.read_table(file)
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
     design = me.EverySize(masks_per_size=2)
-    result, estimate = score_rows(Prepared(model, table, ()), design)
+    result, estimate = score_prepared(Prepared(model, table, ()), Scoring(design, MaskKey()))
     data = DataSource(
         name=str(file),
         fingerprint=table.fingerprint(),

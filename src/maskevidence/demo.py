@@ -11,11 +11,14 @@ import numpy as np
 from maskevidence.curve import Curve
 from maskevidence.data.tabular import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.masks import EverySize, MaskDesign, RandomSize, Rates
+from maskevidence.masks import EverySize, MaskDesign, MaskKey, RandomSize, Rates
 from maskevidence.models import PPCA
+from maskevidence.score import Scoring
 from maskevidence.standard_errors import student_t_quantile
 from maskevidence.support.progress import progress
-from maskevidence.tasks.prepare_rows import Prepared, fit_held_out, score_rows
+from maskevidence.tasks.prepare_rows import fit_held_out
+from maskevidence.tasks.prepared import Prepared
+from maskevidence.tasks.score import score_prepared
 
 if TYPE_CHECKING:
     from maskevidence.models.text.masked_lm import MaskedLM
@@ -68,7 +71,7 @@ def choose_components(
     with progress("numbers of components", len(components)) as advance:
         for k in components:
             prepared = fit_held_out(_builder(k), table, seed=seed)
-            scored.append((k, prepared, *score_rows(prepared, design, seed=seed)))
+            scored.append((k, prepared, *score_prepared(prepared, Scoring(design, MaskKey(seed)))))
             advance(1)
     best = max(scored, key=lambda entry: entry[3].log_evidence)[3]
     candidates = []

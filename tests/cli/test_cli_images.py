@@ -128,7 +128,7 @@ def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -
         ([model, images, "--density", "laplace"], "'laplace' is not one of 'gaussian', 'discretised'"),
         ([model, images, "--calibration-fraction", "1"], "--calibration-fraction 1 of 30 images"),
         ([model, images, "--limit", "1"], "of 1 images leaves none"),
-        ([model, images, "--binarise", "threshold"], "--binarise belongs to rows of numbers"),
+        ([model, images, "--binarise", "threshold"], "--binarise belongs to models of rows"),
         ([model, images, "--text", "a"], "--text belongs to masked language models"),
         ([model, tmp_path / "none"], "there is no file or folder"),
         (["ppca:2", "digits", "--density", "gaussian"], "--density belongs to masked image models"),

@@ -25,12 +25,12 @@ app = typer.Typer(
     "with error bars.",
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
-app.command()(score)
-app.command()(summarize)
+add_command(app, score)
+add_command(app, summarize)
 add_command(app, compare_runs, "compare")
 add_command(app, report)
 app.command()(train)
-app.command()(bias)
+add_command(app, bias)
 app.add_typer(show.app, name="show")
 app.add_typer(paper.app, name="paper")
 app.command()(demo)

@@ -1,40 +1,34 @@
 """maskevidence bias: what one mask rate estimates, beside the log evidence."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from maskevidence.cli import options, output
+from maskevidence.cli import output
+from maskevidence.cli.options import use_threads
 from maskevidence.errors import InputError
-from maskevidence.rate_bias import bias as bias_of
-from maskevidence.tasks.parse import parse_data, parse_model
-from maskevidence.tasks.prepare_rows import fit_held_out, use_saved
+from maskevidence.tasks.declaring import Argument, Option
+from maskevidence.tasks.options import Common, Sample
+
+if TYPE_CHECKING:
+    from maskevidence.rate_bias import RateBias
 
 
 def bias(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="gaussian, ppca:8, factor-analysis:8, or a saved model.")
-    ],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="digits, or a .csv, .npy or .parquet table.")],
+    model: Annotated[str, Argument("MODEL", "gaussian, ppca:8, factor-analysis:8, or a saved model.")],
+    data: Annotated[str, Argument("DATA", "digits, or a .csv, .npy or .parquet table.")],
+    sample: Sample,
+    common: Common,
     rates: Annotated[
-        str, typer.Option("--rates", help="Mask rates in (0, 1] between commas.")
+        str, Option("Mask rates in (0, 1], separated by commas.")
     ] = "0.05,0.15,0.25,0.5,0.75,0.85,1",
-    masks_per_row: Annotated[
-        int, typer.Option("--masks-per-row", min=2, help="Masks per row and rate.")
-    ] = 16,
-    test_fraction: Annotated[
-        float | None, typer.Option("--test-fraction", help="Share of the rows held out; see score.")
-    ] = None,
-    seed: options.Seed = 0,
-    limit: options.Limit = None,
-    threads: options.Threads = None,
-    json: options.Json = None,
+    masks_per_row: Annotated[int, Option("Masks per row and rate.", min=2)] = 16,
 ) -> None:
     """Bias, variance and cost of one mask rate as an estimator of the log evidence, by rate.
 
-    Bias is D·S(x; M) - log p(x), nats per observation; one mask's standard deviation and root mean square
-    error say which rate is tightest, and the variance times the seconds of a mask which is cheapest.
+    The bias is D·S(x; M) - log p(x), in nats per observation. The standard deviation and the root mean square
+    error of one mask show which rate is the most accurate; the variance times the seconds of a mask shows
+    which one is the cheapest.
 
     Examples:
 
@@ -42,56 +36,71 @@ def bias(
 
         maskevidence bias runs/masked table.csv --rates 0.15,0.25
     """
-    options.use_threads(threads)
+    use_threads(common.threads)
     try:
-        chosen = [float(part) for part in rates.split(",")]
+        asked = [float(part) for part in rates.split(",")]
     except ValueError as error:
         raise InputError(f"rates {rates!r} are not numbers between commas; write 0.15,0.25") from error
-    build, saved = parse_model(model)
-    table = parse_data(data, limit)
-    if build is not None:
-        ready = fit_held_out(build, table, 0.2 if test_fraction is None else test_fraction, seed)
-    else:
-        ready = use_saved(saved, table, test_fraction, seed)
-    found = bias_of(ready.model, chosen, ready.table.tokens(), masks_per_row=masks_per_row, seed=seed)
-    screen = output.console(json)
-    rows = [
-        [
-            f"{b.rate:.0%}",
-            f"{b.size:.0f}",
-            f"{b.bias:+.3f}",
-            _number(b.mask_se, "± {:.3f}"),
-            _number(b.data_se, "± {:.3f}"),
-            _number(None if b.mask_variance is None else b.mask_variance**0.5, "{:.2f}"),
-            _number(b.rmse, "{:.2f}"),
-        ]
-        for b in found
-    ]
-    columns = ["rate", "M", "bias", "mask error", "data error", "sd of a mask", "rmse"]
-    screen.print(output.table(columns, rows, "D·S(x; M) - log p(x) by mask rate, nats per observation"))
-    rows = [
-        [
-            f"{b.rate:.0%}",
-            _number(b.variance_seconds, "{:.2e}"),
-            f"{b.block_bias:+.2f}",
-            f"{-b.visible_evidence:+.2f}",
-        ]
-        for b in found
-    ]
-    columns = ["rate", "variance · seconds", "joint block's bias", "-E log p(visible)"]
-    screen.print(output.table(columns, rows, "Cost of a mask, and the bias of the unscaled joint block"))
-    random = [b for b in found if b.rmse is not None and b.variance_seconds]
-    if random:
-        tightest = min(random, key=lambda b: b.rmse or 0.0)
-        cheapest = min(random, key=lambda b: b.variance_seconds or 0.0)
-        screen.print(
-            f"tightest (least rmse of one mask of one row): {tightest.rate:.0%}\n"
-            f"least variance per unit of time: {cheapest.rate:.0%}\n"
-            f"joint block's bias + E log p(visible): at most {max(b.identity_error for b in found):.1e}"
-        )
+    from maskevidence.rate_bias import bias as bias_by_rate
+    from maskevidence.tasks.prepare_rows import prepare_rows
+
+    ready = prepare_rows(model, data, sample)
+    tokens = ready.table.tokens()
+    biases = bias_by_rate(ready.model, asked, tokens, masks_per_row=masks_per_row, seed=sample.seed)
+    screen = output.console(common.json)
+    screen.print(_accuracy(biases))
+    screen.print(_cost(biases))
+    if (best := _best(biases)) is not None:
+        screen.print(best)
     for note in ready.notes:
         screen.print(f"note: {note}")
-    output.write_json({"model": model, "data": data, "seed": seed, "rates": [asdict(b) for b in found]}, json)
+    result = {"model": model, "data": data, "seed": sample.seed, "rates": [asdict(one) for one in biases]}
+    output.write_json(result, common.json)
+
+
+def _accuracy(biases: "Sequence[RateBias]") -> Any:
+    rows = [
+        [
+            f"{one.rate:.0%}",
+            f"{one.size:.0f}",
+            f"{one.bias:+.3f}",
+            _number(one.mask_se, "± {:.3f}"),
+            _number(one.data_se, "± {:.3f}"),
+            _number(None if one.mask_variance is None else one.mask_variance**0.5, "{:.2f}"),
+            _number(one.rmse, "{:.2f}"),
+        ]
+        for one in biases
+    ]
+    columns = ["rate", "M", "bias", "mask error", "data error", "sd of a mask", "rmse"]
+    return output.table(columns, rows, "D·S(x; M) - log p(x) by mask rate, nats per observation")
+
+
+def _cost(biases: "Sequence[RateBias]") -> Any:
+    rows = [
+        [
+            f"{one.rate:.0%}",
+            _number(one.variance_seconds, "{:.2e}"),
+            f"{one.block_bias:+.2f}",
+            f"{-one.visible_evidence:+.2f}",
+        ]
+        for one in biases
+    ]
+    columns = ["rate", "variance · seconds", "joint block's bias", "-E log p(visible)"]
+    return output.table(columns, rows, "Cost of a mask, and the bias of the unscaled joint block")
+
+
+def _best(biases: "Sequence[RateBias]") -> str | None:
+    """The most accurate and the cheapest rate, among those whose masks are random; None if there are none."""
+    random = [one for one in biases if one.rmse is not None and one.variance_seconds]
+    if not random:
+        return None
+    accurate = min(random, key=lambda one: one.rmse or 0.0)
+    cheapest = min(random, key=lambda one: one.variance_seconds or 0.0)
+    return (
+        f"most accurate (smallest rmse of one mask of one row): {accurate.rate:.0%}\n"
+        f"smallest variance per unit of time: {cheapest.rate:.0%}\n"
+        f"joint block's bias + E log p(visible): at most {max(one.identity_error for one in biases):.1e}"
+    )
 
 
 def _number(value: float | None, form: str) -> str:

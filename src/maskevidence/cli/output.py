@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from maskevidence.support import files
 from maskevidence.wording import ENUMERATED, KINDS, interval_95, kind_name, perplexity_name, standard_error
+
+if TYPE_CHECKING:
+    from maskevidence.tasks.score import Scored
 
 
 def console(json_target: str | None) -> Console:
@@ -65,6 +68,17 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     screen.print(made)
     for note in result["notes"]:
         screen.print(f"note: {note}")
+
+
+def show_scored(screen: Console, scored: "Scored") -> None:
+    """An estimate, and the files of the run directory that holds it."""
+    show_estimate(screen, scored.result)
+    if scored.finished_before:
+        screen.print(f"This run in {scored.folder} was finished before; --overwrite computes it again.")
+    elif scored.folder is not None:
+        screen.print(f"Written to {scored.folder}: {', '.join(scored.files)}")
+    if scored.missing:
+        screen.print(scored.missing)
 
 
 def show_training(screen: Console, title: str, result: Mapping[str, Any], heading: str) -> None:

@@ -5,17 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from maskevidence.cli import options, output
-from maskevidence.cli.images import ImageOptions
-from maskevidence.cli.rows import RowOptions
+from maskevidence.cli import output
+from maskevidence.cli.options import add_command, use_threads
 from maskevidence.errors import InputError
-from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
-from maskevidence.support.files import write_atomic
-from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.image_rows import ImageRows
-from maskevidence.tasks.parse import is_masked_image
+from maskevidence.tasks.declaring import Argument, Option
+from maskevidence.tasks.options import Common, ImagePreparation
 
 PICTURE = "reconstructions.png"
+MAX_COLUMNS = 8
 app = typer.Typer(no_args_is_help=True, help="Pictures of what a model does.")
 
 
@@ -24,33 +21,18 @@ def show() -> None:
     """Pictures of what a model does."""
 
 
-@app.command("reconstructions")
 def reconstructions(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A ViT-MAE: its folder, or OWNER/NAME on the hub.")
-    ],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Images, as `score` takes them.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help=f"Leave {PICTURE} in this folder.")
-    ] = Path("reconstructions"),
-    images: Annotated[int, typer.Option("--images", min=1, max=50, help="How many to show.")] = 4,
-    density: options.Density = None,
-    patch_statistics: options.PatchStatistics = None,
-    calibration_fraction: options.CalibrationFraction = None,
-    column: options.Column = None,
-    resize: options.Resize = None,
-    skip_bad: options.SkipBad = False,
-    test_fraction: options.TestFraction = None,
-    device: options.Device = None,
-    limit: options.Limit = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    json: options.Json = None,
+    model: Annotated[str, Argument("MODEL", "A ViT-MAE: its folder, or OWNER/NAME on the hub.")],
+    data: Annotated[str, Argument("DATA", "Images, as `score` takes them.")],
+    preparation: ImagePreparation,
+    common: Common,
+    out: Annotated[Path, Option(f"Write {PICTURE} into this folder.", "DIR")] = Path("reconstructions"),
+    images: Annotated[int, Option("How many images to show.", min=1, max=50)] = 4,
 ) -> None:
-    """Show images with 25, 50, 75 and 90 % of their patches hidden, and what MODEL makes of them.
+    """Show images with 25, 50, 75 and 90 % of their patches hidden, and how MODEL reconstructs them.
 
-    Below each reconstruction stands log p of the hidden patches given the visible ones, nats, also by pixel.
-    A model without pixel variances gets them from a part of the images, which is not shown.
+    Below each reconstruction is log p of the hidden patches given the visible ones, in nats, and per pixel.
+    If the model has no pixel variances, they are fitted to a part of the images, which is not shown.
 
     Examples:
 
@@ -58,32 +40,38 @@ def reconstructions(
 
         maskevidence show reconstructions facebook/vit-mae-base photographs --resize 224
     """
-    options.use_threads(threads)
-    if not is_masked_image(model):
+    use_threads(common.threads)
+    from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
+    from maskevidence.support.files import write_atomic
+    from maskevidence.support.provenance import command, versions
+    from maskevidence.tasks.image_rows import ImageRows
+    from maskevidence.tasks.parse import kind_of_model
+    from maskevidence.tasks.prepare_images import prepare_images
+
+    if kind_of_model(model) != "images":
         raise InputError(
-            f"{model!r} is no model of images; give a ViT-MAE's folder, or OWNER/NAME on the hub"
+            f"{model!r} is not a masked image model; give a ViT-MAE's folder, or OWNER/NAME on the hub"
         )
-    asked = ImageOptions(density, patch_statistics, calibration_fraction, device)
-    rows = RowOptions(test_fraction, None, column, resize, skip_bad)
-    ready = asked.prepare(model, data, rows, limit, seed, None)
-    tokens = ready.table.tokens()[slice(images)]
-    found = reconstruct_images(ready.model, tokens, RATES, seed)
-    assert isinstance(ready.table, ImageRows)
-    originals = ready.table.images.pixels[:images]
+    seed = preparation.sample.seed
+    ready = prepare_images(model, data, preparation)
+    rows = ready.table
+    assert isinstance(rows, ImageRows)
+    tokens = rows.tokens()[slice(images)]
+    pictures = reconstruct_images(ready.model, tokens, RATES, seed)
     title = f"{model} on {data}: log p of hidden patches given visible ones ({ready.model.density.name})"
-    write_atomic(out / PICTURE, draw_reconstructions(originals, found, title))
+    write_atomic(out / PICTURE, draw_reconstructions(rows.images.pixels[:images], pictures, title))
     result: dict[str, Any] = {
         "model": model,
         "data": data,
         "images": [int(number) for number in tokens.ids],
         "rates": [
             {
-                "rate": of.rate,
-                "size": of.size,
-                "log_prob": of.log_prob.tolist(),
-                "per_pixel": of.per_pixel.tolist(),
+                "rate": picture.rate,
+                "size": picture.size,
+                "log_prob": picture.log_prob.tolist(),
+                "per_pixel": picture.per_pixel.tolist(),
             }
-            for of in found
+            for picture in pictures
         ],
         "notes": list(ready.notes),
         "seed": seed,
@@ -91,14 +79,25 @@ def reconstructions(
         "command": command(),
         **ready.details,
     }
-    screen = output.console(json)
-    cells = [
-        [f"{of.rate:.0%}, {of.size} of {ready.model.n_patches}", *(f"{x:,.1f}" for x in of.log_prob[:8])]
-        for of in found
-    ]
-    names = ["hidden", *(f"image {int(number)}" for number in tokens.ids[:8])]
-    screen.print(output.table(names, cells, "log p of the hidden patches, nats"))
+    screen = output.console(common.json)
+    screen.print(_table(result, ready.model.n_patches))
     for note in ready.notes:
         screen.print(f"note: {note}")
-    screen.print(f"Left in {out}: {PICTURE}")
-    output.write_json(result, json)
+    screen.print(f"Written to {out}: {PICTURE}")
+    output.write_json(result, common.json)
+
+
+def _table(result: dict[str, Any], n_patches: int) -> Any:
+    """log p by mask rate, for the first images."""
+    cells = [
+        [
+            f"{one['rate']:.0%}, {one['size']} of {n_patches}",
+            *(f"{log_p:,.1f}" for log_p in one["log_prob"][:MAX_COLUMNS]),
+        ]
+        for one in result["rates"]
+    ]
+    names = ["hidden", *(f"image {number}" for number in result["images"][:MAX_COLUMNS])]
+    return output.table(names, cells, "log p of the hidden patches, nats")
+
+
+add_command(app, reconstructions)

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from maskevidence.cli import options, output
-from maskevidence.cli.rows import RowOptions
 from maskevidence.cli.train_rows import RowTraining, train_rows
 from maskevidence.cli.transformer import (
     TRANSFORMERS,
@@ -15,6 +14,7 @@ from maskevidence.cli.transformer import (
     refuse_options_of_transformers,
 )
 from maskevidence.masks import Masks
+from maskevidence.tasks.options import RowReading
 
 _ROWS, _TRANSFORMERS = "Models of rows", "Transformers"
 
@@ -169,7 +169,7 @@ def train(
     else:
         refuse_options_of_transformers(model, given)
         chosen = RowTraining.__dataclass_fields__.keys() - {"rows"}
-        rows = RowOptions(None, binarise, column, resize, skip_bad)
+        rows = RowReading(column, resize, skip_bad, binarise)
         settings = {name: given[name] for name in chosen if given[name] is not None}
         result = train_rows(RowTraining(**settings, rows=rows), screen)
     output.write_json(result, json)

@@ -8,14 +8,15 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.cli import output
-from maskevidence.cli.rows import RowOptions
 from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
 from maskevidence.masks import Masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.options import RowReading
 from maskevidence.tasks.parse import parse_design, parse_model
+from maskevidence.tasks.prepare_rows import read_rows
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import fit
 from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
@@ -69,7 +70,7 @@ class RowTraining:
     seed: int = 0
     limit: int | None = None
     overwrite: bool = False
-    rows: RowOptions = field(default_factory=RowOptions)
+    rows: RowReading = field(default_factory=RowReading)
 
 
 def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def train_rows(asked: RowTraining, screen: Any) -> dict[str, Any]:
     build, _ = parse_model(asked.model)
     if build is None:
         raise InputError(f"{asked.model!r} is a saved model; give one to be trained, such as ppca:8")
-    table = asked.rows.read(asked.data, asked.limit, asked.seed)
+    table = read_rows(asked.data, asked.rows, limit=asked.limit, seed=asked.seed)
     rows, test = (table, None) if asked.test_fraction == 0 else table.split(asked.test_fraction, asked.seed)
     made = build(len(table.columns))
     dropped = [] if made.keeps_units else rows.constant_columns()

@@ -14,7 +14,8 @@ from maskevidence.data.tabular import Table, held_out_rows
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.runs import DataSource, Manifest
-from maskevidence.tasks.parse import parse_data, parse_size
+from maskevidence.tasks.parse import parse_size
+from maskevidence.tasks.prepare_rows import read_rows
 
 _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 
@@ -143,7 +144,7 @@ def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavai
             resize=parse_size(options.get("resize")),
             skip_bad=options.get("skip_bad", False),
         )
-    everything = parse_data(data.name) if images is None else images.table()
+    everything = read_rows(data.name) if images is None else images.table()
     if options.get("binarise") is not None:
         everything = binarise(everything, options["binarise"], manifest.seed)
     for limit in _limits(data):

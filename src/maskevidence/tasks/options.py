@@ -155,6 +155,16 @@ class Preparation:
 
 
 @dataclass(frozen=True)
+class ImagePreparation:
+    """How a masked image model and its images are made ready."""
+
+    sample: Sample = field(default_factory=Sample)
+    reading: ImageFiles = field(default_factory=ImageFiles)
+    options: ImageOptions = field(default_factory=ImageOptions)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+
+
+@dataclass(frozen=True)
 class DesignOptions:
     """How masks are drawn."""
 
@@ -203,6 +213,7 @@ class ClusterOptions:
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
+    threads: Threads = None
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False

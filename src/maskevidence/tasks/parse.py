@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
-from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import MaskDesign, design_class, design_from_settings
 from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
+from maskevidence.models.base import TableModel
 from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
+from maskevidence.tasks.declaring import Kind, flag
 
-_WITH_COMPONENTS: dict[str, Callable[[int, int], Any]] = {
+_WITH_COMPONENTS: dict[str, Callable[[int, int], TableModel]] = {
     "ppca": PPCA,
     "factor-analysis": FactorAnalysis,
     "bernoulli-pca": BernoulliPCA,
@@ -23,10 +23,9 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], Any]] = {
 }
 MODELS = ("gaussian", *(f"{name}:K" for name in _WITH_COMPONENTS))
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
-def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
+def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
     """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
 
     Args:
@@ -58,43 +57,31 @@ def parse_model(word: str) -> tuple[Callable[[int], Any] | None, Any]:
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
 
 
-def is_masked_lm(word: str) -> bool:
-    """Whether a MODEL word means a masked language model: its folder, or OWNER/NAME on the hub.
+def kind_of_model(word: str) -> Kind:
+    """The kind of model that a MODEL word names.
+
+    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
+    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
 
     Example:
-        >>> is_masked_lm("google-bert/bert-base-uncased"), is_masked_lm("ppca:8")
-        (True, False)
-    """
-    folder = Path(word)
-    if not folder.is_dir():
-        return _ON_THE_HUB.fullmatch(word) is not None
-    config = _config(folder / "config.json")
-    if config is None:
-        return (folder / "tokenizer_config.json").exists()
-    return isinstance(config, dict) and "class" not in config
-
-
-def is_masked_image(word: str) -> bool:
-    """Whether a MODEL word means a model of images of transformers: its folder, or OWNER/NAME on the hub.
-
-    A folder is asked for its config.json, a name on the hub for the same where it can be had, and else
-    whether it says "vit" or "mae".
-
-    Example:
-        >>> is_masked_image("ppca:8")
-        False
+        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
+        ('rows', 'texts')
     """
     folder = Path(word)
     if folder.is_dir():
         config = _config(folder / "config.json")
-    elif _ON_THE_HUB.fullmatch(word) is None:
-        return False
-    else:
-        file = hub_file(word, "config.json")
-        if file is None:
-            return re.search(r"vit|mae", word.lower()) is not None
-        config = _config(file)
-    return isinstance(config, dict) and "class" not in config and "image_size" in config
+        if config is None:
+            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
+        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
+            return "rows"
+        return "images" if "image_size" in config else "texts"
+    if _ON_THE_HUB.fullmatch(word) is None:
+        return "rows"
+    file = hub_file(word, "config.json")
+    if file is None:
+        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
+    config = _config(file)
+    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
 
 
 def _config(file: Path) -> Any:
@@ -103,43 +90,6 @@ def _config(file: Path) -> Any:
         return read_json(file)
     except InputError:
         return None
-
-
-def parse_data(
-    word: str,
-    limit: int | None = None,
-    *,
-    column: str | None = None,
-    resize: tuple[int, int] | None = None,
-    skip_bad: bool = False,
-) -> Table:
-    """A DATA word for a model of numbers: a table, or images as rows of pixels in [0, 1].
-
-    Args:
-        word: a .csv, .npy or .parquet file, the name of a data set, or images as `read_images` takes them.
-        limit: the first so many rows.
-        column: of the images.
-        resize: (height, width) that images are brought to.
-        skip_bad: leave images out that cannot be read.
-
-    Raises:
-        InputError: no such file or name (with the close matches), a table or images that cannot be read, or
-            options of images for a table.
-    """
-    if is_image_source(word):
-        return read_images(word, column=column, limit=limit, resize=resize, skip_bad=skip_bad).table()
-    for flag, value in (("--column", column), ("--resize", resize), ("--skip-bad", skip_bad)):
-        if value:
-            raise InputError(f"{flag} belongs to images; {word!r} is none")
-    path = Path(word)
-    if path.exists() or path.suffix.lower() in SUFFIXES or "/" in word:
-        table = read_table(path)
-    elif word in DATA_SETS:
-        table = DATA_SETS[word]()
-    else:
-        known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
-        raise unknown_name("data", word, known)
-    return table if limit is None else table.head(limit)
 
 
 def parse_size(word: str | None) -> tuple[int, int] | None:
@@ -181,8 +131,8 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
     known = [field for field in design.__dataclass_fields__ if field in _OPTIONS]  # type: ignore[attr-defined]
     for option in fields:
         if option not in known:
-            of_design = ", ".join(_flag(field) for field in known) or "no option"
-            raise InputError(f"{_flag(option)} does not belong to {name}, which has {of_design}")
+            of_design = ", ".join(flag(field) for field in known) or "no option"
+            raise InputError(f"{flag(option)} does not belong to {name}, which has {of_design}")
     if name == "fixed-rate":
         fields["rate"] = _rates(word, argument, count=1)[0]
     elif name == "rates":
@@ -200,10 +150,6 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
 
 
 _OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
 
 
 def _rates(word: str, argument: str, count: int) -> list[float]:

@@ -1,87 +1,153 @@
-"""A model and the rows to score it on: fitted to a training part, or saved before."""
+"""A model of rows, fitted to a training part of the rows or saved before, and the rows to score it on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
-import torch
+from maskevidence.data.binarise import binarise
+from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
+from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
+from maskevidence.errors import InputError, unknown_name
+from maskevidence.model import HasRefine
+from maskevidence.models.base import TableModel
+from maskevidence.tasks.declaring import flag
+from maskevidence.tasks.options import RowReading, Sample
+from maskevidence.tasks.parse import parse_model, parse_size
+from maskevidence.tasks.prepared import Prepared
 
-from maskevidence.data.tabular import Table
-from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.masks import MaskDesign, Masks
-from maskevidence.model import HasLogEvidence, HasRefine
-from maskevidence.models.image.summary import image_summary
-from maskevidence.tasks.image_rows import ImageRows
-from maskevidence.tasks.text_rows import TextRows
+TEST_FRACTION = 0.2
+DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A model that is ready, and the table that it is scored on.
+def prepare_rows(
+    model: str, data: str, sample: Sample = Sample(), reading: RowReading = RowReading()
+) -> Prepared:
+    """Read the rows, and fit the model to a training part of them, or load it.
 
-    Attributes:
-        model: fitted or loaded; its `columns` are those of a table of numbers.
-        table: the rows to be scored.
-        notes: what was done to get there, one sentence each.
-        test_fraction: the share of rows that was held out and is scored; None where all are.
-        fitted: whether the model was fitted here.
-        source_fingerprint: of all rows that a model fitted here came from; None where none was.
-        details: what else decides the numbers and is kept with them, such as the density of images.
-        load: gives the same model in another process; None where it is best sent as it is.
+    Args:
+        model: a word such as "ppca:8", or the folder of a saved model.
+        data: a file, a data set or images, as `read_rows` takes them.
+        sample: which rows are used.
+        reading: how they are read.
+
+    Raises:
+        InputError: a model or data that cannot be used.
+
+    Example:
+        >>> ready = prepare_rows("gaussian", "digits", Sample(limit=100))
+        >>> len(ready.table), ready.notes[0]
+        (20, 'fitted to 80 rows, scored on the 20 others')
     """
+    build, saved = parse_model(model)
+    table = read_rows(data, reading, limit=sample.limit, seed=sample.seed)
+    if build is None:
+        return use_saved(saved, table, sample.test_fraction, sample.seed)
+    test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
+    return fit_held_out(build, table, test_fraction, sample.seed)
 
-    model: Any
-    table: Table | TextRows | ImageRows
-    notes: tuple[str, ...]
-    test_fraction: float | None = None
-    fitted: bool = False
-    source_fingerprint: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
-    load: Callable[[], Any] | None = None
+
+def read_rows(
+    data: str, reading: RowReading = RowReading(), *, limit: int | None = None, seed: int = 0
+) -> Table:
+    """Read a table, or images as rows of pixels in [0, 1].
+
+    Args:
+        data: a .csv, .npy or .parquet file, the name of a data set, or images as `read_images` takes them.
+        reading: how the rows are read.
+        limit: use only the first `limit` rows.
+        seed: of stochastic binarisation.
+
+    Raises:
+        InputError: no such file or name (lists the close matches), a table or images that cannot be read, or
+            options of images for a table.
+    """
+    table = _read(data, reading, limit)
+    return table if reading.binarise is None else binarise(table, reading.binarise, seed)
+
+
+def _read(data: str, reading: RowReading, limit: int | None) -> Table:
+    if is_image_source(data):
+        size = parse_size(reading.resize)
+        images = read_images(data, column=reading.column, limit=limit, resize=size, skip_bad=reading.skip_bad)
+        return images.table()
+    for name in ("column", "resize", "skip_bad"):
+        if getattr(reading, name):
+            raise InputError(f"{flag(name)} belongs to images; leave it out for {data!r}")
+    path = Path(data)
+    if path.exists() or path.suffix.lower() in SUFFIXES or "/" in data:
+        table = read_table(path)
+    elif data in DATA_SETS:
+        table = DATA_SETS[data]()
+    else:
+        known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
+        raise unknown_name("data", data, known)
+    return table if limit is None else table.head(limit)
+
+
+def new_model(
+    build: Callable[[int], TableModel], rows: Table, purpose: str = "fit"
+) -> tuple[TableModel, list[str]]:
+    """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
+
+    Args:
+        build: makes the model from its number of features.
+        rows: the rows to train on.
+        purpose: what the rows are for, for the message.
+
+    Returns:
+        The model, which names its columns, and the columns that were dropped.
+
+    Raises:
+        InputError: every column is constant.
+    """
+    model = build(len(rows.columns))
+    dropped = [] if model.keeps_units else rows.constant_columns()
+    kept = [column for column in rows.columns if column not in dropped]
+    if not kept:
+        raise InputError(f"every column of {rows.name} is constant; there is nothing to {purpose}")
+    if dropped:
+        model = build(len(kept))
+    model.columns = kept
+    return model, dropped
 
 
 def fit_held_out(
-    build: Callable[[int], Any], table: Table, test_fraction: float = 0.2, seed: int = 0
+    build: Callable[[int], TableModel], table: Table, test_fraction: float = TEST_FRACTION, seed: int = 0
 ) -> Prepared:
-    """Fit a model to a training part of the rows, and hold the rest out for scoring.
+    """Fit a model to a training part of the rows, and hold the others out for scoring.
 
-    Columns that are constant in the training part are dropped and named, unless the model `keeps_units`.
+    Columns that are constant in the training part are dropped and listed, unless the model `keeps_units`.
 
     Args:
         build: makes the model from its number of features.
         table: all rows.
-        test_fraction: the share of rows held out, in (0, 1).
+        test_fraction: the share of the rows to hold out, in (0, 1).
         seed: of the choice of rows.
 
     Raises:
         InputError: a table or a share that leaves nothing to fit or score.
     """
     train, test = table.split(test_fraction, seed)
-    model = build(len(table.columns))
-    dropped = [] if model.keeps_units else train.constant_columns()
-    kept = [column for column in table.columns if column not in dropped]
-    if not kept:
-        raise InputError(f"every column of {table.name} is constant; there is nothing to fit")
+    model, dropped = new_model(build, train)
+    columns = [column for column in table.columns if column not in dropped]
+    model.fit(train.select(columns).values)
+    test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
         notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {', '.join(dropped)}")
-    model = (build(len(kept)) if dropped else model).fit(train.select(kept).values)
-    model.columns = kept
     if model.bounded:
-        names = ", ".join(kept[j] for j in model.bounded)
+        names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
-    notes += _refined(model, test.select(kept))
-    return Prepared(model, test.select(kept), tuple(notes), test_fraction, True, table.fingerprint())
+    notes += _refined(model, test)
+    return Prepared(model, test, tuple(notes), test_fraction, True, table.fingerprint())
 
 
-def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
-    """Score a saved model on a table's rows, all of them or the held-out part.
+def use_saved(model: TableModel, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
+    """Score a saved model on a table's rows, all of them or a held-out part.
 
     Args:
-        model: loaded; where it knows its columns, these are taken from the table.
+        model: the loaded model; if it knows its columns, these are taken from the table.
         table: all rows.
-        test_fraction: the share of rows held out and scored; None for all rows.
+        test_fraction: the share of the rows to hold out and score; None for all rows.
         seed: of the choice of rows.
 
     Raises:
@@ -93,36 +159,11 @@ def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed
         notes.append(f"scored on the {len(table):,} rows held out")
     if model.columns is not None:
         table = table.select(model.columns)
-    elif len(table.columns) != model.n_features:
-        raise InputError(
-            f"{table.name} has {len(table.columns)} columns, the model {model.n_features} features; "
-            "give the table that it was fitted to"
-        )
+    model.check_width(len(table.columns))
     notes += _refined(model, table)
     return Prepared(model, table, tuple(notes), test_fraction)
 
 
-def _refined(model: Any, table: Table) -> list[str]:
-    """Let a model that integrates numerically do so finely enough for these rows; what it says it did."""
+def _refined(model: TableModel, table: Table) -> list[str]:
+    """Refine a numerical integral until it is accurate for these rows; returns what the model reports."""
     return [model.refine(table.tokens())] if isinstance(model, HasRefine) else []
-
-
-def score_rows(
-    prepared: Prepared, design: MaskDesign, *, seed: int = 0, masks: Masks = "own", batch_size: int = 1024
-) -> tuple[dict[str, Any], EvidenceEstimate]:
-    """Estimate the evidence of a prepared model, and what `estimate.json` holds of it.
-
-    Where the model has a closed form, its mean over the same rows stands beside it as `closed_form`.
-    """
-    tokens = prepared.table.tokens()
-    estimate = estimate_evidence(
-        prepared.model, tokens, design, seed=seed, masks=masks, batch_size=batch_size
-    )
-    result = estimate.to_dict()
-    if isinstance(prepared.model, HasLogEvidence):
-        with torch.no_grad():
-            result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
-    if prepared.details:
-        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
-    result["notes"] = [*prepared.notes, *result["notes"]]
-    return result, estimate

@@ -1,0 +1,144 @@
+"""A masked image model, the images to score it on, and pixel variances fitted to the others."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from maskevidence.data.images import Images, read_images
+from maskevidence.data.tabular import held_out_rows
+from maskevidence.errors import InputError
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.pixel_density import PixelDensity
+from maskevidence.models.image.summary import DENSITY, N_PIXELS
+from maskevidence.models.saving import fingerprint, same_fingerprint
+from maskevidence.runs import RunDirectory
+from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tasks.image_rows import ImageRows
+from maskevidence.tasks.options import ImageOptions, ImagePreparation
+from maskevidence.tasks.parse import parse_size
+from maskevidence.tasks.prepared import Prepared
+
+CALIBRATION_FRACTION = 0.2
+MAX_CALIBRATION_IMAGES = 512
+_CALIBRATION = 0x696D6167
+
+
+def prepare_images(
+    model: str,
+    data: str,
+    preparation: ImagePreparation = ImagePreparation(),
+    *,
+    out: Path | None = None,
+) -> Prepared:
+    """Load a masked image model, read the images, and fit pixel variances if the model has none.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        data: the images, as `read_images` takes them.
+        preparation: which images are used and how they are read, the likelihood of pixels, and the device.
+            The seed also chooses the images that variances are fitted to, and their masks.
+        out: a run directory, whose variances are taken if it holds this run.
+
+    Raises:
+        InputError: options that exclude each other, or a model or images that cannot be used.
+    """
+    sample, reading, device = preparation.sample, preparation.reading, preparation.device
+    loaded = MaskedImage.from_pretrained(model, device=device.device, batch_tokens=device.batch_tokens)
+    size = parse_size(reading.resize)
+    images = read_images(
+        data, column=reading.column, limit=sample.limit, resize=size, skip_bad=reading.skip_bad
+    )
+    notes = [*loaded.notes, *images.notes]
+    if sample.test_fraction is not None:
+        _, images = images.split(sample.test_fraction, sample.seed)
+        notes.append(f"scored on the {len(images):,} images held out")
+    loaded.tokens(images.pixels[:1])  # raises now, not after the calibration, if the images do not fit
+    if _asks_for_calibration(loaded, preparation.options):
+        images, note = _calibrate(loaded, images, preparation.options, sample.seed, out)
+        notes.append(note)
+    else:
+        assert loaded.density is not None
+        notes.append(
+            f"pixel variances as they are stored with the model ({loaded.density.name}, "
+            f"{loaded.density.n_images or 'unknown'} images)"
+        )
+    assert loaded.density is not None
+    notes += _what_is_scored(loaded, loaded.density)
+    patches = loaded.tokens(images.pixels, images.ids)
+    details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
+    return Prepared(loaded, ImageRows(images, patches), tuple(notes), sample.test_fraction, details=details)
+
+
+def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
+    stored = model.density
+    if stored is None or options.calibration_fraction is not None:
+        return True
+    other_density = options.density not in (None, stored.name)
+    return other_density or options.patch_statistics not in (None, stored.patch_statistics)
+
+
+def _calibrate(
+    model: MaskedImage, images: Images, options: ImageOptions, seed: int, out: Path | None
+) -> tuple[Images, str]:
+    """Give the model a density fitted to some of the images.
+
+    Returns:
+        The other images, and a note.
+    """
+    fraction = CALIBRATION_FRACTION if options.calibration_fraction is None else options.calibration_fraction
+    if not 0 < fraction < 1 or len(images) < 2:
+        raise InputError(
+            f"--calibration-fraction {fraction:g} of {len(images):,} images leaves none to fit variances "
+            "to or none to score; give a share in (0, 1) and more images"
+        )
+    n = min(max(1, math.ceil(fraction * len(images))), MAX_CALIBRATION_IMAGES, len(images) - 1)
+    _, fitted = held_out_rows(len(images), n / len(images), int(keyed_bits(seed, _CALIBRATION)))
+    others = images.select(np.setdiff1d(np.arange(len(images)), fitted))
+    wanted = (options.density or "gaussian", options.patch_statistics, seed, len(fitted))
+    stored = _density_of_run(out, fingerprint(model), others)
+    if stored is not None and wanted == (
+        stored.name,
+        stored.patch_statistics,
+        stored.seed,
+        stored.n_images,
+    ):
+        model.density = stored
+    else:
+        calibration = images.select(fitted)
+        tokens = model.tokens(calibration.pixels, calibration.ids)
+        model.calibrate(tokens, wanted[0], patch_statistics=options.patch_statistics, seed=seed)
+    note = f"pixel variances fitted to {len(fitted):,} of the images, scored on the {len(others):,} others"
+    return others, note
+
+
+def _density_of_run(out: Path | None, model: str | None, scored: Images) -> PixelDensity | None:
+    """The density that a run directory holds for this model and these images, or None.
+
+    A resumed run needs exactly the numbers of its first part, and does not have to compute them again.
+    """
+    manifest = None if out is None else RunDirectory(out).manifest()
+    if manifest is None or DENSITY not in manifest.details:
+        return None
+    same_model = same_fingerprint(manifest.model_fingerprint, model)
+    if not same_model or manifest.data.fingerprint != scored.fingerprint():
+        return None
+    return PixelDensity.from_dict(dict(manifest.details[DENSITY]))
+
+
+def _what_is_scored(model: MaskedImage, density: PixelDensity) -> list[str]:
+    """Notes on the target, which is not always the pixels."""
+    if model.conditionals == "transformed":
+        return [
+            "the model predicts normalised patches (norm_pix_loss), and these are scored: turning them back "
+            "into pixels needs the mean and variance of the hidden patch itself; --patch-statistics visible "
+            "uses those of the visible patches"
+        ]
+    units = {
+        "gaussian": "log-densities are per level (0..255) of each pixel",
+        "discretised": "log-probabilities of the levels 0..255",
+    }
+    notes = [units[density.name]]
+    if model.norm_pix_loss:
+        notes.append("predictions turned back into pixels by the mean and variance of the visible patches")
+    return notes

@@ -1,0 +1,121 @@
+"""A masked language model, and the texts to score it on."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.text import Texts, read_texts
+from maskevidence.errors import InputError
+from maskevidence.masks import LeaveOneOut, MaskDesign
+from maskevidence.models.text.encoding import EncodedTexts
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.whole_words import WholeWords
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.progress import progress
+from maskevidence.tasks.declaring import flag
+from maskevidence.tasks.options import DeviceOptions, TextOptions
+from maskevidence.tasks.prepared import Prepared
+from maskevidence.tasks.text_rows import TextRows
+
+
+def prepare_texts(
+    model: str,
+    data: str,
+    design: MaskDesign,
+    options: TextOptions = TextOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    limit: int | None = None,
+) -> Prepared:
+    """Load a masked language model, read the texts and encode them.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        data: the texts, as `read_texts` takes them.
+        design: how masks will be drawn.
+        options: how the texts are read and encoded.
+        device: where the model runs.
+        limit: use only the first `limit` rows.
+
+    Raises:
+        InputError: options that exclude each other, or a model or texts that cannot be used.
+    """
+    for name in ("whole_words", "per_token"):
+        if getattr(options, name) and not isinstance(design, LeaveOneOut):
+            raise InputError(f"{flag(name)} belongs to --design leave-one-out; add that")
+    texts, scored = _read(data, options, limit)
+    loaded = _load(model, options.tokenizer, options, device)
+    with progress("encoding texts", len(texts)) as advance:
+        encoded = loaded.encode(
+            texts[scored[0]],
+            second=texts[scored[1]] if len(scored) == 2 else None,
+            context=None if options.context_field is None else texts[options.context_field],
+            long=options.long or "error",
+            block_size=options.block_size,
+        )
+        advance(len(texts))
+    words = encoded if options.whole_words else None
+    notes = [*loaded.notes, *encoded.notes]
+    if options.whole_words:
+        notes.append("all tokens of a word are hidden together")
+    if options.bf16:
+        notes.append("computed under bfloat16 autocast")
+    tokenizer = None if options.tokenizer is None else _full_path(options.tokenizer)
+    return Prepared(
+        loaded if words is None else WholeWords(loaded, words),
+        TextRows(data, texts.columns, encoded, texts.fingerprint()),
+        tuple(notes),
+        load=partial(_load, _full_path(model), tokenizer, options, device, words),
+        tokenizer=loaded.tokenizer,
+    )
+
+
+def _read(data: str, options: TextOptions, limit: int | None) -> tuple[Texts, list[str]]:
+    """The texts, and the one or two columns of them that are scored."""
+    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
+    if columns is not None and len(columns) > 2:
+        raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    prompts = options.context_field
+    extra = [] if prompts is None else [prompts]
+    texts = read_texts(data, columns, extra=extra, limit=limit, running=options.block_size is not None)
+    scored = [texts.columns[0]] if columns is None else columns
+    if prompts in scored:
+        raise InputError(f"--context-field {prompts!r} is scored too; choose another --text")
+    return texts, scored
+
+
+def _load(
+    model: str,
+    tokenizer: str | None,
+    options: TextOptions,
+    device: DeviceOptions,
+    words: EncodedTexts | None = None,
+) -> Any:
+    """The model as the options want it; `words` are given if whole words are hidden together."""
+    loaded = MaskedLM.from_pretrained(
+        model,
+        tokenizer=tokenizer,
+        device=device.device,
+        bfloat16=options.bf16,
+        batch_tokens=device.batch_tokens,
+        trust_remote_code=options.trust_remote_code,
+    )
+    return loaded if words is None else WholeWords(loaded, words)
+
+
+def _full_path(name: str) -> str:
+    """The full path of a folder, for processes with another working directory; a hub name as it is."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
+    """log p of each token given all others, nats, from the scores of a leave-one-out run."""
+    tokens = prepared.table.tokens()
+    place = {int(number): row for row, number in enumerate(tokens.ids)}
+    columns = [row.nonzero().flatten() for row in tokens.maskable]
+    listed = []
+    for number, draw, score in zip(scores.id, scores.draw, scores.score, strict=True):
+        row = place[int(number)]
+        token_id = int(tokens.values[row, columns[row][int(draw)]])
+        token = prepared.tokenizer.convert_ids_to_tokens(token_id)
+        listed.append({"id": int(number), "position": int(draw), "token": token, "log_prob": float(score)})
+    return listed

@@ -1,0 +1,252 @@
+"""Score a model on data: in memory, or into a run directory."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskevidence.errors import InputError, import_extra
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.masks import MaskDesign, MaskKey
+from maskevidence.model import HasLogEvidence
+from maskevidence.models.image.summary import image_summary
+from maskevidence.models.saving import fingerprint
+from maskevidence.runs import (
+    DataSource,
+    Engine,
+    Manifest,
+    RunDirectory,
+    here,
+    parse_shard,
+    read_run,
+    record_run,
+    rows_per_block,
+    write_summary,
+)
+from maskevidence.runs.directory import TOKENS
+from maskevidence.score import Scoring
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.files import csv_text, write_atomic
+from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
+from maskevidence.tasks.options import DesignOptions, ImagePreparation, Preparation, RunOptions
+from maskevidence.tasks.parse import kind_of_model, parse_design
+from maskevidence.tasks.prepared import Prepared
+from maskevidence.tasks.text_rows import TextRows
+
+_DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a score gives.
+
+    Attributes:
+        result: what `estimate.json` holds.
+        folder: the run directory that was written, or None.
+        tokens: log p of each token of a leave-one-out design, if it was asked for.
+        files: what a run directory holds now.
+        finished_before: whether the run was finished before, and nothing was scored.
+        missing: one line on what could not be drawn, or None.
+    """
+
+    result: dict[str, Any]
+    folder: Path | None = None
+    tokens: list[dict[str, Any]] | None = None
+    files: tuple[str, ...] = ()
+    finished_before: bool = False
+    missing: str | None = None
+
+
+def score(
+    model: str,
+    data: str,
+    design: DesignOptions = DesignOptions(),
+    preparation: Preparation = Preparation(),
+    run: RunOptions = RunOptions(),
+) -> Scored:
+    """Estimate the log evidence of a model on data.
+
+    Args:
+        model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
+        data: a file, a data set, or a folder of images.
+        design: how masks are drawn.
+        preparation: how the model and the data are made ready.
+        run: how scores are computed, and where they are saved.
+
+    Raises:
+        InputError: options that exclude each other or belong to other models, or a model or data that cannot
+            be used.
+
+    Example:
+        >>> scored = score("gaussian", "digits", DesignOptions("leave-one-out"))
+        >>> scored.result["kind"], scored.result["n_observations"]
+        ('pseudo', 359)
+    """
+    _check(run)
+    kind = kind_of_model(model)
+    counts = {name: getattr(design, name) for name in ("masks_per_size", "draws", "replicates", "orders")}
+    mask_design = parse_design(design.design or _DESIGN[kind], **counts)
+    refuse_other_kinds(kind, model, preparation)
+    ready = _prepare(kind, model, data, mask_design, preparation, run.out)
+    scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
+    if run.out is None:
+        result, estimate = score_prepared(ready, scoring)
+        scored = Scored(result)
+    else:
+        source = _data_source(data, ready, preparation)
+        scored = _score_into(RunDirectory(run.out), model, source, ready, scoring, run)
+    if not preparation.texts.per_token:
+        return scored
+    scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
+    return replace(scored, tokens=_token_scores(ready, scores, run.out))
+
+
+def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any], EvidenceEstimate]:
+    """Estimate the evidence of a prepared model in memory.
+
+    Args:
+        prepared: the model and its rows.
+        scoring: how masks are drawn, their seed, and how many go into one call of the model.
+
+    Returns:
+        What `estimate.json` holds, and the estimate. A model with a closed form has its mean over the same
+        rows as `closed_form`.
+    """
+    tokens = prepared.table.tokens()
+    key = scoring.key
+    estimate = estimate_evidence(
+        prepared.model,
+        tokens,
+        scoring.design,
+        seed=key.seed,
+        masks=key.masks,
+        batch_size=scoring.batch_size,
+    )
+    result = estimate.to_dict()
+    if isinstance(prepared.model, HasLogEvidence):
+        with torch.no_grad():
+            result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
+    if prepared.details:
+        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
+    result["notes"] = [*prepared.notes, *result["notes"]]
+    return result, estimate
+
+
+def _check(run: RunOptions) -> None:
+    """Refuse options of a run that exclude each other, before a model is fitted or loaded."""
+    if run.cluster.engine != "ray":
+        refuse_unless("--engine ray", run.cluster)
+    elif run.out is None:
+        raise InputError("--engine ray needs --out, a folder for the scores of the workers")
+    else:
+        import_extra("ray", "ray", "--engine ray")
+    if run.shard is not None and run.out is None:
+        raise InputError("--shard needs --out, a folder of its own for each shard")
+
+
+def _prepare(
+    kind: Kind, model: str, data: str, design: MaskDesign, how: Preparation, out: Path | None
+) -> Prepared:
+    if kind == "images":
+        from maskevidence.tasks.prepare_images import prepare_images
+
+        of_images = ImagePreparation(how.sample, how.rows, how.images, how.device)
+        return prepare_images(model, data, of_images, out=out)
+    if kind == "texts":
+        from maskevidence.tasks.prepare_texts import prepare_texts
+
+        return prepare_texts(model, data, design, how.texts, how.device, how.sample.limit)
+    from maskevidence.tasks.prepare_rows import prepare_rows
+
+    return prepare_rows(model, data, how.sample, how.rows)
+
+
+def _data_source(data: str, ready: Prepared, how: Preparation) -> DataSource:
+    """What run.json says of the data, with every option that they were read with."""
+    rows, texts = how.rows, how.texts
+    options = {
+        "limit": how.sample.limit,
+        "column": rows.column,
+        "resize": rows.resize,
+        "skip_bad": rows.skip_bad,
+        "binarise": rows.binarise,
+        "block_size": texts.block_size,
+        "context_field": texts.context_field,
+    }
+    return DataSource(
+        name=data,
+        fingerprint=ready.table.fingerprint(),
+        source_fingerprint=ready.source_fingerprint,
+        text_fingerprint=ready.table.text_fingerprint if isinstance(ready.table, TextRows) else None,
+        n_observations=len(ready.table),
+        columns=list(ready.table.columns),
+        test_fraction=ready.test_fraction,
+        options={name: value for name, value in options.items() if value},
+        notes=list(ready.notes),
+    )
+
+
+def _score_into(
+    folder: RunDirectory,
+    model: str,
+    source: DataSource,
+    ready: Prepared,
+    scoring: Scoring,
+    run: RunOptions,
+) -> Scored:
+    """Score into a run directory, or resume the same run that it holds."""
+    tokens = ready.table.tokens()
+    manifest = Manifest(
+        model=model,
+        model_fingerprint=None if ready.fitted else fingerprint(ready.model),
+        conditionals=ready.model.conditionals,
+        data=source,
+        design=scoring.design.settings(),
+        masks=scoring.key.masks,
+        seed=scoring.key.seed,
+        shard=(1, 1) if run.shard is None else parse_shard(run.shard),
+        rows_per_block=rows_per_block(ready.model, tokens, scoring.design, scoring.key),
+        details=ready.details,
+    )
+    n_scored = record_run(
+        folder,
+        manifest,
+        ready.model,
+        tokens,
+        fitted=ready.fitted,
+        overwrite=run.overwrite,
+        batch_size=scoring.batch_size,
+        save_every=run.save_every,
+        engine=_engine(run, ready),
+    )
+    finished = folder.estimate() if n_scored == 0 else None
+    if finished is not None:
+        return Scored(finished, folder.path, finished_before=True)
+    whole = read_run(folder.path)
+    result = whole.result()
+    missing = write_summary(folder, whole, result)
+    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
+
+
+def _engine(run: RunOptions, ready: Prepared) -> Engine:
+    """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
+    cluster = run.cluster
+    if cluster.engine == "local":
+        return here
+    from maskevidence.runs.ray import RayEngine
+
+    gpus = cluster.gpus_per_worker or 0.0
+    return RayEngine(cluster.address, cluster.workers, gpus, run.threads or 1, ready.load)
+
+
+def _token_scores(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
+    """The score of each token; a run directory gets them as a CSV file."""
+    from maskevidence.tasks.prepare_texts import token_scores
+
+    listed = token_scores(ready, scores)
+    if out is not None:
+        columns = ("id", "position", "token", "log_prob")
+        rows = ([entry[column] for column in columns] for entry in listed)
+        write_atomic(out / TOKENS, csv_text(columns, rows))
+    return listed

@@ -1,0 +1,48 @@
+"""Summarize a run from its scores, and several shards as one run."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskevidence.errors import InputError
+from maskevidence.runs import MODEL, Run, RunDirectory, locked, read_run, write_summary
+from maskevidence.support.files import write_atomic, writing
+from maskevidence.tasks.score import Scored
+
+
+def summarize(runs: Sequence[Path], out: Path | None = None, *, overwrite: bool = False) -> Scored:
+    """Compute the estimate, the curve and its picture again from the scores of a run.
+
+    Args:
+        runs: one run directory, or all shards of one run.
+        out: a folder for the whole run; without it, one run is summarized in its own folder, and several
+            shards are not written.
+        overwrite: replace another run in `out`.
+
+    Raises:
+        InputError: the directories are not all shards of one run, or `out` cannot be written.
+    """
+    if out is not None and out.resolve() in {run.resolve() for run in runs}:
+        raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
+    run = read_run(*runs)
+    result = run.result()
+    if out is None and len(runs) > 1:
+        return Scored(result)
+    folder = RunDirectory(out or runs[0])
+    if out is not None:
+        folder.check(run.manifest, overwrite=overwrite)
+    with locked(folder.path):
+        if out is not None:
+            _copy(run, runs[0], folder)
+        missing = write_summary(folder, run, result)
+    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
+
+
+def _copy(run: Run, source: Path, folder: RunDirectory) -> None:
+    """Copy the scores, and the model if the run fitted one."""
+    folder.begin(run.manifest)
+    for part in run.parts:
+        write_atomic(folder.scores / part.path.name, part.path.read_bytes())
+    if (source / MODEL).is_dir():
+        with writing(folder.path / MODEL):
+            shutil.copytree(source / MODEL, folder.path / MODEL)
