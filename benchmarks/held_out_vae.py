@@ -20,7 +20,7 @@ import numpy as np
 import maskevidence as me
 from maskevidence.data.images import read_images
 from maskevidence.models import VAE, Annealing
-from maskevidence.paper.figure_3 import plus_minus
+from maskevidence.paper.figures import plus_minus
 
 N_TRAIN, N_TEST, STEPS, BATCH, LEARNING_RATE, SEEDS = 5000, 60, 800, 100, 1e-3, (0, 1, 2)
 OBJECTIVES = {

@@ -19,7 +19,8 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.masks import MaskKey
-from maskevidence.paper._figures import SEEDS, initial_loadings, moment_scores, published, second_moments
+from maskevidence.paper.figures import SEEDS
+from maskevidence.paper.known_noise import initial_loadings, moment_scores, published, second_moments
 from maskevidence.training.objectives import shared_masks
 
 NOISE = 0.2

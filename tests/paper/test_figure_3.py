@@ -12,7 +12,8 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.data.tabular import Table
-from maskevidence.paper import figure_3
+from maskevidence.paper import figure_3_upper as figure_3
+from maskevidence.paper.image_training import DATA_SETS
 
 ROWS = 60
 
@@ -152,7 +153,7 @@ def test_what_is_not_0_or_1_gets_one_line(run: CommandLine, files: dict[str, Pat
 
 @pytest.mark.skipif("MASKEVIDENCE_DATA" not in os.environ, reason="needs the images in MASKEVIDENCE_DATA")
 def test_real_images_are_binarised_and_grey_ones_refused(run: CommandLine) -> None:
-    for dataset in figure_3.DATA_SETS:
+    for dataset in DATA_SETS:
         images = figure_3.binary_images(dataset, 25)
         assert images.values.shape == (25, 784)
         assert set(np.unique(images.values)) == {0.0, 1.0}

@@ -47,8 +47,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
     """Images whose visible patches say a lot, and a training long enough to use them."""
-    images = module.ImageSet("smooth", str(folder / "grey"), None, 2, 250, 2)
-    figure = module.figure_6(sets=[images], masks_per_size=8)
+    images = module.ImageSet("smooth", str(folder / "grey"), None, 2, 250)
+    figure = module.figure_6(model="small", sets=[images], masks_per_size=8)
     assert [claim.holds for claim in figure.claims] == [True, True, True], figure.claims
     rows = {weights: [] for weights in ("random", "trained")}
     for row in csv.DictReader(figure.to_csv().splitlines()):
@@ -61,7 +61,7 @@ def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
     assert all(trained < random for random, trained in zip(*losses, strict=True))
     assert figure.figure is not None
     assert figure.missing is None
-    again = module.figure_6(sets=[replace(images, steps=2)], masks_per_size=2, test_images=5)
+    again = module.figure_6(model="small", sets=[replace(images, steps=2)], masks_per_size=2, test_images=5)
     assert again.claims[1].holds is False  # an untrained model does not pass for a trained one
 
 

@@ -12,9 +12,9 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.paper import figure_1, figure_2, figure_4, figure_5
-from maskevidence.paper._figures import (
-    SEEDS,
+from maskevidence.paper import figure_1, figure_2, figure_4, figure_5_left
+from maskevidence.paper.figures import SEEDS
+from maskevidence.paper.known_noise import (
     best_with_known_noise,
     initial_loadings,
     log_evidences,
@@ -71,7 +71,7 @@ def test_random_sizes_for_each_row_are_the_objective() -> None:
 
 
 def test_figure_1_accumulates_what_each_number_of_masks_gives() -> None:
-    made = figure_1.figure_1(SEEDS[:2], most_masks=6)
+    made = figure_1.figure_1(SEEDS[:2], max_masks=6)
     rows = list(csv.DictReader(io.StringIO(made.to_csv())))
     x, model = published(100, 5, 2, SEEDS[1])
     true = float(model.score_samples(x).mean())
@@ -125,7 +125,7 @@ def test_figure_4_finds_the_areas_and_the_drops() -> None:
 
 
 def test_figure_5_ends_at_the_evidence_of_the_trained_model() -> None:
-    made = figure_5.figure_5_left(epochs=60, masks_per_size=5)
+    made = figure_5_left.figure_5_left(epochs=60, masks_per_size=5)
     exact, area, se = (np.array(made.numbers[name]) for name in ("exact", "area", "mask_se"))
     assert made.numbers["epochs"] == list(range(0, 61, 10))
     assert (np.abs(exact - area) < 4 * se).all()
@@ -145,14 +145,14 @@ def test_a_claim_that_fails_is_said_to_fail(run: CommandLine, tmp_path: Path) ->
 
 
 def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
-    first, second = (figure_1.figure_1(SEEDS[:1], most_masks=2) for _ in range(2))
+    first, second = (figure_1.figure_1(SEEDS[:1], max_masks=2) for _ in range(2))
     assert first.to_csv() == second.to_csv()
     for kind in ("png", "pdf"):
         assert figure_1_bytes(first, kind) == figure_1_bytes(second, kind)
 
 
 def figure_1_bytes(made: object, kind: str) -> bytes:
-    from maskevidence.paper._figures import picture
+    from maskevidence.paper.figures import picture
 
     return picture(made.figure, kind)  # type: ignore[attr-defined]
 

@@ -14,10 +14,10 @@ import torch
 import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
 from maskevidence.masks import size_of_rate
-from maskevidence.paper._bert_curves import (
+from maskevidence.paper.bert_base import blocks_of
+from maskevidence.paper.bert_curves import (
     RATES,
     RateCurve,
-    blocks_of,
     curve_of,
     mean_curve,
     published_curves,
@@ -116,8 +116,7 @@ def test_blocks_come_from_each_set_in_turn(model: me.models.MaskedLM) -> None:
 def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with a little text in the layout of two GLUE sets, and no network."""
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
-    monkeypatch.setattr("maskevidence.paper._bert_curves.hub_reachable", lambda: False)
-    monkeypatch.setattr("maskevidence.paper.table_2.hub_reachable", lambda: False)
+    monkeypatch.setattr("maskevidence.paper.bert_base.hub_reachable", lambda: False)
     for name, split, columns in (
         ("qnli", "validation", "question,sentence"),
         ("mrpc", "test", "sentence1,sentence2"),

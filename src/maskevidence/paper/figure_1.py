@@ -1,4 +1,4 @@
-"""Figure 1: the difference to the log evidence against the number of masks."""
+"""Figure 1: the difference between log evidence and estimate, by the number of masks."""
 
 import math
 from collections.abc import Sequence
@@ -11,71 +11,56 @@ from jaxtyping import Float64
 from maskevidence.evidence import estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign
-from maskevidence.paper._figures import (
-    BLACK,
-    COLOURS,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    long_form,
-    new_figure,
-    published,
-)
-from maskevidence.rate_bias import bias
+from maskevidence.models import PPCA
+from maskevidence.paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, long_form, new_figure
+from maskevidence.paper.known_noise import published
+from maskevidence.rate_bias import RateBias, bias
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
-N_ROWS, N_COMPONENTS, MOST_MASKS, RATE = 100, 2, 200, 0.15
-PANELS = (5, 50, 512)  # D; the last at a fixed rate
+N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
+WIDTHS = (5, 50)  # D of the panels with all sizes
+RATE_WIDTH = 512  # D of the panel with a fixed rate
+QUICK = {"max_masks": 20}
 
 
-def figure_1(seeds: Sequence[int] = SEEDS, *, most_masks: int = MOST_MASKS) -> PaperFigure:
+def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> PaperFigure:
     """True log evidence minus its estimate for P = 1..200 masks, D = 5 and 50 (all sizes) and 512 (15 %).
 
-    N=100, K=2, β=5; every seed draws its own parameters and data, and masks that all rows share. The scores
-    of the P-th masks are added to those before, so that one run gives every P.
+    N=100, K=2, β=5. Every seed draws its own parameters, data and masks, which all rows share. An estimate
+    from P masks uses the first P of one sequence, so that a single run gives the estimates for every P.
 
     Args:
-        seeds: one line each.
-        most_masks: the largest P.
+        seeds: one line for each.
+        max_masks: the largest P.
 
     Returns:
-        The figure, with the claims that all sizes converge to 0 and 15 % to a bias.
+        The figure, which claims that all sizes converge to 0 and 15 % to a bias.
     """
-    lines: dict[int, list[Float64[np.ndarray, " P"]]] = {width: [] for width in PANELS}
-    errors: dict[int, list[float]] = {width: [] for width in PANELS}
-    known = []
-    with progress("Figure 1", len(PANELS) * len(seeds)) as advance:
-        for width in PANELS:
-            design: MaskDesign = FixedRate(RATE, most_masks) if width == PANELS[-1] else EverySize(most_masks)
+    lines: dict[int, list[Float64[np.ndarray, " P"]]] = {width: [] for width in (*WIDTHS, RATE_WIDTH)}
+    errors: dict[int, list[float]] = {width: [] for width in lines}
+    biases: list[RateBias] = []
+    with progress("Figure 1", len(lines) * len(seeds)) as advance:
+        for width in lines:
+            design: MaskDesign = EverySize(max_masks) if width in WIDTHS else FixedRate(RATE, max_masks)
             for seed in seeds:
                 x, model = published(N_ROWS, width, N_COMPONENTS, seed)
                 tokens = Tokens.from_array(x)
                 with torch.no_grad():
                     true = float(model.log_evidence(tokens).mean())
                 estimate = estimate_evidence(model, GaussianMoments.from_rows(x), design, seed=seed)
-                lines[width].append(true - _by_number_of_masks(estimate.scores, width, most_masks))
+                lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
                 errors[width].append(estimate.mask_se or 0.0)
-                if width == PANELS[-1]:
-                    known += bias(
-                        model,
-                        RATE,
-                        tokens,
-                        masks_per_row=min(40, most_masks),
-                        seed=seed + 1,
-                        masks="shared",
-                        block_rows=2,
-                    )
+                if width == RATE_WIDTH:
+                    biases += _rate_bias(model, tokens, seed, max_masks)
                 advance(1)
-    mean = {width: float(np.mean([line[-1] for line in lines[width]])) for width in PANELS}
-    pooled = {width: math.sqrt(sum(e**2 for e in errors[width])) / len(seeds) for width in PANELS}
-    expected = -float(np.mean([b.bias for b in known]))
-    expected_se = math.sqrt(sum((b.mask_se or 0.0) ** 2 for b in known)) / len(seeds)
-    claims = _claims(mean, pooled, expected, expected_se, most_masks)
-    claims.append(_identity(known))
+    mean = {width: float(np.mean([line[-1] for line in lines[width]])) for width in lines}
+    pooled = {width: math.sqrt(sum(e**2 for e in errors[width])) / len(seeds) for width in lines}
+    expected = -float(np.mean([b.bias for b in biases]))
+    expected_se = math.sqrt(sum((b.mask_se or 0.0) ** 2 for b in biases)) / len(seeds)
     rows = [
         {"panel": f"D={width}", "seed": seed, "masks": p + 1, "true_minus_estimate": float(value)}
-        for width in PANELS
+        for width in lines
         for seed, line in zip(seeds, lines[width], strict=True)
         for p, value in enumerate(line)
     ]
@@ -85,30 +70,44 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, most_masks: int = MOST_MASKS) -> P
         "bias_of_rate": -expected,
         "bias_of_rate_se": expected_se,
     }
-    drawn, missing = _draw(lines, seeds, expected)
     title = "Figure 1: true log evidence minus its estimate, by number of masks"
-    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, drawn, missing)
+    claims = [*_claims(mean, pooled, expected, expected_se, max_masks), _identity(biases)]
+    drawing = _draw(lines, seeds, expected)
+    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, *drawing)
 
 
-def _by_number_of_masks(scores: Any, width: int, most_masks: int) -> Float64[np.ndarray, " P"]:
-    """The estimate from the first P masks of each size, for P = 1, 2, ...: running means over the draws."""
+def _rate_bias(model: PPCA, tokens: Tokens, seed: int, max_masks: int) -> list[RateBias]:
+    """The bias of the rate by other masks."""
+    return bias(
+        model,
+        RATE,
+        tokens,
+        masks_per_row=min(40, max_masks),
+        seed=seed + 1,
+        masks="shared",
+        block_rows=2,
+    )
+
+
+def _by_number_of_masks(scores: Any, width: int, max_masks: int) -> Float64[np.ndarray, " P"]:
+    """The estimates from the first P masks of each size, P = 1, 2, ..., as running means over the draws."""
     weight = width / len(np.unique(scores.size))
-    totals = np.bincount(scores.draw, weights=scores.score, minlength=most_masks) * weight
-    return np.cumsum(totals) / np.arange(1, most_masks + 1)
+    totals = np.bincount(scores.draw, weights=scores.score, minlength=max_masks) * weight
+    return np.cumsum(totals) / np.arange(1, max_masks + 1)
 
 
 def _claims(
-    mean: dict[int, float], pooled: dict[int, float], expected: float, expected_se: float, most_masks: int
+    mean: dict[int, float], pooled: dict[int, float], expected: float, expected_se: float, max_masks: int
 ) -> list[Claim]:
     claims = [
         Claim(
-            f"D={width}, all sizes: the difference goes to 0 (mean at P={most_masks} within 3 se)",
+            f"D={width}, all sizes: the difference goes to 0 (mean at P={max_masks} within 3 se)",
             f"{mean[width]:+.4f} ± {pooled[width]:.4f} ({abs(mean[width]) / pooled[width]:.1f} se)",
             abs(mean[width]) <= 3 * pooled[width],
         )
-        for width in PANELS[:-1]
+        for width in WIDTHS
     ]
-    width = PANELS[-1]
+    width = RATE_WIDTH
     apart = abs(mean[width] - expected) / math.hypot(pooled[width], expected_se)
     claims.append(
         Claim(
@@ -127,10 +126,10 @@ def _claims(
     return claims
 
 
-def _identity(known: Sequence[Any]) -> Claim:
-    block = float(np.mean([b.block_bias for b in known]))
-    visible = float(np.mean([b.visible_evidence for b in known]))
-    error = max(b.identity_error for b in known)
+def _identity(biases: Sequence[RateBias]) -> Claim:
+    block = float(np.mean([b.block_bias for b in biases]))
+    visible = float(np.mean([b.visible_evidence for b in biases]))
+    error = max(b.identity_error for b in biases)
     return Claim(
         "the bias is the expected log evidence of the visible tokens: true of the joint block, with a minus",
         f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}",
@@ -141,25 +140,21 @@ def _identity(known: Sequence[Any]) -> Claim:
 def _draw(
     lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float
 ) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(PANELS), 11.0, 3.4)
-    for ax, width in zip(axes, PANELS, strict=False):
-        for seed, line, colour in zip(seeds, lines[width], COLOURS * len(seeds), strict=False):
+    figure, axes, missing = new_figure(len(lines), 11.0, 3.4)
+    if figure is None:
+        return figure, missing
+    for ax, (width, of_width) in zip(axes, lines.items(), strict=True):
+        for seed, line, colour in zip(seeds, of_width, COLOURS * len(seeds), strict=False):
             ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"seed {seed}")
         ax.axhline(0.0, color=BLACK, linewidth=1.0, linestyle="--")
-        what = "every size" if width != PANELS[-1] else "15 % of the tokens, 76, at a time"
+        what = "every size" if width in WIDTHS else "15 % of the tokens, 76, at a time"
         ax.set_title(f"D = {width}: {what}", fontsize=10)
-        ax.set_xlabel("P (masks per size)" if width != PANELS[-1] else "P (masks)", fontsize=9)
+        ax.set_xlabel("P (masks per size)" if width in WIDTHS else "P (masks)")
         ax.set_xlim(0, len(line))
-    if figure is not None:
-        axes[0].set_ylabel("true log evidence − estimate\n(nats per observation)", fontsize=9)
-        axes[-1].axhline(expected, color=BLACK, linewidth=1.0, linestyle=":")
-        axes[-1].text(
-            0.98,
-            0.03,
-            "dashed: 0; dotted: mean bias by other masks",
-            fontsize=7,
-            ha="right",
-            transform=axes[-1].transAxes,
-        )
-        axes[0].legend(fontsize=7, frameon=False, loc="upper right", ncols=2)
+    axes[0].set_ylabel("true log evidence − estimate\n(nats per observation)")
+    axes[0].legend(fontsize=7, frameon=False, loc="upper right", ncols=2)
+    last = axes[-1]
+    last.axhline(expected, color=BLACK, linewidth=1.0, linestyle=":")
+    note = "dashed: 0; dotted: mean bias by other masks"
+    last.text(0.98, 0.03, note, fontsize=7, ha="right", transform=last.transAxes)
     return figure, missing

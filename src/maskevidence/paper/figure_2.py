@@ -1,4 +1,4 @@
-"""Figure 2: training PPCA by the masked objective, all sizes against one rate."""
+"""Figure 2: PPCA trained by the masked objective with all sizes, with random sizes, and with one rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,14 @@ from torch import Tensor
 
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
-from maskevidence.paper._figures import (
-    BLACK,
-    BLUE,
-    ORANGE,
+from maskevidence.paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, long_form, new_figure
+from maskevidence.paper.known_noise import (
     PRECISION,
-    SEEDS,
-    Claim,
-    PaperFigure,
     best_with_known_noise,
     initial_loadings,
+    log_evidence,
     log_evidences,
-    long_form,
     moment_scores,
-    new_figure,
     published,
     second_moments,
 )
@@ -33,19 +27,19 @@ from maskevidence.training.objectives import MaskedObjective, shared_masks
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
+QUICK = {"epochs": 100}
 OBJECTIVES = ("all sizes", "random sizes", "20 %")
 
 
 @dataclass(frozen=True)
 class Training:
-    """Several initialisations trained together.
+    """R initialisations trained together for E steps.
 
     Attributes:
-        objective: shape (R, E); minus the loss before each step, nats per observation.
-        log_evidence: shape (R, E + 1); exact, before each step and after the last.
-        loadings: shape (R, D, K); after the last step.
-        bias: shape (R, n); D·S(x; M) of every mask of the 20 % minus the log evidence, at `bias_epochs`;
-            empty for the other objectives.
+        objective: minus the loss before each step, in nats per observation, shape (R, E).
+        log_evidence: the exact log evidence before each step and after the last, shape (R, E + 1).
+        loadings: the loadings after the last step, shape (R, D, K).
+        bias: D·S(x; M) of all masks of 20 % minus the log evidence at each of `bias_epochs`, shape (R, n).
     """
 
     objective: Float64[np.ndarray, "R E"]
@@ -55,7 +49,7 @@ class Training:
 
 
 def every_mask_of_size(width: int, size: int) -> Bool[Tensor, "P D"]:
-    """All masks that hide `size` of `width` tokens.
+    """All masks that hide `size` of `width` tokens, one per row.
 
     Example:
         >>> every_mask_of_size(3, 2).sum(0).tolist()
@@ -68,17 +62,17 @@ def every_mask_of_size(width: int, size: int) -> Bool[Tensor, "P D"]:
 def train_together(
     x: Tensor, design: MaskDesign, seeds: Sequence[int], epochs: int, bias_epochs: Sequence[int] = ()
 ) -> Training:
-    """Adam from W = randn(D, K) for every seed at once, the noise known; new masks at every epoch.
+    """Adam from W = randn(D, K) for every seed at once, with known noise and new masks at every epoch.
 
-    Shared masks (one set per initialisation and epoch) are scored on the rows' moments; `RandomSize` draws a
-    mask for every row.
+    `RandomSize` draws a mask for every row. The masks of the other designs are shared by the rows, one set
+    per initialisation and epoch, and scored on the moments of the rows.
 
     Args:
-        x: shape (N, D).
+        x: the rows, shape (N, D).
         design: how masks are drawn.
-        seeds: of the initialisations, and of their masks.
-        epochs: steps on all rows.
-        bias_epochs: epochs at which the bias of 20 % is enumerated.
+        seeds: the seeds of the initialisations and of their masks.
+        epochs: the number of steps, each on all rows.
+        bias_epochs: the epochs at which the bias of 20 % is enumerated.
     """
     moments = GaussianMoments.from_rows(x)
     width = x.shape[1]
@@ -86,14 +80,14 @@ def train_together(
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
     second = second_moments(moments)
     objectives = [MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
-    pairs = every_mask_of_size(width, max(1, int(RATE * width + 1e-9))).expand(len(seeds), -1, -1)
-    objective, log_evidence, bias = [], [], []
+    masks_of_rate = _every_mask_of_rate(width, len(seeds))
+    objective, evidence, bias = [], [], []
     with progress(f"Figure 2, {design.name}", epochs) as advance:
         for epoch in range(epochs + 1):
             with torch.no_grad():
                 exact = log_evidences(loadings, moments)
                 if epoch in bias_epochs:
-                    bias.append(width * moment_scores(loadings, second, pairs).mean(1) - exact)
+                    bias.append(width * moment_scores(loadings, second, masks_of_rate).mean(1) - exact)
             if epoch == epochs:
                 break
             optimizer.zero_grad()
@@ -103,24 +97,29 @@ def train_together(
                 drawn = [shared_masks(design, o.step_key(epoch), width) for o in objectives]
                 masked, weight = (torch.stack(parts) for parts in zip(*drawn, strict=True))
                 value = (weight * moment_scores(loadings, second, masked)).sum(1)
-            loss = -value.sum()  # the initialisations do not touch each other
+            loss = -value.sum()  # the gradient of one initialisation does not depend on the others
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.append(value.detach())
-            log_evidence.append(exact)
+            evidence.append(exact)
             advance(1)
     return Training(
         torch.stack(objective, 1).numpy(),
-        torch.stack([*log_evidence, exact], 1).numpy(),
+        torch.stack([*evidence, exact], 1).numpy(),
         loadings.detach(),
         torch.stack(bias, 1).numpy() if bias else np.empty((len(seeds), 0)),
     )
 
 
-def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence[int], epoch: int) -> Tensor:
-    """D·S of one mask of random size for every row, the mean over rows, for each initialisation.
+def _every_mask_of_rate(width: int, n_initialisations: int) -> Bool[Tensor, "R P D"]:
+    masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9)))
+    return masked.expand(n_initialisations, -1, -1)
 
-    PPCA's formula with the rows of one initialisation in the batch: K = 2, so that A⁻¹ is written out.
+
+def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence[int], epoch: int) -> Tensor:
+    """D·S(x; M) of one mask of random size for every row, averaged over the rows, for each initialisation.
+
+    The formula of PPCA for a batch of all rows of all initialisations. K = 2, so that A⁻¹ is written out.
     """
     n_rows, width = x.shape
     ids, maskable = np.arange(n_rows), np.ones((n_rows, width), dtype=np.bool_)
@@ -144,13 +143,13 @@ def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence
 
 
 def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
-    """The exact log evidence at the best of the optima of the enumerated 20 % objective, by L-BFGS.
+    """The exact log evidence at the optimum of the 20 % objective, maximised by L-BFGS.
 
-    Every mask of the size is scored, so that there is no noise; the optimum with the highest objective over
-    the initialisations is taken.
+    Every mask of the size is scored, so that the objective has no noise. Of the optima that the
+    initialisations lead to, the one with the highest objective counts.
     """
     width = len(moments.mean)
-    masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9))).expand(len(seeds), -1, -1)
+    masked = _every_mask_of_rate(width, len(seeds))
     second = second_moments(moments)
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -176,12 +175,12 @@ def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
 def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigure:
     """PPCA (D=10, K=2, N=2000, β=5) trained by all sizes, by random sizes per row, and by 20 % alone.
 
-    Adam 0.01, one new mask per epoch and size (P=1), five initialisations; on the published data and on data
-    drawn from the model.
+    Adam with learning rate 0.01, one new mask per epoch and size (P=1), and five initialisations, on the
+    published data and on data drawn from the model.
 
     Args:
-        seeds: of the initialisations.
-        epochs: the paper's code runs 1000.
+        seeds: the seeds of the initialisations.
+        epochs: the number of epochs; the paper's code runs 1000.
     """
     designs = (EverySize(1), RandomSize(1, 1), FixedRate(RATE, 1))
     bias_epochs = sorted({round(epochs * share) for share in (0, 0.1, 0.2, 0.5, 1)})
@@ -191,10 +190,8 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
     runs: dict[str, dict[str, Training]] = {}
     for source, data in (("published data", x), ("data from the model", own)):
         moments = GaussianMoments.from_rows(data)
-        true = float(log_evidences(model.loadings.detach()[None], moments))
-        best = float(
-            log_evidences(best_with_known_noise(moments, N_COMPONENTS).loadings.detach()[None], moments)
-        )
+        true = log_evidence(model, moments)
+        best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
         runs[source] = {
             name: train_together(data, design, seeds, epochs, bias_epochs if name == "20 %" else ())
             for name, design in zip(OBJECTIVES, designs, strict=True)
@@ -224,9 +221,9 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
             for i, seed in enumerate(seeds)
             for epoch in range(epochs + 1)
         ]
-    drawn, missing = _draw(runs["published data"], numbers["published data"])
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
-    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, drawn, missing)
+    drawing = _draw(runs["published data"], numbers["published data"])
+    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, *drawing)
 
 
 def _claims(
@@ -296,37 +293,30 @@ def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> tuple[Any, str 
         return figure, missing
     true, best = numbers["true_model"], numbers["maximum_likelihood"]
     epochs = runs["20 %"].objective.shape[1]
-    for ax, name, first in zip(axes, ("all sizes", "20 %", "20 %"), (0, 0, epochs * 4 // 5), strict=True):
+    panels = (
+        ("all sizes", 0, "sizes 1..10, one mask each"),
+        ("20 %", 0, "20 % only (2 of 10), one mask"),
+        ("20 %", epochs * 4 // 5, "20 %, the last fifth of the epochs"),
+    )
+    for ax, (name, first, title) in zip(axes, panels, strict=True):
         run = runs[name]
-        span = np.arange(first, epochs)
-        for i in range(len(run.objective)):
-            ax.plot(
-                span,
-                run.objective[i, first:],
-                color=ORANGE,
-                linewidth=0.5,
-                alpha=0.35,
-                label="masked objective, each epoch's masks" if i == 0 else None,
-            )
-        for i in range(len(run.objective)):
-            ax.plot(
-                np.arange(first, epochs + 1),
-                run.log_evidence[i, first:],
-                color=BLUE,
-                linewidth=1.3,
-                label="exact log evidence" if i == 0 else None,
-            )
+        objective = ax.plot(
+            np.arange(first, epochs), run.objective[:, first:].T, color=ORANGE, linewidth=0.5, alpha=0.35
+        )
+        evidence = ax.plot(
+            np.arange(first, epochs + 1), run.log_evidence[:, first:].T, color=BLUE, linewidth=1.3
+        )
+        objective[0].set_label("masked objective, each epoch's masks")
+        evidence[0].set_label("exact log evidence")
         ax.axhline(true, color=BLACK, linestyle="--", linewidth=1.0, label=f"true model, {true:.2f}")
-        ax.set_xlabel("epoch", fontsize=9)
+        ax.set_xlabel("epoch")
         ax.set_xlim(first, epochs)
+        ax.set_title(title, fontsize=10)
     low = float(np.quantile(runs["all sizes"].log_evidence[:, 5], 0.5))
     axes[0].set_ylim(low, best + 6)
     axes[1].set_ylim(low, best + 6)
     axes[2].set_ylim(best - 5, best + 6)
-    axes[0].set_ylabel("nats per observation", fontsize=9)
-    axes[0].set_title("sizes 1..10, one mask each", fontsize=10)
-    axes[1].set_title("20 % only (2 of 10), one mask", fontsize=10)
-    axes[2].set_title("20 %, the last fifth of the epochs", fontsize=10)
+    axes[0].set_ylabel("nats per observation")
     axes[0].legend(
         fontsize=7.5,
         frameon=False,

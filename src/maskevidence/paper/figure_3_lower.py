@@ -1,7 +1,6 @@
 """Figure 3, lower half: a deep VAE trained by masked prediction and by the ELBO, on grey images."""
 
 import copy
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 from torch.autograd.functional import hessian
 
-from maskevidence.data.images import read_images
-from maskevidence.errors import CollapsedWeightsWarning, unknown_name
+from maskevidence.errors import CollapsedWeightsWarning
 from maskevidence.masks import FixedRate
 from maskevidence.models import VAE, Annealing, EncodingDecoding, EvidenceBound, ImportanceSampling
-from maskevidence.paper._figures import (
+from maskevidence.paper.figures import (
     BLUE,
     ORANGE,
     SEEDS,
@@ -27,13 +25,21 @@ from maskevidence.paper._figures import (
     ResultTable,
     long_form,
     new_figure,
+    plus_minus,
 )
-from maskevidence.paper.figure_3 import DATA_SETS, plus_minus
-from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.paper.image_training import (
+    course,
+    file_stem,
+    first_images,
+    fit_and_look,
+    initialisations,
+    when,
+)
 from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded
+QUICK = {"seeds": SEEDS[:1], "epochs": 40, "n_images": 500, "n_points": 5, "n_judged": 12}
 DURING, AT_END = Annealing(6, 30, 4), (Annealing(8, 100, 5), Annealing(8, 40, 5, "encoder"))
 WEIGHTED_DRAWS = 1024
 METHODS: dict[str, tuple[Objective | FixedRate, EncodingDecoding | ImportanceSampling]] = {
@@ -54,13 +60,13 @@ class Run:
     """One training.
 
     Attributes:
-        objective: shape (E,); minus the mean loss of each epoch, nats per image.
-        epochs: shape (n,); when the log evidence was bounded, 0 for before the first step.
-        evidence: shape (n,); the tightest of the bounds then, mean over the judged images.
-        bounds: those after the last epoch.
-        laplace: Laplace's approximation then, mean over the judged images; no bound.
-        code_size: mean square of draws of q(z | x) per dimension then; under the prior it is 1.
-        seconds: of training alone.
+        objective: minus the mean loss of each epoch, in nats per image, shape (E,).
+        epochs: the epochs at which the log evidence is bounded, shape (n,); 0 is before the first step.
+        evidence: the tightest bound at these epochs, averaged over the judged images, shape (n,).
+        bounds: the bounds after the last epoch.
+        laplace: Laplace's approximation after the last epoch, averaged over the judged images; not a bound.
+        code_size: the mean square of draws of q(z | x) per dimension after the last epoch; 1 under the prior.
+        seconds: the time of training alone.
     """
 
     objective: Float64[np.ndarray, " E"]
@@ -73,24 +79,25 @@ class Run:
 
 
 def grey_images(dataset: str, n_images: int) -> Float64[np.ndarray, "N D"]:
-    """The first images of a data set, in [0, 1].
+    """The first images of a data set, with pixels in [0, 1].
 
     Raises:
-        InputError: another data set, or one that cannot be read.
+        InputError: an unknown data set, or one that cannot be read.
     """
-    if dataset not in DATA_SETS:
-        raise unknown_name("data set", dataset, DATA_SETS)
-    return read_images(DATA_SETS[dataset], limit=n_images).table().values
+    return first_images(dataset, n_images).values
 
 
 def bounds_of(
     model: VAE, x: Float64[np.ndarray, "N D"], annealings: Sequence[Annealing]
 ) -> list[EvidenceBound]:
-    """The importance-weighted bound and annealed ones, whose weights may collapse: each is a lower bound."""
+    """The importance-weighted bound and an annealed bound for each annealing.
+
+    Weights may collapse, which makes a bound loose; it remains a lower bound.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWeightsWarning)
         weighted = model.importance_evidence(x, samples=WEIGHTED_DRAWS)
-        return [weighted, *(model.annealed_evidence(x, annealing=one) for one in annealings)]
+        return [weighted, *(model.annealed_evidence(x, annealing=annealing) for annealing in annealings)]
 
 
 def tightest(bounds: Sequence[EvidenceBound]) -> EvidenceBound:
@@ -104,67 +111,54 @@ def train(
     """Adam in batches from random networks.
 
     Args:
-        x: images in [0, 1].
+        x: images with pixels in [0, 1].
         method: one of `METHODS`.
-        seed: of networks, masks, draws and batches.
-        epochs: passes over the images.
-        points: epochs at which the log evidence is bounded; the last is bounded by more draws.
-        n_judged: the first so many images have their log evidence bounded.
+        seed: the seed of networks, masks, draws and batches.
+        epochs: the number of passes over the images.
+        points: the epochs at which the log evidence is bounded. After the last one it is always bounded,
+            with more draws.
+        n_judged: the number of images, from the first on, whose log evidence is bounded.
     """
     how, conditioning = METHODS[method]
     objective: Objective = MaskedObjective(how, seed=seed) if isinstance(how, FixedRate) else Elbo(seed=seed)
     model = VAE(n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed)
     model.set_units(x)
     judged = x[:n_judged]
-    done: list[int] = []
-    evidence: list[float] = []
-    spent = 0.0
-
-    def look(epoch: int) -> None:
-        nonlocal spent
-        start = time.perf_counter()
-        done.append(epoch)
-        evidence.append(tightest(bounds_of(model, judged, [DURING])).mean)
-        spent += time.perf_counter() - start
-
-    def callback(record: EpochRecord, _model: Any) -> None:
-        if record.epoch in points and record.epoch < epochs:
-            look(record.epoch)
-
-    if 0 in points:
-        look(0)
-    spent, start = 0.0, time.perf_counter()
-    history = fit(
+    settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}
+    trained = fit_and_look(
         model,
         x,
         objective,
-        learning_rate=LEARNING_RATE,
-        epochs=epochs,
-        batch_size=BATCH,
-        seed=seed,
-        evidence_every=0,
-        callbacks=[callback],
+        lambda: tightest(bounds_of(model, judged, [DURING])).mean,
+        [point for point in points if point < epochs],
+        **settings,
     )
-    seconds = time.perf_counter() - start - spent
     bounds = bounds_of(model, judged, AT_END)
-    done.append(epochs)
-    evidence.append(tightest(bounds).mean)
-    after = (bounds, laplace(model, judged), code_size(model, x))
-    return Run(history.objective, np.array(done), np.array(evidence), *after, seconds)
+    evidence = {**trained.looks, epochs: tightest(bounds).mean}
+    return Run(
+        trained.objective,
+        np.array(list(evidence)),
+        np.array(list(evidence.values())),
+        bounds,
+        laplace(model, judged),
+        code_size(model, x),
+        trained.seconds,
+    )
 
 
 def laplace(model: VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> float:
-    """Mean over rows of log p(x, z*) + ½ K log 2π - ½ log|H|, H the curvature at the posterior's mode z*.
+    """Laplace's approximation of the log evidence, averaged over the rows.
 
-    The mode is climbed to by Adam from the encoder's mean, in float64. It tells a bound that has come loose
-    from evidence that has fallen.
+    log p(x, z*) + ½ K log 2π - ½ log|H|, with H the curvature at the mode z* of the posterior. Adam climbs to
+    the mode from the encoder's mean, in float64. The approximation shows whether a low bound is loose or the
+    evidence itself is low.
     """
     exact = copy.deepcopy(model).double().eval().requires_grad_(False)
     rows = exact.tokens_given_latent.standard(exact.tokens(x).values)
     in_units = rows.shape[1] * exact.tokens_given_latent.log_unit
 
     def negative(z: Tensor, row: Tensor) -> Tensor:
-        """-log p(x, z) but for the prior's constant."""
+        """-log p(x, z) without the constant of the prior."""
         each = exact.log_likelihood(row, exact.decode(z))
         return 0.5 * z.square().sum(-1) - each.sum(-1) + in_units
 
@@ -183,7 +177,7 @@ def laplace(model: VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> floa
 
 
 def code_size(model: VAE, x: Float64[np.ndarray, "N D"]) -> float:
-    """Mean square of draws of q(z | x) per dimension, which is 1 where the codes are those of the prior."""
+    """The mean square of draws of q(z | x) per dimension, which is 1 for codes drawn from the prior."""
     with torch.no_grad():
         mean, log_scale = model.encode(model.tokens_given_latent.standard(model.tokens(x).values))
         return float((mean.square() + torch.exp(2 * log_scale)).mean())
@@ -200,33 +194,32 @@ def figure_3_lower(
 ) -> PaperFigure:
     """A VAE with Gaussian likelihood, K=20, trained by masks of 33 % and by the ELBO, and its log evidence.
 
-    Masked training with the paper's conditionals (recursive encoding-decoding) and with those that know the
-    prior (importance sampling). All from the same initial networks, with the same steps of Adam.
+    Masked training uses the conditionals of the paper (recursive encoding-decoding) and conditionals that
+    know the prior (importance sampling). All trainings start from the same networks and take the same number
+    of Adam steps.
 
     Args:
-        seeds: of the initialisations.
+        seeds: the seeds of the initialisations.
         dataset: "mnist" or "fashion-mnist".
-        epochs: passes over the images.
-        n_images: the first so many.
+        epochs: the number of passes over the images.
+        n_images: the number of images, from the first on.
         n_points: how often the log evidence is bounded.
-        n_judged: for how many of the images.
+        n_judged: the number of images whose log evidence is bounded.
     """
     x = grey_images(dataset, n_images)
-    points = sorted({round(epochs * (i / (n_points - 1)) ** 2) for i in range(n_points)})
+    points = when(epochs, n_points)
     runs = {name: [train(x, name, seed, epochs, points, n_judged) for seed in seeds] for name in METHODS}
     rows = [
-        {
-            "method": name,
-            "seed": seed,
-            "epoch": epoch,
-            "objective": float(run.objective[epoch - 1]) if epoch else None,
-            "log_evidence": dict(zip(run.epochs.tolist(), run.evidence.tolist(), strict=True)).get(epoch),
-        }
+        row
         for name in METHODS
         for seed, run in zip(seeds, runs[name], strict=True)
-        for epoch in range(epochs + 1)
+        for row in course(
+            name,
+            seed,
+            dict(enumerate(run.objective.tolist(), start=1)),
+            dict(zip(run.epochs.tolist(), run.evidence.tolist(), strict=True)),
+        )
     ]
-    final = {name: np.array([run.evidence[-1] for run in runs[name]]) for name in METHODS}
     judged, steps = min(n_judged, len(x)), epochs * -(-len(x) // BATCH)
     numbers = {
         "dataset": dataset,
@@ -235,7 +228,7 @@ def figure_3_lower(
         "epochs": epochs,
         "steps": steps,
         "seeds": list(seeds),
-        "log_evidence": {name: final[name].tolist() for name in METHODS},
+        "log_evidence": {name: [float(run.evidence[-1]) for run in runs[name]] for name in METHODS},
         "bounds": {
             name: [
                 {b.method: {"mean": b.mean, "draw_se": b.draw_se} for b in run.bounds} for run in runs[name]
@@ -247,22 +240,14 @@ def figure_3_lower(
         "seconds_of_training": {name: [run.seconds for run in runs[name]] for name in METHODS},
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
-    figure, missing = _draw(runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
-    name = "figure_3_lower" + ("" if dataset == "mnist" else "_" + dataset.replace("-", "_"))
-    return PaperFigure(
-        name,
-        title,
-        _claims(runs),
-        long_form(rows),
-        numbers,
-        figure,
-        missing,
-        [_table(runs, judged, steps)],
-    )
+    drawing = _draw(runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
+    table = _table(runs, judged, steps)
+    stem = file_stem("figure_3_lower", dataset)
+    return PaperFigure(stem, title, _claims(runs), long_form(rows), numbers, *drawing, [table])
 
 
 def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> ResultTable:
-    """The objective and every bound after training, means over the seeds."""
+    """The objective and the bounds after training, averaged over the seeds."""
     rows = []
     for name, of_method in runs.items():
         cells = (
@@ -343,14 +328,13 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
                 run.epochs, run.evidence, color=BLUE, linewidth=1.2, marker=".", markersize=5
             )
         ax.set_title(IN_WORDS[name], fontsize=10)
-        ax.set_xlabel("epoch", fontsize=9)
-        ax.set_ylabel("nats per image", fontsize=9)
+        ax.set_xlabel("epoch")
+        ax.set_ylabel("nats per image")
     weighted_and_bound = runs[WEIGHTED] + runs[BOUND]
     low = min(float(run.evidence.min()) for run in weighted_and_bound)
     high = max(float(max(run.evidence.max(), run.objective.max())) for run in weighted_and_bound)
     for ax in axes[1:]:
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
-    n_seeds = len(runs[BOUND])
     figure.legend(
         [objective, evidence],
         ["objective: D·S(x; M), or the ELBO", "log evidence, the tightest of its lower bounds"],
@@ -358,7 +342,7 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
         ncols=2,
         fontsize=8.5,
         frameon=False,
-        title=f"{n_seeds} initialisation{'s' if n_seeds > 1 else ''}",
+        title=initialisations(len(runs[BOUND])),
         title_fontsize=8.5,
     )
     figure.suptitle(title, fontsize=10)

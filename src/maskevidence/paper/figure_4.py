@@ -1,42 +1,56 @@
-"""Figure 4: the score by mask size of a trained PPCA model."""
+"""Figure 4: the score by mask size of trained PPCA models."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence.curve import Curve
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
-from maskevidence.paper._figures import (
+from maskevidence.paper.figures import (
     BLACK,
     BLUE,
     COLOURS,
     SEEDS,
     Claim,
     PaperFigure,
-    best_with_known_noise,
     long_form,
     new_figure,
-    published,
+    standard_error,
 )
-from maskevidence.support.progress import progress
+from maskevidence.paper.known_noise import best_with_known_noise, published
+from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
 
 N_ROWS, N_FEATURES = 1000, 200
 LOST, FLAT_RATE = 0.05, 0.15
+QUICK = {"masks_per_size": (1, 10, 2)}
 
 
-class Panel(NamedTuple):
-    """One panel: K, P, and where the paper sees the drop."""
+@dataclass(frozen=True)
+class Panel:
+    """The settings of one panel.
+
+    Attributes:
+        n_components: K.
+        masks_per_size: P.
+        drop: the mask rates between which the paper sees the score fall.
+        said: the same in the words of the paper.
+    """
 
     n_components: int
     masks_per_size: int
     drop: tuple[float, float]
     said: str
+
+    @property
+    def name(self) -> str:
+        """K and P."""
+        return f"K={self.n_components}, P={self.masks_per_size}"
 
 
 PANELS = (
@@ -47,13 +61,13 @@ PANELS = (
 
 
 def drop_rate(score: Float64[np.ndarray, " D"]) -> float:
-    """Where a curve starts to fall: the largest rate at which little of the whole fall has happened yet.
+    """The rate at which a curve starts to fall.
 
-    The largest M/D at which S has lost at most 5 % of the way from its mean over rates up to 15 % down to
-    S(D).
+    This is the largest M/D at which S(x; M) has covered at most 5 % of the way from its mean over the rates
+    up to 15 % down to S(x; D).
 
     Args:
-        score: shape (D,); S(x; M) for M = 1..D.
+        score: S(x; M) for M = 1..D, shape (D,).
 
     Example:
         >>> drop_rate(np.r_[np.zeros(90), np.linspace(-0.1, -1.0, 10)])
@@ -69,123 +83,134 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
     """S(x; M), M = 1..200, of PPCA models trained on N=1000 published rows (β=5); the area is the evidence.
 
     The models have the maximum likelihood loadings for the known noise, where training by all sizes ends
-    (Figure 2). Masks are shared by the rows, so that their moments are enough.
+    (Figure 2). All rows share their masks, so that the moments of the rows are enough.
 
     Args:
-        seeds: of the masks.
+        seeds: the seeds of the masks.
         masks_per_size: P of each of the three panels; by default the paper's 1, 100 and 5.
     """
-    counts = [panel.masks_per_size for panel in PANELS] if masks_per_size is None else list(masks_per_size)
-    estimates: list[list[EvidenceEstimate]] = []
-    exact = []
-    with progress("Figure 4", len(PANELS) * len(seeds)) as advance:
-        for panel, count in zip(PANELS, counts, strict=True):
-            x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
-            moments = GaussianMoments.from_rows(x)
-            model = best_with_known_noise(moments, panel.n_components)
-            with torch.no_grad():
-                exact.append(float(model.log_evidence(Tokens.from_array(x)).mean()))
-            of_panel = []
-            for seed in seeds:
-                of_panel.append(
-                    estimate_evidence(model, moments, EverySize(count), seed=seed, batch_size=4096)
-                )
-                advance(1)
-            estimates.append(of_panel)
-    claims, numbers = [], []
-    for panel, count, of_panel, truth in zip(PANELS, counts, estimates, exact, strict=True):
-        curve = np.mean([e.curve.score for e in of_panel], axis=0)
-        areas = np.array([e.log_evidence for e in of_panel])
-        se = _pooled_se(of_panel, areas)
-        drop = drop_rate(curve)
-        name = f"K={panel.n_components}, P={count}"
-        off = abs(areas.mean() - truth) / se
-        claims.append(
-            Claim(
-                f"{name}: the area is the exact log evidence (within 3 se)",
-                f"{areas.mean():.4f} ± {se:.4f}, exact {truth:.4f} ({off:.1f} se apart)",
-                bool(off <= 3),
-            )
-        )
-        if count > 1:
-            low, high = panel.drop
-            claims.append(
-                Claim(
-                    f"{name}: the score falls {panel.said} (here between {low:.2f} and {high:.2f})",
-                    f"5 % of the fall is lost after a rate of {drop:.3f}",
-                    low <= drop <= high,
-                )
-            )
-        numbers.append({"panel": name, "exact": truth, "area": areas.tolist(), "se": se, "drop": drop})
-    noise = [float(np.mean([_roughness(e.curve) for e in of_panel])) for of_panel in estimates]
-    claims.append(
-        Claim(
-            f"P={counts[0]} is noisy, P={counts[1]} is not (mean step from size to size, flat part, K=5)",
-            f"{noise[0]:.4f} nats against {noise[1]:.4f}",
-            noise[0] > 2 * noise[1],
-        )
-    )
+    panels: Sequence[Panel] = PANELS
+    if masks_per_size is not None:
+        panels = [replace(p, masks_per_size=n) for p, n in zip(PANELS, masks_per_size, strict=True)]
+    with progress("Figure 4", len(panels) * len(seeds)) as advance:
+        scored = [_scored(panel, seeds, advance) for panel in panels]
+    numbers = [_numbers(panel, *of) for panel, of in zip(panels, scored, strict=True)]
+    estimates = [of_panel for of_panel, _ in scored]
+    claims = [claim for panel, of in zip(panels, numbers, strict=True) for claim in _claims(panel, of)]
+    claims.append(_noise_claim(panels, estimates))
     rows = [
         {
-            "panel": number["panel"],
+            "panel": panel.name,
             "seed": seed,
             "size": int(size),
             "rate": size / N_FEATURES,
-            "score": float(s),
+            "score": float(score),
         }
-        for number, of_panel in zip(numbers, estimates, strict=True)
-        for seed, e in zip(seeds, of_panel, strict=True)
-        for size, s in zip(e.curve.size, e.curve.score, strict=True)
+        for panel, of_panel in zip(panels, estimates, strict=True)
+        for seed, estimate in zip(seeds, of_panel, strict=True)
+        for size, score in zip(estimate.curve.size, estimate.curve.score, strict=True)
     ]
-    drawn, missing = _draw(estimates, counts, numbers, seeds)
     title = "Figure 4: the score by mask size of trained PPCA models, D=200"
-    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, drawn, missing)
+    drawing = _draw(estimates, numbers, seeds)
+    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, *drawing)
+
+
+def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[EvidenceEstimate], float]:
+    """The estimates of the trained model for every seed, and its exact log evidence."""
+    x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
+    moments = GaussianMoments.from_rows(x)
+    model = best_with_known_noise(moments, panel.n_components)
+    with torch.no_grad():
+        exact = float(model.log_evidence(Tokens.from_array(x)).mean())
+    estimates = []
+    for seed in seeds:
+        design = EverySize(panel.masks_per_size)
+        estimates.append(estimate_evidence(model, moments, design, seed=seed, batch_size=4096))
+        advance(1)
+    return estimates, exact
+
+
+def _numbers(panel: Panel, estimates: Sequence[EvidenceEstimate], exact: float) -> dict[str, Any]:
+    areas = np.array([estimate.log_evidence for estimate in estimates])
+    return {
+        "panel": panel.name,
+        "exact": exact,
+        "area": areas.tolist(),
+        "se": _pooled_se(estimates, areas),
+        "drop": drop_rate(_mean_score(estimates)),
+    }
+
+
+def _mean_score(estimates: Sequence[EvidenceEstimate]) -> Float64[np.ndarray, " D"]:
+    mean: Float64[np.ndarray, " D"] = np.mean([estimate.curve.score for estimate in estimates], axis=0)
+    return mean
 
 
 def _pooled_se(estimates: Sequence[EvidenceEstimate], areas: Float64[np.ndarray, " R"]) -> float:
-    """Standard error of the mean area: from each run's own mask_se, or from the spread of the runs (P=1)."""
-    known = [e.mask_se for e in estimates if e.mask_se is not None]
+    """Standard error of the mean area, from the mask_se of the runs or, for P=1, from their spread."""
+    known = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
     if len(known) == len(estimates):
         return float(np.sqrt(np.square(known).sum())) / len(estimates)
-    return float(areas.std(ddof=1) / np.sqrt(len(areas))) if len(areas) > 1 else float("nan")
+    return standard_error(areas)
 
 
-def _roughness(curve: Curve) -> float:
-    return float(np.abs(np.diff(curve.score[: int(0.8 * len(curve.score))])).mean())
+def _claims(panel: Panel, numbers: dict[str, Any]) -> list[Claim]:
+    area, se, exact, drop = np.mean(numbers["area"]), numbers["se"], numbers["exact"], numbers["drop"]
+    off = abs(area - exact) / se
+    claims = [
+        Claim(
+            f"{panel.name}: the area is the exact log evidence (within 3 se)",
+            f"{area:.4f} ± {se:.4f}, exact {exact:.4f} ({off:.1f} se apart)",
+            bool(off <= 3),
+        )
+    ]
+    if panel.masks_per_size > 1:
+        low, high = panel.drop
+        claims.append(
+            Claim(
+                f"{panel.name}: the score falls {panel.said} (here between {low:.2f} and {high:.2f})",
+                f"5 % of the fall is lost after a rate of {drop:.3f}",
+                low <= drop <= high,
+            )
+        )
+    return claims
+
+
+def _noise_claim(panels: Sequence[Panel], estimates: Sequence[Sequence[EvidenceEstimate]]) -> Claim:
+    few, many = panels[:2]
+    noise = [float(np.mean([_roughness(e.curve.score) for e in of_panel])) for of_panel in estimates[:2]]
+    return Claim(
+        f"P={few.masks_per_size} is noisy, P={many.masks_per_size} is not (mean step from size to size, "
+        "flat part, K=5)",
+        f"{noise[0]:.4f} nats against {noise[1]:.4f}",
+        noise[0] > 2 * noise[1],
+    )
+
+
+def _roughness(score: Float64[np.ndarray, " D"]) -> float:
+    return float(np.abs(np.diff(score[: int(0.8 * len(score))])).mean())
 
 
 def _draw(
-    estimates: Sequence[Sequence[EvidenceEstimate]],
-    counts: Sequence[int],
-    numbers: Sequence[dict[str, Any]],
-    seeds: Sequence[int],
+    estimates: Sequence[Sequence[EvidenceEstimate]], numbers: Sequence[dict[str, Any]], seeds: Sequence[int]
 ) -> tuple[Any, str | None]:
     figure, axes, missing = new_figure(len(PANELS), 12.0, 3.6)
-    for ax, panel, count, of_panel, number in zip(axes, PANELS, counts, estimates, numbers, strict=False):
+    if figure is None:
+        return figure, missing
+    for ax, of_panel, number in zip(axes, estimates, numbers, strict=True):
         size = of_panel[0].curve.size
         for seed, estimate, colour in zip(seeds, of_panel, COLOURS[1:] * len(seeds), strict=False):
             ax.plot(size, estimate.curve.score, color=colour, linewidth=0.9, alpha=0.8, label=f"masks {seed}")
-        mean = np.mean([e.curve.score for e in of_panel], axis=0)
-        ax.plot(size, mean, color=BLUE, linewidth=1.8, label="their mean")
+        ax.plot(size, _mean_score(of_panel), color=BLUE, linewidth=1.8, label="their mean")
         for share in (0.15, 0.85):
             ax.axvline(share * N_FEATURES, color=BLACK, linewidth=0.9, linestyle="--")
         ax.axvline(number["drop"] * N_FEATURES, color=BLACK, linewidth=0.9, linestyle=":")
-        ax.set_title(
-            f"K={panel.n_components}, P={count}: area {np.mean(number['area']):.2f}, "
-            f"exact {number['exact']:.2f}",
-            fontsize=9.5,
-        )
-        ax.set_xlabel("mask size M (of 200 tokens)", fontsize=9)
+        title = f"{number['panel']}: area {np.mean(number['area']):.2f}, exact {number['exact']:.2f}"
+        ax.set_title(title, fontsize=9.5)
+        ax.set_xlabel("mask size M (of 200 tokens)")
         ax.set_xlim(0, N_FEATURES)
-    if figure is not None:
-        axes[0].set_ylabel("score S(x; M)  (nats per hidden token)", fontsize=9)
-        axes[0].legend(fontsize=7.5, frameon=False, loc="lower center")
-        axes[1].text(
-            0.46,
-            0.1,
-            "dashed: 15 % and 85 %\ndotted: where the fall begins",
-            fontsize=7.5,
-            ha="center",
-            transform=axes[1].transAxes,
-        )
+    axes[0].set_ylabel("score S(x; M)  (nats per hidden token)")
+    axes[0].legend(fontsize=7.5, frameon=False, loc="lower center")
+    note = "dashed: 15 % and 85 %\ndotted: where the fall begins"
+    axes[1].text(0.46, 0.1, note, fontsize=7.5, ha="center", transform=axes[1].transAxes)
     return figure, missing

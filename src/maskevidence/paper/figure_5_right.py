@@ -6,14 +6,27 @@ from typing import Any
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
-from maskevidence.paper._bert_curves import RATES, RateCurve, published_curves, rate_curve
-from maskevidence.paper._figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
-from maskevidence.paper.table_2 import Curves, base_curves, draw_published, label_axes
+from maskevidence.paper.bert_base import base_curves
+from maskevidence.paper.bert_curves import (
+    RATES,
+    SETS,
+    Curves,
+    RateCurve,
+    curve_rows,
+    draw_base,
+    draw_curve,
+    label_axes,
+    published_curves,
+    rate_curve,
+)
+from maskevidence.paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import embedded_text
 
 BERT_STEPS = 1000
-_RATES_PER_BLOCK = len(RATES)  # of the small BERT: blocks differ more than rates do, and are the same at each
+QUICK = {"steps": 100, "block_size": 64, "limit": 32}
+# Blocks differ more than rates do. The small BERT is scored on the same blocks at every rate.
+_RATES_PER_BLOCK = len(RATES)
 
 
 def figure_5_right(
@@ -25,16 +38,21 @@ def figure_5_right(
     model: str | None = None,
     limit: int | None = None,
 ) -> PaperFigure:
-    """Curves of BERT-base beside the published ones, and of a small BERT before and after training here.
+    """Curves of BERT-base beside the published ones, and of a small BERT before and after training.
+
+    Without text or vocabulary for BERT-base, the left panel shows the published curves alone.
 
     Args:
-        seeds: of the random weights; the first is also that of the small BERT.
-        steps: of the small BERT's training by random mask sizes, on the text that comes with Python.
-        n_blocks: for BERT-base, each scored at four rates.
-        block_size: tokens of them.
-        model: BERT with pre-trained weights, as for `table_2`; the left panel has the published curves alone
-            where no text or vocabulary is to be had.
-        limit: score the first so many held-out blocks of the small BERT only.
+        seeds: the seeds of the random weights; the first one is also the seed of the small BERT.
+        steps: the number of steps that the small BERT is trained for, by random mask sizes, on the text that
+            comes with Python.
+        n_blocks: the number of blocks for BERT-base, each scored at four rates.
+        block_size: the number of tokens of these blocks.
+        model: BERT with pre-trained weights, as for `table_2`.
+        limit: the number of held-out blocks that the small BERT is scored on; by default all.
+
+    Raises:
+        InputError: a given `model` that cannot be scored.
     """
     try:
         base: Curves = base_curves(seeds, model, n_blocks, 4, block_size)
@@ -54,33 +72,22 @@ def figure_5_right(
             ),
         }
     unigram = text.unigram_score()
-    ours = {**{(f"BERT-base, {name}", weights): c for (name, weights), c in base.items()}}
+    ours = {(f"BERT-base, {name}", weights): curve for (name, weights), curve in base.items()}
     ours |= {("small BERT", weights): curve for weights, curve in small.items()}
-    rows = [
-        {"model": name, "weights": weights, "rate": float(rate), "score": float(score), "n_masks": int(n)}
-        for (name, weights), c in ours.items()
-        for rate, score, n in zip(RATES, c.score, c.n_masks, strict=True)
-    ]
     numbers = {
         "steps": steps,
         "unigram": unigram,
         "areas": {f"{name}, {weights}": [c.area, c.area_se] for (name, weights), c in ours.items()},
     }
-    drawn, missing = _draw_bert(base, small, unigram)
-    return PaperFigure(
-        "figure_5_right",
-        "Figure 5, right: the curve of BERT, from random to trained",
-        _bert_claims(base, small, unigram, note),
-        long_form(rows),
-        numbers,
-        drawn,
-        missing,
-    )
+    columns = long_form(curve_rows(ours, "model"))
+    claims, drawing = _claims(base, small, unigram, note), _draw(base, small, unigram)
+    title = "Figure 5, right: the curve of BERT, from random to trained"
+    return PaperFigure("figure_5_right", title, claims, columns, numbers, *drawing)
 
 
-def _bert_claims(base: Curves, small: dict[str, RateCurve], unigram: float, note: str | None) -> list[Claim]:
+def _claims(base: Curves, small: dict[str, RateCurve], unigram: float, note: str | None) -> list[Claim]:
     claims = []
-    for name in ("AX", "CoLA", "QNLI", "MRPC"):
+    for name in SETS:
         curve = published_curves()[name, "pretrained"]
         claims.append(
             Claim(
@@ -118,28 +125,15 @@ def _bert_claims(base: Curves, small: dict[str, RateCurve], unigram: float, note
     return claims
 
 
-def _draw_bert(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[Any, str | None]:
+def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[Any, str | None]:
     figure, axes, missing = new_figure(2, 10.5, 4.4)
     if figure is None:
         return figure, missing
     left, right = axes
-    draw_published(left)
-    for weights, colour in (("pretrained", BLUE), ("random", ORANGE)):
-        chosen = [curve for (_, name), curve in base.items() if name.startswith(weights)]
-        for place, curve in enumerate(chosen):
-            label = f"here, {weights}" if place == 0 else None
-            left.plot(100 * RATES, curve.score, ".-", color=colour, markersize=3, linewidth=0.8, label=label)
+    draw_base(left, base)
     left.set_title("BERT-base, GLUE", fontsize=10)
     for name, colour in (("random", ORANGE), ("trained", BLUE)):
-        right.plot(
-            100 * RATES,
-            small[name].score,
-            ".-",
-            color=colour,
-            markersize=3,
-            linewidth=0.8,
-            label=f"{name} here",
-        )
+        draw_curve(right, small[name], colour, f"{name} here")
     right.axhline(unigram, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
     right.set_title("small BERT, text that comes with Python, held out", fontsize=10)
     for ax in axes:

@@ -1,4 +1,4 @@
-"""Figure 6: the curves of masked autoencoders of images, random against trained, on three data sets."""
+"""Figure 6: the curves of masked autoencoders of images with random and with trained weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +13,17 @@ from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import Rates
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.paper._figures import (
+from maskevidence.paper.figures import (
     BLUE,
     ORANGE,
     SEEDS,
     Claim,
     PaperFigure,
+    legend_below,
     long_form,
     new_figure,
 )
+from maskevidence.support.hub import hub_reachable
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]
@@ -29,15 +31,15 @@ Floats = Float[np.ndarray, " n"]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A data set of the figure.
+    """A data set of the figure, and how a small model is trained on it.
 
     Attributes:
-        title: above its panel.
-        train: DATA word of the images to train on.
-        test: DATA word of those to score; None to hold a tenth of `train` out.
-        patch_size: in pixels, of the models trained here.
-        steps: of training.
-        quick_steps: of a short one.
+        title: the title of its panel.
+        train: the DATA word of the images to train on.
+        test: the DATA word of the images to score; None to hold out a tenth of `train`.
+        patch_size: the side of a patch, in pixels.
+        steps: the number of training steps.
+        limit: the number of images to train on; None for all.
     """
 
     title: str
@@ -45,17 +47,22 @@ class ImageSet:
     test: str | None
     patch_size: int
     steps: int
-    quick_steps: int
+    limit: int | None = None
 
 
 SETS = (
-    ImageSet("MNIST", "mnist:train", "mnist:test", 7, 3000, 800),
-    ImageSet("CIFAR-100", "cifar100:test", None, 4, 1000, 250),
-    ImageSet("Tiny-ImageNet", "tiny-imagenet:valid", None, 8, 1000, 250),
+    ImageSet("MNIST", "mnist:train", "mnist:test", 7, 3000),
+    ImageSet("CIFAR-100", "cifar100:test", None, 4, 1000),
+    ImageSet("Tiny-ImageNet", "tiny-imagenet:valid", None, 8, 1000),
 )
-QUICK = {"quick": True, "train_images": 5000, "test_images": 150, "masks_per_size": 2}
+QUICK = {
+    "sets": tuple(replace(of, steps=n, limit=5000) for of, n in zip(SETS, (800, 250, 250), strict=True)),
+    "test_images": 150,
+    "masks_per_size": 2,
+}
+SMALL = "small"
 PRETRAINED = "facebook/vit-mae-base"
-# What a pre-trained model, which knows none of these images, is scored on.
+# The data sets for a pre-trained model, which has not seen these images.
 PRETRAINED_SETS = ("fashion-mnist:test", "cifar100:test", "tiny-imagenet:valid")
 PRETRAINED_IMAGES = 8
 
@@ -65,10 +72,10 @@ class ModelCurve:
     """One curve of a panel.
 
     Attributes:
-        estimate: over the rates.
-        per_pixel: the score by nats per pixel and channel, shape (n,).
+        estimate: the estimate, whose curve has n rates.
+        per_pixel: the score in nats per pixel and channel, shape (n,).
         loss: the masked reconstruction loss in levels², shape (n,).
-        loss_se: its mask_se.
+        loss_se: its mask_se, shape (n,).
     """
 
     estimate: EvidenceEstimate
@@ -79,7 +86,7 @@ class ModelCurve:
 
 @dataclass(frozen=True)
 class Panel:
-    """A data set with the curves of a model with random weights and of a trained one."""
+    """A data set with the curves of a model with random weights and of a trained model."""
 
     title: str
     n_pixels: int
@@ -93,34 +100,30 @@ def figure_6(
     *,
     model: str | None = None,
     sets: Sequence[ImageSet] = SETS,
-    quick: bool = False,
-    train_images: int | None = None,
     test_images: int = 300,
     masks_per_size: int = 4,
 ) -> PaperFigure:
     """Scores of ViT-MAEs at 5 % to 95 % of the patches hidden, with random and with trained weights.
 
-    Each model has a Gaussian density of its own, a variance per mask size fitted to other images. Without
-    `model`, a small ViT-MAE is trained on each data set, at random mask sizes.
+    Each model has its own Gaussian density with a variance for every mask size, fitted to images that are not
+    scored.
 
     Args:
-        seeds: the first is that of weights, masks and held-out images.
-        model: a folder, or OWNER/NAME on the hub, of a trained ViT-MAE; images are brought to its size.
-        sets: the data sets.
-        quick: train for a fraction of the steps.
-        train_images: use the first so many images of each set; by default all.
-        test_images: how many to score.
-        masks_per_size: masks of each image at each rate.
+        seeds: the first one is the seed of weights, masks and held-out images.
+        model: a trained ViT-MAE, a folder or OWNER/NAME on the hub; images are resized for it. "small" trains
+            a small one by random mask sizes on each data set. The default is facebook/vit-mae-base if the hub
+            answers, and "small" otherwise.
+        sets: the data sets that small models are trained on.
+        test_images: the number of images to score; a pre-trained model scores at most 8.
+        masks_per_size: the number of masks of each image at each rate.
     """
-    seed = seeds[0]
-    design = Rates(RATES, masks_per_size)
-    if model is None:
-        panels = [_trained_here(each, seed, design, quick, train_images, test_images) for each in sets]
+    model = model or (PRETRAINED if hub_reachable() else SMALL)
+    design, seed = Rates(RATES, masks_per_size), seeds[0]
+    if model == SMALL:
+        panels = [_small(each, seed, design, test_images) for each in sets]
     else:
-        panels = [
-            _pretrained(model, word, seed, design, min(test_images, PRETRAINED_IMAGES))
-            for word in PRETRAINED_SETS
-        ]
+        n_images = min(test_images, PRETRAINED_IMAGES)
+        panels = [_pretrained(model, word, seed, design, n_images) for word in PRETRAINED_SETS]
     rows = [row for panel in panels for row in _rows(panel)]
     claims = [claim for panel in panels for claim in _claims(panel)]
     numbers = {
@@ -133,25 +136,17 @@ def figure_6(
         }
         for panel in panels
     }
-    drawn, missing = _draw(panels)
-    which = "trained here" if model is None else model
+    which = "trained here" if model == SMALL else model
     title = f"Figure 6: masked autoencoders of images, random weights against {which}"
-    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, drawn, missing)
+    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, *_draw(panels))
 
 
-def _trained_here(
-    data: ImageSet,
-    seed: int,
-    design: Rates,
-    quick: bool,
-    train_images: int | None,
-    test_images: int,
-) -> Panel:
+def _small(data: ImageSet, seed: int, design: Rates, test_images: int) -> Panel:
     """A small ViT-MAE before and after training on a data set."""
     from maskevidence.integrations.huggingface.vit_mae_training import RECIPE, train_vit_mae
     from maskevidence.models.image.new_vit_mae import new_vit_mae
 
-    images = read_images(data.train, limit=train_images)
+    images = read_images(data.train, limit=data.limit)
     if data.test is None:
         images, test = images.split(0.1, seed)
     else:
@@ -168,14 +163,14 @@ def _trained_here(
     )
     test = test.head(test_images)
     at_random = _curve(model, calibration, test, design, seed)
-    recipe = replace(RECIPE, steps=data.quick_steps if quick else data.steps, seed=seed)
+    recipe = replace(RECIPE, steps=data.steps, seed=seed)
     train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe)
     trained = _curve(model, calibration, test, design, seed)
     return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
 
 
 def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -> Panel:
-    """A trained ViT-MAE, and one of its shape with random weights."""
+    """A trained ViT-MAE, and a model of the same shape with random weights."""
     from maskevidence.models.image.new_vit_mae import with_random_weights
 
     trained = MaskedImage.from_pretrained(name)
@@ -198,7 +193,7 @@ def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -
 
 
 def in_channels(images: Images, channels: int) -> Images:
-    """Grey images in so many equal channels, as a model of colours reads them; others as they are.
+    """Repeat the channel of grey images for a model of coloured images; leave coloured images alone.
 
     Example:
         >>> grey = Images("one", np.ones((1, 2, 2, 1), dtype=np.uint8), np.arange(1))
@@ -211,7 +206,7 @@ def in_channels(images: Images, channels: int) -> Images:
 
 
 def _curve(model: MaskedImage, calibration: Images, test: Images, design: Rates, seed: int) -> ModelCurve:
-    """Variances from some images, the curve of others."""
+    """Fit the variances to the calibration images, and score the test images."""
     sizes = sorted({max(1, int(rate * model.n_patches + 1e-9)) for rate in design.rates})
     density = model.calibrate(
         model.tokens(calibration.pixels, calibration.ids),
@@ -287,7 +282,7 @@ def _claims(panel: Panel) -> list[Claim]:
 
 
 def rank_correlation(curve: Floats) -> float:
-    """Spearman's correlation of a curve with its position: -1 where it falls all the way.
+    """Spearman's correlation of a curve with its position, which is -1 for a curve that falls throughout.
 
     Example:
         >>> rank_correlation(np.array([3.0, 2.0, 1.0]))
@@ -298,12 +293,12 @@ def rank_correlation(curve: Floats) -> float:
 
 
 def z_of_difference(estimate: EvidenceEstimate, a: slice, b: slice) -> float:
-    """The difference of the mean scores of two parts of a curve by its standard error, paired by image.
+    """The mean score of one part of a curve minus that of another, in standard errors, paired by image.
 
     Args:
-        estimate: of all images.
-        a: the points of the curve that are taken from.
-        b: those that are taken away.
+        estimate: the estimate of all images.
+        a: the points of the first part.
+        b: the points of the second part.
 
     Example:
         >>> import maskevidence as me
@@ -329,28 +324,21 @@ def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
     figure, axes, missing = new_figure(len(panels), 10.5, 6.0, n_rows=2)
     if figure is None:
         return figure, missing
-    for place, panel in enumerate(panels):
-        above, below = axes[place], axes[place + len(panels)]
+    for panel, above, below in zip(panels, axes, axes[len(panels) :], strict=False):
         in_patch = panel.n_pixels / panel.n_patches
         for name, of, colour in (("random", panel.random, ORANGE), ("trained", panel.trained, BLUE)):
-            curve = of.estimate.curve
-            rate = 100 * curve.rate
-            half = 1.96 * np.hypot(curve.mask_se, curve.data_se) / in_patch
-            above.fill_between(
-                rate, of.per_pixel - half, of.per_pixel + half, color=colour, alpha=0.3, linewidth=0
-            )
-            above.plot(
-                rate, of.per_pixel, color=colour, marker="o", markersize=2.5, linewidth=1.3, label=name
-            )
-            below.plot(rate, of.loss, color=colour, marker="o", markersize=2.5, linewidth=1.3, label=name)
+            curve, score = of.estimate.curve, of.per_pixel
+            rate, half = 100 * curve.rate, 1.96 * np.hypot(curve.mask_se, curve.data_se) / in_patch
+            style = {"color": colour, "marker": "o", "markersize": 2.5, "linewidth": 1.3}
+            above.fill_between(rate, score - half, score + half, color=colour, alpha=0.3, linewidth=0)
+            above.plot(rate, score, label=f"{name} weights", **style)
+            below.plot(rate, of.loss, **style)
         above.set_title(f"{panel.title}, {panel.n_patches} patches", fontsize=9)
-        below.set_xlabel("mask rate (% of patches hidden)", fontsize=9)
+        below.set_xlabel("mask rate (% of patches hidden)")
         below.set_ylim(bottom=0)
-    axes[0].set_ylabel("score S(x; M) by pixel\n(nats per pixel and channel)", fontsize=9)
-    axes[len(panels)].set_ylabel("masked reconstruction loss\n(squared error, levels²)", fontsize=9)
-    handles, labels = axes[0].get_legend_handles_labels()
-    labels = [f"{label} weights" for label in labels]
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    axes[0].set_ylabel("score S(x; M) by pixel\n(nats per pixel and channel)")
+    axes[len(panels)].set_ylabel("masked reconstruction loss\n(squared error, levels²)")
+    legend_below(figure, axes[0], ncols=2, fontsize=8)
     note = "Bands: 95 %, sampling of the images and drawing of the masks together."
     figure.suptitle(note, fontsize=8, x=0.01, ha="left")
     return figure, missing

@@ -1,4 +1,4 @@
-"""Which masking rate: small BERTs trained at several rates and by random sizes, all else the same."""
+"""Which masking rate: small BERTs trained at several rates and by random sizes, all else equal."""
 
 import math
 import warnings
@@ -8,19 +8,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64
 
 from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import FixedRate, MaskDesign, RandomSize
-from maskevidence.paper._figures import BLACK, COLOURS, Claim, PaperFigure, ResultTable, long_form, new_figure
+from maskevidence.paper.figures import (
+    BLACK,
+    COLOURS,
+    Claim,
+    PaperFigure,
+    ResultTable,
+    legend_below,
+    long_form,
+    new_figure,
+    standard_error,
+)
 from maskevidence.standard_errors import student_t_quantile
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
+QUICK = {"steps": 80, "limit": 64}
 DRAWS = 16  # masks of each held-out block
 RANDOM, USUAL = "random sizes", "15 %"
 DESIGNS: dict[str, MaskDesign] = {
@@ -34,15 +44,15 @@ _BINS = 12
 
 
 class Difference(NamedTuple):
-    """How much better one way to train is than another, nats per block.
+    """How much better one way to train is than another, in nats per block.
 
     Attributes:
-        mean: over seeds.
-        seed_se: its standard error over seeds (weights, order and masks of training): the runs with one seed
-            start from the same weights and see the texts in the same order, and are compared pairwise.
-        low: lower end of the 95 % interval of Student's t for that error, n - 1 degrees of freedom.
-        high: its upper end.
-        data_se: sampling standard error of the held-out blocks.
+        mean: the mean difference over the seeds.
+        seed_se: its standard error over the seeds (weights, order and masks of training). Runs with the same
+            seed start from the same weights and see the texts in the same order, so they are paired.
+        low: the lower end of the 95 % interval of Student's t with n - 1 degrees of freedom.
+        high: the upper end of that interval.
+        data_se: the sampling standard error of the held-out blocks.
     """
 
     mean: float
@@ -57,28 +67,28 @@ def masking_rates(
 ) -> PaperFigure:
     """Held-out evidence of BERTs (2 layers of 128) trained at 15, 25, 40, 75 % and by random sizes.
 
-    All have the same text (that comes with Python), steps, learning rates and, for one seed, initial
-    weights and order of the text; all are scored on the same masks of the same held-out blocks. The trainings
-    are shared out to as many processes as torch has threads, with one thread each.
+    All trainings share the text (which comes with Python), the steps, the learning rates and, for each seed,
+    the initial weights and the order of the text. All models are scored on the same masks of the same
+    held-out blocks. The trainings run in as many processes as torch has threads, with one thread each.
 
     Args:
-        seeds: of the trainings, two or more.
-        steps: of each training, of 32 blocks of 64 tokens.
-        limit: score the first so many held-out blocks only.
+        seeds: the seeds of the trainings, two or more.
+        steps: the number of steps of each training, with 32 blocks of 64 tokens each.
+        limit: the number of held-out blocks to score; by default all.
     """
     text = embedded_text()
     text = replace(text, held_out=text.held_out[:limit])
     held_out = text.held_out
-    found = _trained_and_scored(text, seeds, steps)
-    summary = {name: _summary(estimates) for name, estimates in found.items()}
-    differences = {name: difference(found[name], found[USUAL]) for name in DESIGNS if name != USUAL}
+    by_design = _trained_and_scored(text, seeds, steps)
+    summary = {name: _summary(estimates) for name, estimates in by_design.items()}
+    differences = {name: difference(by_design[name], by_design[USUAL]) for name in DESIGNS if name != USUAL}
     numbers = {
         "steps": steps,
         "seeds": list(seeds),
         "n_blocks": len(held_out),
         "tokens_per_block": int(held_out.n_tokens[0]),
         "unigram": text.unigram_score() * int(held_out.n_tokens[0]),
-        "log_evidence": {name: [e.log_evidence for e in estimates] for name, estimates in found.items()},
+        "log_evidence": {name: [e.log_evidence for e in estimates] for name, estimates in by_design.items()},
         "summary": summary,
         "minus_15_percent": {name: d._asdict() for name, d in differences.items()},
     }
@@ -91,24 +101,19 @@ def masking_rates(
             "score": score,
             "n_masks": int(n),
         }
-        for name, estimates in found.items()
+        for name, estimates in by_design.items()
         for seed, e in zip(seeds, estimates, strict=True)
         for size, rate, score, n in zip(
             e.curve.size, e.curve.rate, e.curve.score, e.curve.n_masks, strict=True
         )
     ]
-    drawn, missing = _draw(found, text, numbers)
-    return PaperFigure(
-        "masking_rates",
+    title = (
         f"Which masking rate: held-out log evidence after {steps} steps, nats per block of "
-        f"{numbers['tokens_per_block']} tokens",
-        _claims(differences, summary, numbers),
-        long_form(rows),
-        numbers,
-        drawn,
-        missing,
-        [_table(summary, differences)],
+        f"{numbers['tokens_per_block']} tokens"
     )
+    claims, tables = _claims(differences, summary, numbers), [_table(summary, differences)]
+    columns, drawing = long_form(rows), _draw(by_design, numbers)
+    return PaperFigure("masking_rates", title, claims, columns, numbers, *drawing, tables)
 
 
 def _trained_and_scored(
@@ -117,21 +122,21 @@ def _trained_and_scored(
     joblib = import_extra("joblib", "hf", "training several models at once")
     jobs = [(name, seed) for seed in seeds for name in DESIGNS]
     recipes = {seed: Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed) for seed in seeds}
-    found: dict[tuple[str, int], EvidenceEstimate] = {}
+    estimates: dict[tuple[str, int], EvidenceEstimate] = {}
     n_jobs = min(torch.get_num_threads(), len(jobs))
     with (
         progress("masking rates", len(jobs)) as advance,
         joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1),
         warnings.catch_warnings(),
     ):
-        # A process that has grown is replaced before its next training, as it should be.
+        # joblib replaces a process whose memory has grown before its next training, which is harmless.
         warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
         one = joblib.delayed(_one)
         waiting = (one(text, name, DESIGNS[name], recipes[seed]) for name, seed in jobs)
         for name, seed, estimate in joblib.Parallel(return_as="generator_unordered")(waiting):
-            found[name, seed] = estimate
+            estimates[name, seed] = estimate
             advance(1, f"masking rates: {name}, seed {seed}")
-    return {name: [found[name, seed] for seed in seeds] for name in DESIGNS}
+    return {name: [estimates[name, seed] for seed in seeds] for name in DESIGNS}
 
 
 def _one(
@@ -148,9 +153,9 @@ def difference(better: Sequence[EvidenceEstimate], other: Sequence[EvidenceEstim
         [a.per_observation - b.per_observation for a, b in zip(better, other, strict=True)], axis=0
     )
     mean, n = float(by_seed.mean()), len(by_seed)
-    se = _se(by_seed)
+    se = standard_error(by_seed)
     half = student_t_quantile(0.975, n - 1) * se if n > 1 else math.inf
-    return Difference(mean, se, mean - half, mean + half, _se(by_block))
+    return Difference(mean, se, mean - half, mean + half, standard_error(by_block))
 
 
 def _summary(estimates: Sequence[EvidenceEstimate]) -> dict[str, float]:
@@ -159,14 +164,10 @@ def _summary(estimates: Sequence[EvidenceEstimate]) -> dict[str, float]:
     mask = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
     return {
         "mean": float(values.mean()),
-        "seed_se": _se(values),
+        "seed_se": standard_error(values),
         "mask_se": float(np.sqrt(np.mean(np.square(mask)))) if mask else math.nan,
-        "data_se": _se(blocks),
+        "data_se": standard_error(blocks),
     }
-
-
-def _se(values: Float64[np.ndarray, " n"]) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> ResultTable:
@@ -209,59 +210,41 @@ def _claims(
 
 
 def _binned(estimates: Sequence[EvidenceEstimate]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean score by rate in bins of equal width, over the masks of all seeds; the last size apart."""
+    """Mean rate and score in bins of equal width over the masks of all seeds; rate 1 has its own bin."""
     rate = np.concatenate([e.scores.size / e.scores.n_tokens for e in estimates])
     score = np.concatenate([e.scores.score for e in estimates])
     place = np.where(rate == 1.0, _BINS, np.minimum(_BINS - 1, (rate * _BINS).astype(np.int64)))
-    counts = np.maximum(1, np.bincount(place, minlength=_BINS + 1))
-    means = [np.bincount(place, weights=x, minlength=_BINS + 1) / counts for x in (rate, score)]
-    kept = np.bincount(place, minlength=_BINS + 1) > 0
-    return means[0][kept], means[1][kept]
+    _, place, counts = np.unique(place, return_inverse=True, return_counts=True)
+    return np.bincount(place, weights=rate) / counts, np.bincount(place, weights=score) / counts
 
 
 def _draw(
-    found: Mapping[str, Sequence[EvidenceEstimate]], text: EmbeddedText, numbers: Mapping[str, Any]
+    by_design: Mapping[str, Sequence[EvidenceEstimate]], numbers: Mapping[str, Any]
 ) -> tuple[Any, str | None]:
     figure, axes, missing = new_figure(2, 10.5, 4.2)
     if figure is None:
         return figure, missing
     left, right = axes
     markers = ("o", "s", "^", "v", "D")
-    for place, (name, estimates) in enumerate(found.items()):
+    for place, (name, estimates) in enumerate(by_design.items()):
         colour, marker = COLOURS[place], markers[place]
         x, y = _binned(estimates)
         left.plot(100 * x, y, color=colour, marker=marker, markersize=3.5, linewidth=1.3, label=name)
         values = [e.log_evidence for e in estimates]
         right.plot([place] * len(values), values, marker, color=colour, markersize=4, alpha=0.45)
-        s = numbers["summary"][name]
-        right.errorbar(
-            place,
-            s["mean"],
-            yerr=s["seed_se"],
-            color=colour,
-            marker="_",
-            markersize=18,
-            capsize=5,
-            linewidth=1.5,
-        )
+        mean, se = (numbers["summary"][name][key] for key in ("mean", "seed_se"))
+        bar = {"marker": "_", "markersize": 18, "capsize": 5, "linewidth": 1.5}
+        right.errorbar(place, mean, yerr=se, color=colour, **bar)
     per_token = numbers["unigram"] / numbers["tokens_per_block"]
     left.axhline(per_token, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
-    left.set_xlabel("share of the tokens hidden when scored (%)", fontsize=9)
-    left.set_ylabel("held-out score S(x; M)  (nats per hidden token)", fontsize=9)
+    left.set_xlabel("share of the tokens hidden when scored (%)")
+    left.set_ylabel("held-out score S(x; M)  (nats per hidden token)")
     left.set_title(f"curves, mean of {len(numbers['seeds'])} seeds", fontsize=10)
     left.set_xlim(0, 102)
-    right.set_xticks(range(len(found)), list(found), fontsize=8)
-    right.set_xlabel("masks in training", fontsize=9)
-    right.set_ylabel("held-out log evidence  (nats per block)", fontsize=9)
+    right.set_xticks(range(len(by_design)), list(by_design), fontsize=8)
+    right.set_xlabel("masks in training")
+    right.set_ylabel("held-out log evidence  (nats per block)")
     right.set_title("area: each seed; mean ± standard error", fontsize=10)
-    right.set_xlim(-0.6, len(found) - 0.4)
-    figure.legend(
-        *left.get_legend_handles_labels(),
-        fontsize=8,
-        frameon=False,
-        loc="outside lower center",
-        ncols=6,
-        title="trained with masks of",
-        title_fontsize=8,
-    )
+    right.set_xlim(-0.6, len(by_design) - 0.4)
+    legend_below(figure, left, fontsize=8, ncols=6, title="trained with masks of", title_fontsize=8)
     return figure, missing

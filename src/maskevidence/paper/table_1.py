@@ -1,6 +1,7 @@
-"""Table 1: the sum of scores over mask sizes against the true log evidence of a PPCA model."""
+"""Table 1: the sum of scores over mask sizes and the true log evidence of a PPCA model."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,31 +12,34 @@ from torch import Tensor
 from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
+from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
 SEEDS = (4, 44, 444, 4444, 44444)
 PRINTED_TRUE = -60.34
 PRINTED = {1: (-60.44, 0.47), 10: (-60.22, 0.12), 100: (-60.34, 0.03)}  # P: mean, sd
+QUICK = {"masks_per_size": (1, 10)}
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 200, 5
 _SIZES_AT_ONCE = 50
 
 
 def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
-    """The paper's Table 1, with its very draws of data and masks.
+    """The paper's Table 1, with the same draws of data and masks as the published code.
 
-    Data: N=1000, D=200, K=5, β=5, seed 1991. For each mask seed, size M = 1..D and p = 1..P, a mask hides
-    the first M of a `torch.randperm(D)`; its score is the mean over its tokens and all rows. The sum over
-    sizes of the mean over p is one estimate (Eq. 2); the table has their mean and standard deviation (n - 1)
-    over seeds.
+    The data have N=1000, D=200, K=5, β=5 and seed 1991. For each mask seed, size M = 1..D and p = 1..P, a
+    mask hides the first M tokens of a `torch.randperm(D)`. Its score is the mean over its tokens and all
+    rows. The sum over sizes of the mean over p is one estimate (Eq. 2). The table holds the mean and the
+    standard deviation (n - 1) of the estimates over the seeds.
 
     Args:
         masks_per_size: the values of P.
-        seeds: of the masks.
+        seeds: the seeds of the masks.
 
     Returns:
         {"true": closed form, "paper_true": ..., "rows": [{"masks_per_size", "mean", "sd", "paper_mean",
-        "paper_sd", "estimates"}]}, nats per observation; the paper's entries are None for a P that it lacks.
+        "paper_sd", "estimates"}]}, in nats per observation. The paper's entries are None for a P that it does
+        not have.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
     moments = GaussianMoments.from_rows(x)
@@ -61,13 +65,20 @@ def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int]
     return {"true": true, "paper_true": PRINTED_TRUE, "seeds": list(seeds), "rows": rows}
 
 
+def write_csv(result: dict[str, Any], out: Path) -> None:
+    """Write the rows of the table to `table_1.csv` in a folder."""
+    names = ("masks_per_size", "mean", "sd", "paper_mean", "paper_sd")
+    rows = ([row[name] for name in names] for row in result["rows"])
+    write_atomic(out / "table_1.csv", csv_text(names, rows))
+
+
 def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
     scores = [model.score_moments(moments, masked) for masked in _published_masks(masks_per_size, seed)]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 
 def _published_masks(masks_per_size: int, seed: int) -> Iterator[Bool[Tensor, "P D"]]:
-    """All masks of one seed in the order of the public code, some sizes at a time."""
+    """All masks of one seed in the order of the published code, in batches of sizes."""
     generator = torch.Generator().manual_seed(seed)
     for first in range(1, N_FEATURES + 1, _SIZES_AT_ONCE):
         sizes = range(first, first + _SIZES_AT_ONCE)

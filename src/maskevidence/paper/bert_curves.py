@@ -1,51 +1,42 @@
-"""Curves of BERT over the paper's 99 rates: measured on blocks of text, and the published ones."""
+"""Curves of BERT over the paper's 99 rates, measured on blocks of text or published."""
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.data.sources import HubSet
-from maskevidence.data.text import read_texts
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskKey, Rates, size_of_rate
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.paper.figures import BLUE, GREEN, ORANGE
 from maskevidence.score import score_masks
-from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 RATES = np.arange(1, 100) / 100
 WIDTH = 512  # the paper's D
-SETS = {
-    "AX": "glue/ax:test",
-    "CoLA": "glue/cola:train",
-    "QNLI": "glue/qnli:validation",
-    "MRPC": "glue/mrpc:test",
-}
-_COLUMNS = {"CoLA": ["sentence"], "QNLI": ["question", "sentence"]}
-_PAIR = ["sentence1", "sentence2"]
-_AX = ["premise", "hypothesis"]
-_DEGREE = 4  # of the polynomial that scores are held against
-_STRIDE = 25  # from one mask of a block to its next: far apart, and without a factor in common with 99
+SETS = ("AX", "CoLA", "QNLI", "MRPC")
+_DEGREE = 4  # of the polynomial that the scores are compared with
+_STRIDE = 25  # between the rates of two masks of one block; it has no factor in common with 99
 _PUBLISHED = Path(__file__).with_name("bert_curves.csv")
 
 
 @dataclass(frozen=True)
 class RateCurve:
-    """The score at each of the 99 rates, and the masks that it is the mean of; none for a published curve.
+    """The score at each of the 99 rates, and the masks behind it. A published curve has no masks.
 
     Attributes:
-        score: shape (99,); mean log-probability of a hidden token, nats.
-        block: of each mask.
-        rate: of each mask, its place in RATES.
-        deviation: of each mask, its score minus a polynomial in the rate that is fitted to all scores: a rate
-            has too few masks for a mean of its own to show how they scatter.
+        score: the mean log-probability of a hidden token at each rate, in nats, shape (99,).
+        block: the block of each mask, shape (n,).
+        rate: the index into `RATES` of each mask, shape (n,).
+        deviation: the score of each mask minus a polynomial in the rate that is fitted to all scores, shape
+            (n,). A single rate has too few masks to show how their scores scatter.
     """
 
     score: Float64[np.ndarray, " 99"]
@@ -55,19 +46,19 @@ class RateCurve:
 
     @property
     def n_masks(self) -> Int64[np.ndarray, " 99"]:
-        """How many masks each rate has."""
+        """The number of masks of each rate."""
         return np.bincount(self.rate, minlength=len(RATES))
 
     @property
     def area(self) -> float:
-        """The paper's area: 512 · 0.01 · Σ over the 99 rates, nats."""
+        """The area as the paper defines it: 512 · 0.01 · Σ of the scores over the 99 rates, in nats."""
         return WIDTH * 0.01 * float(self.score.sum())
 
     @property
     def area_se(self) -> float:
-        """Its standard error from the blocks and masks that were drawn, nats.
+        """The standard error of the area due to the sampled blocks and masks, in nats.
 
-        Masks of one block are not independent: their deviations are added up before they are squared.
+        Masks of one block are not independent, so their deviations are summed before they are squared.
         """
         n_blocks = len(set(self.block.tolist()))
         if n_blocks < 2:
@@ -78,28 +69,31 @@ class RateCurve:
 
     @property
     def score_se(self) -> float:
-        """Standard error of the score at one rate, nats: root mean square over the rates."""
+        """The standard error of the score at one rate, in nats, as the root mean square over the rates."""
         variance = self._correction * float((self.deviation**2).mean())
         return math.sqrt(variance * float((1 / self.n_masks).mean()))
 
     @property
     def _correction(self) -> float:
-        """For the coefficients that were fitted."""
+        """The factor that corrects a variance for the fitted coefficients."""
         return len(self.rate) / (len(self.rate) - _DEGREE - 1)
 
     @property
     def mean_times_width(self) -> float:
-        """512 times the mean score over the rates, nats: weights that add up to 1, not to 0.99."""
+        """512 times the mean score, in nats. Its weights add up to 1, and those of `area` to 0.99."""
         return WIDTH * float(self.score.mean())
 
     @property
     def spread(self) -> float:
-        """Highest minus lowest score over the rates, nats."""
+        """The highest minus the lowest score over the rates, in nats."""
         return float(np.ptp(self.score))
 
 
-def published_curves() -> dict[tuple[str, str], RateCurve]:
-    """The paper's eight curves, by data set and by "random" or "pretrained".
+Curves = dict[tuple[str, str], RateCurve]
+
+
+def published_curves() -> Curves:
+    """The paper's eight curves, by data set and weights ("random" or "pretrained").
 
     Source:
         Moreno-Muñoz, Recasens, Hauberg (2023), the results in their public repository, pmorenoz/MPT-LML.
@@ -121,14 +115,14 @@ def published_curves() -> dict[tuple[str, str], RateCurve]:
 def rate_curve(
     model: MaskedLM, tokens: Tokens, rates_per_block: int, *, seed: int = 0, advance: Advance | None = None
 ) -> RateCurve:
-    """Score blocks at a few rates each, so that all together cover the 99 rates evenly.
+    """Score blocks at a few rates each, so that together they cover the 99 rates evenly.
 
     Args:
         model: the model.
-        tokens: blocks of text.
-        rates_per_block: masks of each block, all of different rates.
-        seed: of the masks.
-        advance: told how many masks were scored.
+        tokens: the blocks of text.
+        rates_per_block: the number of masks of each block, all at different rates.
+        seed: the seed of the masks.
+        advance: called with the number of masks that were just scored.
 
     Raises:
         InputError: too few blocks to cover the rates.
@@ -150,8 +144,8 @@ def rate_curve(
     with torch.no_grad():
         for part in model.batches(present):
             rows = torch.from_numpy(block[part])
-            found = score_masks(model, tokens[rows], torch.from_numpy(masked[part]))
-            score[part] = found.double().cpu().numpy()
+            scores = score_masks(model, tokens[rows], torch.from_numpy(masked[part]))
+            score[part] = scores.double().cpu().numpy()
             if advance is not None:
                 advance(len(part))
     return curve_of(block, rate, score)
@@ -160,7 +154,13 @@ def rate_curve(
 def curve_of(
     block: Int64[np.ndarray, " n"], rate: Int64[np.ndarray, " n"], score: Float64[np.ndarray, " n"]
 ) -> RateCurve:
-    """The curve of scored masks: of which block each is, at which place in RATES, and its score."""
+    """The curve of scored masks.
+
+    Args:
+        block: the block of each mask.
+        rate: the index into `RATES` of each mask.
+        score: the score of each mask, in nats.
+    """
     counts = np.bincount(rate, minlength=len(RATES))
     mean = np.bincount(rate, weights=score, minlength=len(RATES)) / counts
     smooth = np.polynomial.Polynomial.fit(RATES[rate], score, _DEGREE)(RATES[rate])
@@ -168,46 +168,53 @@ def curve_of(
 
 
 def mean_curve(curves: Sequence[RateCurve]) -> RateCurve:
-    """The mean of several curves of the same masks; the error that they share stays in its own."""
+    """The mean of several curves with the same masks, whose error they share."""
     score, deviation = (
         np.mean([getattr(c, name) for c in curves], axis=0) for name in ("score", "deviation")
     )
     return RateCurve(score, curves[0].block, curves[0].rate, deviation)
 
 
-def texts_at_hand() -> dict[str, list[str]]:
-    """The texts of the paper's GLUE sets that can be had, all columns of a row one after the other.
+def curve_rows(curves: Curves, first: str) -> list[dict[str, Any]]:
+    """The curves in long form, one row per rate.
 
-    Raises:
-        InputError: there is none: no hub, and no MASKEVIDENCE_DATA folder with them.
+    Args:
+        curves: the curves.
+        first: the name of the first column, which holds the first part of each key.
     """
-    found = {}
-    for name, word in SETS.items():
-        local = HubSet(word.partition(":")[0], None).local()
-        if local is None and not hub_reachable():
-            continue
-        read = read_texts(word, _COLUMNS.get(name, _AX if name == "AX" else _PAIR))
-        found[name] = [text for row in zip(*read.fields, strict=True) for text in row]
-    if not found:
-        raise InputError(
-            "there is no GLUE text: the hub does not answer, and MASKEVIDENCE_DATA names no folder with "
-            "glue/; set that variable, or HF_HOME to a cache that holds it"
-        )
-    return found
+    return [
+        {first: name, "weights": weights, "rate": float(rate), "score": float(score), "n_masks": int(n)}
+        for (name, weights), curve in curves.items()
+        for rate, score, n in zip(RATES, curve.score, curve.n_masks, strict=True)
+    ]
 
 
-def blocks_of(model: MaskedLM, texts: Mapping[str, Sequence[str]], n_blocks: int, block_size: int) -> Tokens:
-    """So many blocks in all, an equal share from the start of each set, with numbers of their own."""
-    share = -(-n_blocks // len(texts))
-    parts = []
-    for name, lines in texts.items():
-        tokens = model.tokens(list(lines), block_size=block_size)
-        if len(tokens) < share:
-            raise InputError(
-                f"{name} has {len(tokens)} blocks of {block_size} tokens, {share} are needed; give more"
-            )
-        parts.append(tokens[:share])
-    values, maskable, context = (
-        torch.cat([getattr(part, field) for part in parts]) for field in ("values", "maskable", "context")
-    )
-    return Tokens(values, maskable, context, torch.arange(len(values)))[:n_blocks]
+def draw_base(ax: Any, curves: Curves, label: str = "here, {}") -> None:
+    """Draw the paper's eight curves, and those of BERT-base measured here.
+
+    Args:
+        ax: the panel.
+        curves: the measured curves.
+        label: their label, with a place for the weights.
+    """
+    for (_, weights), curve in published_curves().items():
+        style = "-" if weights == "pretrained" else "--"
+        ax.plot(100 * RATES, curve.score, color=GREEN, linestyle=style, linewidth=0.7, alpha=0.7)
+    ax.plot([], [], color=GREEN, linewidth=1, label="published, pre-trained (4 sets)")
+    ax.plot([], [], color=GREEN, linewidth=1, linestyle="--", label="published, random (4 sets)")
+    for weights, colour in (("pretrained", BLUE), ("random", ORANGE)):
+        measured = [curve for (_, name), curve in curves.items() if name.startswith(weights)]
+        for place, curve in enumerate(measured):
+            draw_curve(ax, curve, colour, label.format(weights) if place == 0 else None)
+
+
+def draw_curve(ax: Any, curve: RateCurve, colour: str, label: str | None) -> None:
+    """Draw one measured curve."""
+    ax.plot(100 * RATES, curve.score, ".-", color=colour, markersize=3, linewidth=0.8, label=label)
+
+
+def label_axes(ax: Any) -> None:
+    """Label a panel with rates and scores."""
+    ax.set_xlabel("mask rate (% of tokens hidden)")
+    ax.set_ylabel("score S(x; M)  (nats per hidden token)")
+    ax.set_xlim(0, 100)

@@ -1,4 +1,4 @@
-"""Figure 5, left: the score by mask size while PPCA is trained, from noise to evidence."""
+"""Figure 5, left: the curve of PPCA during training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,17 +9,20 @@ from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
 from maskevidence.models import PPCA
-from maskevidence.paper._figures import (
+from maskevidence.paper.figures import (
     BLACK,
-    PRECISION,
     SEEDS,
     Claim,
     PaperFigure,
-    best_with_known_noise,
-    initial_loadings,
-    log_evidences,
+    legend_below,
     long_form,
     new_figure,
+)
+from maskevidence.paper.known_noise import (
+    PRECISION,
+    best_with_known_noise,
+    initial_loadings,
+    log_evidence,
     published,
 )
 from maskevidence.training.fit import EpochRecord, fit
@@ -27,6 +30,7 @@ from maskevidence.training.objectives import MaskedObjective
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
+QUICK = {"epochs": 120, "masks_per_size": 5}
 
 
 def figure_5_left(
@@ -34,46 +38,46 @@ def figure_5_left(
 ) -> PaperFigure:
     """Curves of PPCA (D=50, N=1000, K=2, β=5) at epochs 0, 100, ..., 600 of training by all sizes, P=20.
 
-    W = randn(D, K) at the start, Adam 0.01, the noise known; new masks at every epoch, others for the curves.
+    Training starts from W = randn(D, K), with known noise, and uses Adam with learning rate 0.01 and new
+    masks at every epoch. The curves use other masks.
 
     Args:
-        seeds: the first is that of the initialisation and the masks.
-        epochs: of training.
-        masks_per_size: P, in training and of the curves.
+        seeds: the first one is the seed of the initialisation and the masks.
+        epochs: the number of epochs.
+        masks_per_size: P, for training and for the curves.
     """
+    seed = seeds[0]
     x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
     moments = GaussianMoments.from_rows(x)
-    model = PPCA.from_parameters(initial_loadings(N_FEATURES, N_COMPONENTS, seeds[:1])[0], 1.0 / PRECISION)
+    model = PPCA.from_parameters(initial_loadings(N_FEATURES, N_COMPONENTS, [seed])[0], 1.0 / PRECISION)
     model.mean.requires_grad_(False)
     model.log_noise_variance.requires_grad_(False)
     every = max(1, round(epochs * EVERY / EPOCHS))
+    design = EverySize(masks_per_size)
     curves: dict[int, EvidenceEstimate] = {}
     exact: dict[int, float] = {}
 
     def look(epoch: int) -> None:
-        design = EverySize(masks_per_size)
-        curves[epoch] = estimate_evidence(model, moments, design, seed=seeds[0] + 1, batch_size=4096)
-        exact[epoch] = float(log_evidences(model.loadings.detach()[None], moments))
+        curves[epoch] = estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
+        exact[epoch] = log_evidence(model, moments)
 
     def after(record: EpochRecord, _model: PPCA) -> None:
         if record.epoch % every == 0:
             look(record.epoch)
 
     look(0)
-    objective = MaskedObjective(EverySize(masks_per_size), seed=seeds[0], masks="shared")
     history = fit(
         model,
         x,
-        objective,
+        MaskedObjective(design, seed=seed, masks="shared"),
         learning_rate=LEARNING_RATE,
         epochs=epochs,
-        seed=seeds[0],
+        seed=seed,
         evidence_every=every,
         callbacks=[after],
     )
-    true = float(log_evidences(true_model.loadings.detach()[None], moments))
-    best = float(log_evidences(best_with_known_noise(moments, N_COMPONENTS).loadings.detach()[None], moments))
-    claims = _claims(curves, exact, true, best)
+    true = log_evidence(true_model, moments)
+    best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
     rows = [
         {
             "epoch": epoch,
@@ -94,9 +98,9 @@ def figure_5_left(
         "maximum_likelihood": best,
         "last_objective": float(history.objective[-1]),
     }
-    drawn, missing = _draw(curves, exact)
     title = "Figure 5, left: PPCA from noise to evidence"
-    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, drawn, missing)
+    claims, drawing = _claims(curves, exact, true, best), _draw(curves, exact)
+    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, *drawing)
 
 
 def _claims(
@@ -151,16 +155,9 @@ def _draw(curves: dict[int, EvidenceEstimate], exact: dict[int, float]) -> tuple
     ax.set_yticks([0.2, 0.5, 1.0, 2.0, 5.0], ["−0.2", "−0.5", "−1", "−2", "−5"])
     ax.minorticks_off()
     ax.set_xlim(1, N_FEATURES)
-    ax.set_xlabel("mask size M (of 50 tokens)", fontsize=9)
-    ax.set_ylabel("score S(x; M)  (nats per hidden token)", fontsize=9)
+    ax.set_xlabel("mask size M (of 50 tokens)")
+    ax.set_ylabel("score S(x; M)  (nats per hidden token)")
     ax.axvline(0.15 * N_FEATURES, color=BLACK, linewidth=0.8, linestyle="--")
-    figure.legend(
-        *ax.get_legend_handles_labels(),
-        fontsize=7.5,
-        frameon=False,
-        loc="outside lower center",
-        ncols=2,
-        title="bands: 95 %, drawing of the masks; dashed: 15 %",
-        title_fontsize=7.5,
-    )
+    note = "bands: 95 %, drawing of the masks; dashed: 15 %"
+    legend_below(figure, ax, fontsize=7.5, ncols=2, title=note, title_fontsize=7.5)
     return figure, missing

@@ -1,0 +1,156 @@
+"""What every figure of the paper is made of: claims with their numbers, tables, a CSV file and a picture."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.errors import MissingExtraError, import_extra
+from maskevidence.runs.curve_picture import COLOURS as COLOURS
+from maskevidence.support.files import csv_text, write_atomic
+
+SEEDS = (4, 44, 444, 4444, 44444)
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a figure, and the measurement that supports or refutes it.
+
+    Attributes:
+        claim: the claim in words.
+        measured: the measured numbers in words.
+        holds: whether they support the claim; None for numbers that are reported without a verdict.
+    """
+
+    claim: str
+    measured: str
+    holds: bool | None
+
+
+class ResultTable(NamedTuple):
+    """Numbers of a figure as a small table of text.
+
+    Attributes:
+        title: one line.
+        columns: the names of the columns.
+        rows: the cells.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure: its claims, its numbers and its picture.
+
+    Attributes:
+        name: the stem of its files, such as "figure_1".
+        title: one line.
+        claims: the claims of the figure.
+        columns: the numbers behind the panels in long form, one list per column, all of the same length.
+        numbers: further numbers for `--json`.
+        figure: the matplotlib figure; None without matplotlib.
+        missing: one line that says why there is no picture; None if there is one.
+        tables: tables that are printed as they are.
+    """
+
+    name: str
+    title: str
+    claims: list[Claim]
+    columns: dict[str, list[Any]]
+    numbers: dict[str, Any] = field(default_factory=dict)
+    figure: Any = None
+    missing: str | None = None
+    tables: list[ResultTable] = field(default_factory=list)
+
+    def to_csv(self) -> str:
+        """The columns as CSV text; None and NaN become empty cells."""
+        return csv_text(self.columns, zip(*self.columns.values(), strict=True))
+
+    def write(self, out: Path) -> list[str]:
+        """Write the CSV and, if there is a picture, its PNG and PDF; return the names of the files."""
+        contents: dict[str, str | bytes] = {f"{self.name}.csv": self.to_csv()}
+        if self.figure is not None:
+            contents |= {f"{self.name}.{kind}": picture(self.figure, kind) for kind in ("png", "pdf")}
+        for name, content in contents.items():
+            write_atomic(out / name, content)
+        return list(contents)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title, claims, tables and numbers, as `--json` writes them."""
+        claims = [{"claim": c.claim, "measured": c.measured, "holds": c.holds} for c in self.claims]
+        tables = [table._asdict() for table in self.tables]
+        named = {"figure": self.name, "title": self.title, "claims": claims}
+        return named | ({"tables": tables} if tables else {}) | {"numbers": self.numbers}
+
+
+def new_figure(
+    n_panels: int, width: float, height: float, n_rows: int = 1
+) -> tuple[Any, Sequence[Any], str | None]:
+    """An empty figure with panels side by side.
+
+    Args:
+        n_panels: the number of panels in a row.
+        width: the width in inches.
+        height: the height in inches.
+        n_rows: the number of rows.
+
+    Returns:
+        The figure, its panels row by row, and None; or None, no panels, and one line that says why, if
+        matplotlib is not installed.
+    """
+    try:
+        module = import_extra("matplotlib.figure", "plots", "drawing a figure")
+    except MissingExtraError as error:
+        return None, (), f"the picture was not drawn: {error}"
+    figure = module.Figure(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
+    for ax in axes:
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        ax.xaxis.label.set_fontsize(9)
+        ax.yaxis.label.set_fontsize(9)
+    return figure, axes, None
+
+
+def legend_below(figure: Any, ax: Any, **settings: Any) -> None:
+    """Put the legend of a panel below all panels."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, **settings)
+
+
+def picture(figure: Any, kind: str) -> bytes:
+    """The figure as the bytes of a "png" or "pdf" file, which do not depend on when it is drawn."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"CreationDate": None}
+    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+def long_form(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn rows into columns."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def standard_error(values: Float64[np.ndarray, " n"]) -> float:
+    """The standard error of the mean of independent values; NaN for a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def plus_minus(values: Float64[np.ndarray, " n"]) -> str:
+    """The mean and its standard error in words.
+
+    Example:
+        >>> plus_minus(np.array([1.0, 2.0, 3.0]))
+        '2.00 ± 0.58'
+    """
+    mean = f"{values.mean():.2f}"
+    return mean if len(values) < 2 else f"{mean} ± {standard_error(values):.2f}"
