@@ -60,7 +60,7 @@ def test_rates_of_the_paper() -> None:
         ("every-size:3", {}, "every-size takes nothing after a colon"),
         ("every-size", {"draws": 8}, "--draws does not belong to every-size, which has --masks-per-size"),
         ("leave-one-out", {"orders": 8}, "--orders does not belong to leave-one-out, which has no option"),
-        ("random-size", {"draws": 6}, "draws=6 is no multiple of replicates=4; give draws=8"),
+        ("random-size", {"draws": 6}, "draws=6 is not a multiple of replicates=4; give draws=8"),
         ("every-size", {"masks_per_size": 0}, "masks_per_size=0; give a whole number of 1 or more"),
     ],
 )
@@ -149,5 +149,5 @@ def test_options_of_images_belong_to_images() -> None:
 
 @pytest.mark.parametrize("word", ["", "x", "28x", "0x4", "1x2x3", "-3"])
 def test_sizes_that_are_none(word: str) -> None:
-    with pytest.raises(me.InputError, match="is no size of images; write 28x28"):
+    with pytest.raises(me.InputError, match="is not an image size; write 28x28"):
         parse_size(word)

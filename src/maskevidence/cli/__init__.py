@@ -1,5 +1,5 @@
-"""The command line: arguments in, the layers below called, tables out."""
+"""The command line: it turns words into objects, calls the tasks, and prints their results as tables."""
 
-from maskevidence.cli.app import app, main
+from maskevidence.cli.app import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ app.command()(demo)
 @app.callback(invoke_without_command=True)
 def version_option(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
         from maskevidence import __version__
@@ -52,40 +52,48 @@ def version_option(
 
 
 def main() -> None:
-    """Run the command line: 0 when done, 2 with one line on bad input, 130 when interrupted."""
-    warnings.showwarning = _one_line(warnings.showwarning)
+    """Run the command line.
+
+    The exit code is 0 after success, 2 after bad input (with one line on the error output), and 130 after an
+    interruption.
+    """
+    warnings.showwarning = _with_notes(warnings.showwarning)
     try:
         code = app(standalone_mode=False)
-        if code == 130:  # typer has caught Ctrl-C itself
-            print("interrupted", file=sys.stderr)  # noqa: T201
+        if code == 130:  # typer itself has caught Ctrl-C
+            _say("interrupted")
     except MaskEvidenceError as error:
         code = _failed(str(error))
-    except typer.TyperException as error:  # an unknown option or command, a missing argument
+    except typer.TyperException as error:  # an unknown option or command, or a missing argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        code = _failed(f"{message} Try: {command} --help") if message else 2  # the help was printed
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)  # noqa: T201
+        _say("interrupted")
         code = 130
-    except BrokenPipeError:  # the reader of a pipe has gone, as `head` does
+    except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
         sys.stderr.close()
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _failed(message: str) -> int:
-    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    _say("error: " + " ".join(message.split()))
     return 2
 
 
-def _one_line(show: Any) -> Any:
-    """Python's way to show a warning, but a note of one line for those of this package."""
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def _with_notes(show_warning: Any) -> Any:
+    """Print warnings of this package as notes of one line, and others as before."""
 
     def shown(message: Any, category: Any, *where: Any) -> None:
         if issubclass(category, CollapsedWeightsWarning):
-            print(f"note: {message}", file=sys.stderr)  # noqa: T201
+            _say(f"note: {message}")
         else:
-            show(message, category, *where)
+            show_warning(message, category, *where)
 
     return shown

@@ -1,4 +1,4 @@
-"""The words MODEL, DATA and --design of the command line, as objects."""
+"""The words of the command line as objects: MODEL, --design, --resize."""
 
 import math
 import re
@@ -22,21 +22,23 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], TableModel]] = {
     "bernoulli-vae": lambda d, k: VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
 MODELS = ("gaussian", *(f"{name}:K" for name in _WITH_COMPONENTS))
+_OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
-    """A MODEL word: what builds a model to be fitted from its number of features, or a saved model.
+    """Turn a MODEL word into a builder of new models, or into a saved model.
 
     Args:
         word: "gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a
             saved model.
 
     Returns:
-        (builder, None) for a model to be fitted, (None, model) for a saved one.
+        (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
+        saved one.
 
     Raises:
-        InputError: none of these (with the close matches).
+        InputError: the word is neither; the message lists close matches.
 
     Example:
         >>> builder, _ = parse_model("ppca:2")
@@ -48,7 +50,7 @@ def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
         return lambda n_features: Gaussian(n_features=n_features), None
     if name in _WITH_COMPONENTS:
         if not components.isascii() or not components.isdigit() or int(components) < 1:
-            raise InputError(f"model {word!r} lacks its number of components; write {name}:8, say")
+            raise InputError(f"model {word!r} lacks its number of components; write {name}:8, for example")
         return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
     if Path(word).is_dir():
         return None, load(word)
@@ -85,7 +87,7 @@ def kind_of_model(word: str) -> Kind:
 
 
 def _config(file: Path) -> Any:
-    """What a model's config.json holds; None where it is missing or damaged."""
+    """The content of a model's config.json; None if it is missing or damaged."""
     try:
         return read_json(file)
     except InputError:
@@ -93,10 +95,10 @@ def _config(file: Path) -> Any:
 
 
 def parse_size(word: str | None) -> tuple[int, int] | None:
-    """A --resize word, "28x28" or "28" for both, as (height, width); None for None.
+    """Turn a --resize word, such as "28x24" or "28", into (height, width), and None into None.
 
     Raises:
-        InputError: no such size.
+        InputError: the word is not a size.
 
     Example:
         >>> parse_size("32x24"), parse_size("28")
@@ -106,20 +108,20 @@ def parse_size(word: str | None) -> tuple[int, int] | None:
         return None
     parts = word.lower().split("x")
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise InputError(f"{word!r} is no size of images; write 28x28 (height x width)")
+        raise InputError(f"{word!r} is not an image size; write 28x28 (height x width)")
     return int(parts[0]), int(parts[-1])
 
 
 def parse_design(word: str, **options: int | None) -> MaskDesign:
-    """A --design word with its options.
+    """Turn a --design word and its options into a design.
 
     Args:
         word: such as "every-size", "fixed-rate:0.15" or "rates:0.01-0.99-0.01".
-        options: masks_per_size, draws, replicates, orders; None where not given.
+        options: masks_per_size, draws, replicates and orders; None for the default of the design.
 
     Raises:
-        InputError: an unknown design (with the close matches), a rate that is missing or outside (0, 1], or
-            an option that the design does not have.
+        InputError: an unknown design (the message lists close matches), a rate that is missing or outside
+            (0, 1], or an option that the design does not have.
 
     Example:
         >>> parse_design("fixed-rate:0.15", masks_per_size=2)
@@ -139,7 +141,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         start, stop, step = _rates(word, argument, count=3)
         if not (step > 0 and start <= stop < math.inf):
             raise InputError(
-                f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, say rates:0.01-0.99-0.01"
+                f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, such as rates:0.01-0.99-0.01"
             )
         fields["rates"] = tuple(
             round(start + i * step, 12) for i in range(int((stop - start) / step + 1e-9) + 1)
@@ -147,9 +149,6 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
     elif argument:
         raise InputError(f"design {word!r}: {name} takes nothing after a colon")
     return design_from_settings({"name": name, **fields})
-
-
-_OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
 
 
 def _rates(word: str, argument: str, count: int) -> list[float]:
