@@ -118,7 +118,7 @@ def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) ->
     assert len(written["rates"][0]["log_prob"]) == 3
     grey = folder / "grey"
     asked: list[tuple[list[object], str]] = [
-        ([folder / "normalised", grey], "are no pixels; calibrate it with patch_statistics='visible'"),
+        ([folder / "normalised", grey], "are not pixels; calibrate it with patch_statistics='visible'"),
         ([folder / "colour", grey], "the images are grey"),
         (["ppca:2", grey], "is no model of images"),
         ([folder / "none", grey], "is no model of images"),

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, UInt8
 
 from maskevidence.errors import import_extra
 from maskevidence.masks import size_of_rate
-from maskevidence.models.image.masked_image import MaskedImage, random_masks
-from maskevidence.models.image.patches import unpatchify
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.patches import random_masks, unpatchify
 from maskevidence.tokens import Tokens
 
 RATES = (0.25, 0.5, 0.75, 0.9)

@@ -13,7 +13,8 @@ from torch import Tensor
 import maskevidence as me
 from image_models import random_images, saved, small_vit_mae
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.models.image.masked_image import MaskedImage, random_masks
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.patches import random_masks
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.tokens import Tokens
 from oracles import condition
@@ -415,10 +416,10 @@ def test_the_calibrated_gaussian_is_the_best_of_its_kind_on_its_images() -> None
     tokens = model.tokens(random_images(8, seed=9))
     density = model.density
     assert density is not None
-    from maskevidence.models.image.masked_image import _CALIBRATION
+    from maskevidence.models.image.calibration import MASK_KEY
     from maskevidence.support.keyed_random import keyed_bits
 
-    masked = random_masks(tokens, 6, int(keyed_bits(0, _CALIBRATION)))
+    masked = random_masks(tokens, 6, int(keyed_bits(0, MASK_KEY)))
 
     def score(factor: float) -> float:
         changed = density.to_dict() | {"variances": [v * factor for v in density.variances]}
@@ -467,7 +468,7 @@ def test_what_cannot_be_used() -> None:
         ),
         (lambda: plain.calibrate(tokens, patch_statistics="visible"), "leave patch_statistics"),
         (lambda: normalised.calibrate(tokens, "discretised"), "have no levels"),
-        (lambda: normalised.reconstruct(tokens, random_masks(tokens, 2, 0)), "are no pixels"),
+        (lambda: normalised.reconstruct(tokens, random_masks(tokens, 2, 0)), "are not pixels"),
         (lambda: plain.calibrate(tokens[:0]), "no images to calibrate on"),
         (lambda: plain.calibrate(tokens, sizes=[0, 3]), "sizes in 1..D"),
         (

@@ -1,4 +1,4 @@
-"""Densities of a pixel around its prediction: normalised, fitted by maximum likelihood, bad input."""
+"""Densities of a pixel around its prediction: normalised, summed over patches, bad input."""
 
 import dataclasses
 import math
@@ -8,13 +8,11 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from maskevidence.errors import InputError, NumericalError
+from maskevidence.errors import InputError
 from maskevidence.models.image.pixel_density import (
     PixelDensity,
-    VarianceFit,
     discretised_log_prob,
     gaussian_log_prob,
-    spread_sizes,
 )
 
 MEANS = (-40.0, 0.0, 0.3, 127.4, 254.9, 255.0, 300.0)
@@ -59,44 +57,6 @@ def test_far_levels_keep_their_digits_and_gradients() -> None:
     assert gradient[1] > 0 > gradient[2]
 
 
-def test_the_gaussian_fit_is_the_mean_squared_error_however_it_is_batched() -> None:
-    rng = np.random.default_rng(1)
-    x, m = torch.from_numpy(rng.normal(size=(100, 7))), torch.from_numpy(rng.normal(size=(100, 7)))
-    fit = VarianceFit("gaussian", 700)
-    for part in range(0, 100, 30):
-        fit.add(x[part : part + 30], m[part : part + 30])
-    assert fit.variance() == pytest.approx(((x - m) ** 2).mean().item(), rel=1e-12)
-
-
-def test_the_discretised_fit_is_the_likeliest_of_a_fine_grid() -> None:
-    rng = np.random.default_rng(2)
-    m = torch.from_numpy(rng.uniform(-20, 120, 5000))
-    x = torch.clamp(torch.round(m + torch.from_numpy(rng.normal(0, 12, 5000))), 0, 255)
-    fit = VarianceFit("discretised", 5000)
-    fit.add(x, m)
-    found = fit.variance()
-    grid = found * np.exp(np.linspace(-0.02, 0.02, 41))
-    loss = [discretised_log_prob(x, m, torch.tensor(v)).mean().item() for v in grid]
-    assert abs(int(np.argmax(loss)) - 20) <= 1
-    # clipped pixels are no outliers to it: the truth is within 3 standard errors, √(2/n) of the variance
-    assert found == pytest.approx(144, rel=3 * math.sqrt(2 / 3500))
-
-
-def test_many_pixels_are_searched_by_a_random_part() -> None:
-    rng = np.random.default_rng(3)
-    m = torch.from_numpy(rng.uniform(50, 200, 300_000))
-    x = torch.round(m + torch.from_numpy(rng.normal(0, 10, 300_000)))
-    found = []
-    for seed in (0, 0, 1):
-        fit = VarianceFit("discretised", 300_000, seed)
-        for part in range(0, 300_000, 70_000):
-            fit.add(x[part : part + 70_000], m[part : part + 70_000])
-        found.append(fit.variance())
-    assert found[0] == found[1] != found[2]
-    for variance in found:
-        assert variance == pytest.approx(100, rel=4 * math.sqrt(2 / 65_536))
-
-
 def test_variances_between_sizes_are_geometric() -> None:
     density = PixelDensity("gaussian", (2, 4, 10), (1.0, 4.0, 9.0), n_patches=12)
     found = density.variance(torch.tensor([1, 2, 3, 4, 7, 10, 12]))
@@ -109,14 +69,6 @@ def test_a_patch_is_the_sum_of_its_pixels() -> None:
     found = density.log_prob(x, m, torch.tensor([1.0, 4.0]))
     first = norm.logpdf([1, 2], [0, 2]).sum()
     np.testing.assert_allclose(found, [first, norm.logpdf([3, 4], [5, 4], 2).sum()], rtol=1e-12)
-
-
-def test_sizes_are_spread_with_both_ends() -> None:
-    for n in (1, 31, 32, 33, 64, 196, 1000):
-        sizes = spread_sizes(n)
-        assert sizes[0] == 1
-        assert sizes[-1] == n
-        assert len(set(sizes)) == len(sizes) == min(n, 32)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +86,6 @@ def test_densities_that_make_no_sense(change: dict[str, object], message: str) -
     good = PixelDensity("gaussian", (1, 2), (1.0, 2.0), n_patches=4)
     with pytest.raises(InputError, match=message):
         dataclasses.replace(good, **change)
-
-
-def test_predictions_without_error_or_without_number_have_no_variance() -> None:
-    for predicted in (torch.tensor([1.0]), torch.tensor([math.nan])):
-        fit = VarianceFit("gaussian", 1)
-        fit.add(torch.tensor([1.0]), predicted)
-        with pytest.raises(NumericalError, match="no variance is the likeliest"):
-            fit.variance()
 
 
 def test_what_is_no_density_is_refused() -> None:

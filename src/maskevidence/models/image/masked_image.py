@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,79 +10,55 @@ from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.masks import EverySize, MaskKey
 from maskevidence.model import Conditionals
+from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
+from maskevidence.models.image.calls import Call, calls_by_size, put_in_place
+from maskevidence.models.image.normalisation import brought_back, normalised, visible_statistics
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
-from maskevidence.models.image.pixel_density import (
-    DENSITIES,
-    PixelDensity,
-    VarianceFit,
-    spread_sizes,
-)
-from maskevidence.models.image.vit_mae import ViTMAENetwork
+from maskevidence.models.image.pixel_density import PixelDensity, check_target
 from maskevidence.support.choices import Density, PatchStatistics
-from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
-Network = Callable[[Tensor, Tensor], Tensor]
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 2**15
 _BATCH_BYTES = 2**27  # of the pixels that are sorted by mask size together
-_PATCH_EPSILON = 1e-6  # ViT-MAE's own, under the root of a patch's variance
-_CALIBRATION = 0x76617269  # keeps the masks of the calibration apart from those of the scores
-
-
-class _Call(NamedTuple):
-    """One call of the network, for images that have as many hidden patches each.
-
-    Attributes:
-        rows: (b,), positions of the images in the batch.
-        scored: (b, D), the hidden patches that are asked for.
-        hidden: (b, D), all that the network does not see.
-        levels: (b, D, K), the patches.
-        outputs: (b, D, K), what the network says, in its own units.
-    """
-
-    rows: Int64[Tensor, " b"]
-    scored: Bool[Tensor, "b D"]
-    hidden: Bool[Tensor, "b D"]
-    levels: Shaped[Tensor, "b D K"]
-    outputs: Float[Tensor, "b D K"]
 
 
 class MaskedImage(nn.Module):
     """The conditionals of a masked autoencoder of images: a density around the prediction of a hidden patch.
 
-    Tokens are patches, each a vector of its pixels' levels. Build it by `from_pretrained` or `from_callable`;
-    the constructor takes transformers' `ViTMAEForPreTraining` in memory. The network predicts and knows no
-    density; `calibrate` fits one (`PixelDensity`), after which it can be scored.
+    Tokens are patches, each a vector of its pixels' levels. Create a model with `from_pretrained` or
+    `from_callable`; the constructor takes transformers' `ViTMAEForPreTraining` in memory. The network
+    predicts pixels but knows no density: `calibrate` fits one (`PixelDensity`), after which the model can be
+    scored.
 
-    The encoder sees visible patches only, at every mask size: images of one call have as many hidden patches,
-    and each its own. Patches that are neither maskable nor context are hidden too, and not scored.
+    The encoder sees only visible patches, at every mask size: the images of one call have the same number of
+    hidden patches, each with its own mask. Patches that are neither maskable nor context are hidden, too, and
+    not scored.
 
     A network trained with `norm_pix_loss` predicts patches normalised by their own mean and variance. These
-    belong to what is hidden, so that bringing the prediction back to pixels by them would look at the answer:
-    the normalised patch itself is scored instead, of kind `pseudo`, or with `patch_statistics="visible"` the
-    pixels, brought back by mean and variance of the visible patches.
+    belong to what is hidden, so bringing the prediction back to pixels with them would look at the answer.
+    Instead, the normalised patch itself is scored, with kind `pseudo`, or with `patch_statistics="visible"`
+    the pixels, brought back with the mean and variance of the visible patches.
 
     Args:
-        model: a `ViTMAEForPreTraining`.
-        pixel_mean: of its preprocessing, one number for each channel: it reads (level / 255 - mean) / std.
-        pixel_std: likewise.
-        density: where the variances are known already.
-        batch_tokens: how many patches, hidden ones and the class token included, go into one call; by default
-            2,048 on a CPU and 32,768 elsewhere.
+        model: a `ViTMAEForPreTraining`, or a `PatchNetwork`.
+        pixel_mean: mean of the preprocessing, one number or one for each channel: the network reads
+            (level / 255 - mean) / std.
+        pixel_std: standard deviation of the preprocessing, likewise.
+        density: the density of the pixels, if it is known already.
+        batch_tokens: patches in one call, hidden ones and the class token included; by default 2,048 on a CPU
+            and 32,768 elsewhere.
 
     Attributes:
         image_size: H and W, in pixels.
         patch_size: P, in pixels.
-        channels: C, 1 for grey and 3 for colour.
+        channels: C, 1 for grey and 3 for colour images.
         n_patches: D.
         norm_pix_loss: whether the network predicts normalised patches.
-        conditionals: "learned", or "transformed" where normalised patches are scored: no area of theirs is an
+        conditionals: "learned", or "transformed" if normalised patches are scored: their area is not an
             evidence of pixels.
-        notes: what a user should know about it, one sentence each.
+        notes: what a user should know about the model, one sentence each.
 
     Raises:
         InputError: a model, preprocessing or density that does not fit.
@@ -92,6 +68,8 @@ class MaskedImage(nn.Module):
     """
 
     network: Any
+    pixel_mean: Tensor
+    pixel_std: Tensor
 
     def __init__(
         self,
@@ -102,55 +80,23 @@ class MaskedImage(nn.Module):
         density: PixelDensity | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from maskevidence.models.image.loading import check_vit_mae
-
-        check_vit_mae(model)
-        config = model.config
-        self._prepare(
-            ViTMAENetwork(model),
-            image_size=_one_side(config.image_size, "image"),
-            patch_size=_one_side(config.patch_size, "patch"),
-            channels=config.num_channels,
-            pixel_mean=pixel_mean,
-            pixel_std=pixel_std,
-            norm_pix_loss=bool(config.norm_pix_loss),
-            conditionals="learned",
-            density=density,
-            batch_tokens=batch_tokens,
-        )
-
-    def _prepare(
-        self,
-        network: Any,
-        *,
-        image_size: int,
-        patch_size: int,
-        channels: int,
-        pixel_mean: Sequence[float],
-        pixel_std: Sequence[float],
-        norm_pix_loss: bool,
-        conditionals: Conditionals,
-        density: PixelDensity | None,
-        batch_tokens: int | None,
-    ) -> None:
         super().__init__()
-        self.network = network
-        self.image_size, self.patch_size, self.channels = image_size, patch_size, channels
-        if patch_size < 1 or image_size % patch_size:
-            raise InputError(f"patches of {patch_size} pixels do not fill images of {image_size}")
-        self.n_patches = (image_size // patch_size) ** 2
-        self.norm_pix_loss = norm_pix_loss
-        self.notes: tuple[str, ...] = ()
-        self.pixel_mean: Tensor  # buffers, since they change the numbers: a hash of the weights holds them
-        self.pixel_std: Tensor
-        self.register_buffer("pixel_mean", _per_channel(pixel_mean, channels, "mean"))
-        self.register_buffer("pixel_std", _per_channel(pixel_std, channels, "standard deviation"))
-        if bool((self.pixel_std <= 0).any()):
-            raise InputError(f"standard deviations {list(pixel_std)}; give numbers above 0")
         if batch_tokens is not None and batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
+        if any(not std > 0 for std in pixel_std):
+            raise InputError(f"standard deviations {list(pixel_std)}; give numbers above 0")
+        self._adapter = model if isinstance(model, PatchNetwork) else vit_mae_adapter(model)
+        self.network = self._adapter.predict
+        self.image_size = self._adapter.image_size
+        self.patch_size = self._adapter.patch_size
+        self.channels = self._adapter.channels
+        self.n_patches = (self.image_size // self.patch_size) ** 2
+        self.norm_pix_loss = self._adapter.norm_pix_loss
+        self.notes: tuple[str, ...] = ()
+        # buffers, because they change the numbers: the fingerprint of a model covers its buffers
+        self.register_buffer("pixel_mean", _per_channel(pixel_mean, self.channels, "mean"))
+        self.register_buffer("pixel_std", _per_channel(pixel_std, self.channels, "standard deviation"))
         self.batch_tokens = batch_tokens
-        self._of_pixels = conditionals
         self.density = density
 
     @classmethod
@@ -162,17 +108,17 @@ class MaskedImage(nn.Module):
         batch_tokens: int | None = None,
         revision: str | None = None,
     ) -> "MaskedImage":
-        """Load a ViT-MAE from a folder or from the Hugging Face hub, with its density where it has one.
+        """Load a ViT-MAE from a folder or from the Hugging Face hub, with its density if it has one.
 
         Args:
             name_or_path: a folder that `save` or `save_pretrained` wrote, or OWNER/NAME on the hub.
-            device: by default "cuda" or "mps" where there is one, else "cpu".
-            batch_tokens: how many patches go into one call.
+            device: by default "cuda" or "mps" if available, otherwise "cpu".
+            batch_tokens: patches in one call.
             revision: branch, tag or commit on the hub.
 
         Raises:
-            InputError: no model there, one without a decoder of patches, weights that lack a part, no network
-                and no cache, an unknown device.
+            InputError: no such model, one without a decoder of patches, incomplete weights, no network and no
+                cached copy, or an unknown device.
             MissingExtraError: transformers is not installed.
 
         Example:
@@ -185,22 +131,22 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.models.image.loading import load_vit_mae
         from maskevidence.models.pretrained import choose_device
 
-        chosen = choose_device(device)
-        found = load_vit_mae(str(name_or_path), revision=revision)
-        made = cls(
-            found.network,
-            pixel_mean=found.pixel_mean,
-            pixel_std=found.pixel_std,
-            density=found.density,
+        device = choose_device(device)
+        loaded = load_vit_mae(str(name_or_path), revision=revision)
+        model = cls(
+            loaded.network,
+            pixel_mean=loaded.pixel_mean,
+            pixel_std=loaded.pixel_std,
+            density=loaded.density,
             batch_tokens=batch_tokens,
         )
-        made.notes = found.notes
-        return made.to(chosen).eval()
+        model.notes = loaded.notes
+        return model.to(device).eval()
 
     @classmethod
     def from_callable(
         cls,
-        fn: Network,
+        fn: Callable[[Tensor, Tensor], Tensor],
         *,
         image_size: int,
         patch_size: int,
@@ -211,21 +157,21 @@ save_pretrained wrote, or OWNER/NAME on the hub
         conditionals: Conditionals = "learned",
         batch_tokens: int | None = None,
     ) -> "MaskedImage":
-        """Any network that predicts hidden patches, for models outside transformers.
+        """Use any network that predicts hidden patches, for models outside transformers.
 
         Args:
             fn: maps images (b, C, H, W), as (level / 255 - pixel_mean) / pixel_std, and hidden patches
-                (b, D), as many in each row, to predictions (b, D, P·P·C) in the same units, in the order of
-                `patchify`. It must not look at hidden patches. Where it is a `torch.nn.Module` it becomes a
-                part of this one.
+                (b, D), the same number in each row, to predictions (b, D, P·P·C) in the same units, in the
+                order of `patchify`. It must not look at hidden patches. A `torch.nn.Module` becomes a part of
+                this one.
             image_size: H and W, in pixels.
             patch_size: P.
             channels: C.
-            pixel_mean: by default images come as levels.
-            pixel_std: likewise.
-            density: where the variances are known already.
-            conditionals: "exact" where they are the conditionals of one joint density.
-            batch_tokens: how many patches go into one call.
+            pixel_mean: mean of the preprocessing; by default images come as levels.
+            pixel_std: standard deviation of the preprocessing, likewise.
+            density: the density of the pixels, if it is known already.
+            conditionals: "exact" if the predictions and the density are conditionals of one joint density.
+            batch_tokens: patches in one call.
 
         Example:
             >>> import maskevidence as me
@@ -238,40 +184,40 @@ save_pretrained wrote, or OWNER/NAME on the hub
             >>> round(me.estimate_evidence(grey, tokens, me.Exhaustive()).log_evidence, 2)
             -69.12
         """
-        made = cls.__new__(cls)
-        made._prepare(
-            fn,
-            image_size=image_size,
-            patch_size=patch_size,
-            channels=channels,
+        return cls(
+            PatchNetwork(fn, image_size, patch_size, channels, conditionals=conditionals),
             pixel_mean=pixel_mean,
             pixel_std=pixel_std,
-            norm_pix_loss=False,
-            conditionals=conditionals,
             density=density,
             batch_tokens=batch_tokens,
         )
-        return made
 
     @property
     def density(self) -> PixelDensity | None:
-        """Of a hidden pixel around its prediction; None before it is calibrated."""
+        """The density of a hidden pixel around its prediction; None before calibration."""
         return self._density
 
     @density.setter
     def density(self, density: PixelDensity | None) -> None:
-        self._density = self._checked(density)
+        if density is not None:
+            if density.n_patches != self.n_patches:
+                raise InputError(
+                    f"the density is for images with {density.n_patches} patches, the model reads "
+                    f"{self.n_patches}; calibrate it again"
+                )
+            check_target(density.name, density.patch_statistics, normalised=self.norm_pix_loss)
+        self._density = density
         of_pixels = not self.norm_pix_loss or (density is not None and density.patch_statistics is not None)
-        self.conditionals: Conditionals = self._of_pixels if of_pixels else "transformed"
+        self.conditionals: Conditionals = self._adapter.conditionals if of_pixels else "transformed"
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.pixel_mean.device
 
     @property
     def n_pixels(self) -> int:
-        """How many numbers an image has: H·W·C, the dimensions of bits per dimension."""
+        """Numbers in an image: H·W·C, the dimensions of bits per dimension."""
         return self.image_size**2 * self.channels
 
     def tokens(
@@ -284,7 +230,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             ids: whole numbers that masks are keyed by; by default 0, 1, ...
 
         Raises:
-            InputError: images of another size or number of channels than the model reads.
+            InputError: images with another size or number of channels than the model reads.
         """
         check_images(pixels, self.image_size, self.channels)
         values = patchify(torch.from_numpy(np.ascontiguousarray(pixels)), self.patch_size)
@@ -293,18 +239,18 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return Tokens(values, maskable, torch.zeros_like(maskable), numbers)
 
     def pixel_values(self, patches: Shaped[Tensor, "b D K"]) -> Float[Tensor, "b C H W"]:
-        """Patches of levels as the network reads images: preprocessed, channels first."""
+        """Patches of levels as images that the network reads: preprocessed, channels first."""
         pixels = self._in_model_units(patches.to(self.device))
         images = unpatchify(pixels, self.image_size, self.image_size, self.channels)
         return images.permute(0, 3, 1, 2)
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """So many pairs at a time that each mask size comes often, within 128 MiB of pixels.
+        """Split pairs of image and mask into parts in which each mask size occurs often, of at most 128 MiB.
 
-        `log_conditionals` sorts them by size and calls the network with images of one size.
+        `log_conditionals` sorts the pairs of a part by size and calls the network with images of one size.
 
         Args:
-            n_present: shape (n_pairs,); of no consequence, since all images have as many patches.
+            n_present: shape (n_pairs,); not used, since all images have the same number of patches.
 
         Yields:
             The positions (0..n_pairs-1) of the pairs of each part.
@@ -316,8 +262,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) of patches in nats, shape (B, D), float64; 0 where not masked.
 
-        Differentiable. A density per level (0..255), a probability with the discretised density, or a density
-        of the normalised patch where that is scored.
+        Differentiable. It is a density per level (0..255), a probability for the discretised density, or a
+        density of the normalised patch if that is scored.
         """
         density = self.density
         if density is None:
@@ -326,26 +272,22 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 "held-out images: model.calibrate(tokens)"
             )
 
-        def log_prob(call: _Call) -> Float[Tensor, " n"]:
+        def log_prob(call: Call) -> Float[Tensor, " n"]:
             values, means = self._targets(call, density.patch_statistics, density)
             row = torch.nonzero(call.scored)[:, 0]
             return density.log_prob(values, means, density.variance(call.hidden.sum(1))[row])
 
-        return self._of_hidden(tokens, masked, log_prob)
+        return put_in_place(self._calls(tokens, masked), log_prob, like=masked)
 
     def reconstruction_losses(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """The mean squared error of each hidden patch, as ViT-MAE is trained by, shape (B, D); 0 elsewhere.
 
         The units are the network's own: squared preprocessed pixels, or squared standard deviations of the
-        patch with `norm_pix_loss`. Its mean over hidden patches is the loss of `ViTMAEForPreTraining`.
+        patch with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
         """
+        from maskevidence.models.image.reconstruction import reconstruction_losses
 
-        def loss(call: _Call) -> Float[Tensor, " n"]:
-            pixels = self._in_model_units(call.levels[call.scored])
-            targets = _normalised(pixels) if self.norm_pix_loss else pixels
-            return (call.outputs[call.scored] - targets).double().square().mean(1)
-
-        return self._of_hidden(tokens, masked, loss)
+        return reconstruction_losses(self, tokens, masked)
 
     def reconstruct(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
         """The patches with hidden ones replaced by their predictions, in levels (not rounded or clipped).
@@ -354,19 +296,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
             InputError: a network of normalised patches that is not calibrated with statistics of visible
                 patches, and so says nothing about pixels.
         """
-        if self.conditionals == "transformed":
-            raise InputError(
-                "the network predicts normalised patches, which are no pixels; calibrate it with "
-                "patch_statistics='visible' (--patch-statistics visible)"
-            )
-        of = None if self.density is None else self.density.patch_statistics
-        made = tokens.values.to(self.pixel_mean.dtype).clone()
-        for call in self._calls(tokens, masked):
-            _, means = self._targets(call, of, self.density)
-            row, column = torch.nonzero(call.scored, as_tuple=True)
-            rows = call.rows.to(row.device)[row]
-            made[rows.to(made.device), column.to(made.device)] = means.to(made)
-        return made
+        from maskevidence.models.image.reconstruction import reconstruct
+
+        return reconstruct(self, tokens, masked)
 
     def calibrate(
         self,
@@ -380,139 +312,69 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Fit a variance for each mask size by maximum likelihood, with a random mask per image and size.
 
         Args:
-            tokens: images that the model was neither trained nor will be scored on.
+            tokens: images that the model was not trained on and that will not be scored.
             density: "gaussian" or "discretised".
             patch_statistics: "visible" to score the pixels of a network of normalised patches.
             sizes: numbers of hidden patches; by default 1..D, or 32 of them, ends included.
-            seed: of the masks, which are others than those of scores with the same seed.
+            seed: seed of the masks, which differ from those of scores with the same seed.
 
         Returns:
-            The density, which the model has from now on.
+            The density, which is also the model's from now on.
 
         Raises:
             InputError: options that do not fit the network.
-            NumericalError: predictions without any error, or that are no numbers.
+            NumericalError: predictions without any error, or that are not numbers.
         """
-        if density not in DENSITIES:
-            raise InputError(f"density {density!r}; give {' or '.join(DENSITIES)}")
-        self._check_target(density, patch_statistics)
-        if not len(tokens):
-            raise InputError("there are no images to calibrate on; give one or more")
-        chosen = spread_sizes(self.n_patches) if sizes is None else tuple(sorted(set(sizes)))
-        mean, variance = self._patch_statistics(tokens) if patch_statistics else (None, None)
-        fitted = PixelDensity(
-            density,
-            chosen,
-            (1.0,) * len(chosen),
-            self.n_patches,
-            n_images=len(tokens),
-            seed=seed,
-            patch_statistics=patch_statistics,
-            patch_mean=mean,
-            patch_variance=variance,
-        )
-        found = []
-        with torch.no_grad(), progress("calibrating", len(chosen) * len(tokens)) as advance:
-            for size in chosen:
-                fit = VarianceFit(density, len(tokens) * size * self.n_pixels // self.n_patches, seed)
-                for call in self._calls(
-                    tokens, random_masks(tokens, size, int(keyed_bits(seed, _CALIBRATION)))
-                ):
-                    fit.add(*self._targets(call, patch_statistics, fitted))
-                    advance(len(call.rows))
-                found.append(fit.variance())
-        self.density = PixelDensity.from_dict(fitted.to_dict() | {"variances": found})
+        from maskevidence.models.image.calibration import fit_density
+
+        self.density = fit_density(self, tokens, density, patch_statistics, sizes, seed)
         return self.density
 
     def save(self, folder: str | Path) -> None:
         """Write a ViT-MAE as transformers saves it, with preprocessing and density, for `from_pretrained`."""
         from maskevidence.models.image.loading import save_vit_mae
 
-        if not isinstance(self.network, ViTMAENetwork):
+        network = self._adapter.transformer
+        if network is None:
             raise InputError(
                 "only a ViT-MAE can be saved; save the function's own weights, and build it again"
             )
-        save_vit_mae(
-            folder, self.network.model, self.pixel_mean.tolist(), self.pixel_std.tolist(), self.density
-        )
+        save_vit_mae(folder, network, self.pixel_mean.tolist(), self.pixel_std.tolist(), self.density)
 
-    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[_Call]:
-        """The network's answers, in calls of images with as many hidden patches; none for empty masks."""
-        wanted = (self.n_patches, self.n_pixels // self.n_patches)
-        if tuple(tokens.values.shape[1:]) != wanted:
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What decides the numbers besides weights, buffers and density, as content for JSON."""
+        return self._adapter.settings()
+
+    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[Call]:
+        """The network's answers, in calls of images with the same number of hidden patches."""
+        shape = (self.n_patches, self.n_pixels // self.n_patches)
+        if tuple(tokens.values.shape[1:]) != shape:
             raise InputError(
-                f"the tokens have shape {tuple(tokens.values.shape)}; give patches of shape (B, {wanted[0]}, "
-                f"{wanted[1]}), as model.tokens(images) makes them"
+                f"the tokens have shape {tuple(tokens.values.shape)}; give patches of shape (B, {shape[0]}, "
+                f"{shape[1]}), as model.tokens(images) makes them"
             )
-        hidden = ~tokens.visible(masked)
-        n_hidden = hidden.sum(1)
-        order = torch.argsort(n_hidden, stable=True)
-        order = order[masked[order].any(1)]
-        _, counts = torch.unique_consecutive(n_hidden[order], return_counts=True)
         budget = self.batch_tokens or _BATCH_TOKENS.get(self.device.type, _BATCH_TOKENS_ELSEWHERE)
-        at_once = max(1, budget // (self.n_patches + 1))
-        for of_one_size in torch.split(order, counts.tolist()):
-            for rows in torch.split(of_one_size, at_once):
-                levels, unseen = tokens.values[rows].to(self.device), hidden[rows].to(self.device)
-                outputs = self.network(self.pixel_values(levels), unseen)
-                yield _Call(rows, masked[rows].to(self.device), unseen, levels, outputs)
+        images_at_once = max(1, budget // (self.n_patches + 1))
+        return calls_by_size(self._predictions, tokens, masked, images_at_once, self.device)
 
-    def _of_hidden(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], of_call: Callable[[_Call], Float[Tensor, " n"]]
-    ) -> Float[Tensor, "B D"]:
-        """A number for each hidden patch, put in its place, shape (B, D); 0 elsewhere."""
-        found, row, column = [], [], []
-        for call in self._calls(tokens, masked):
-            found.append(of_call(call))
-            at, to = torch.nonzero(call.scored, as_tuple=True)
-            row.append(call.rows.to(self.device)[at])
-            column.append(to)
-        empty = torch.zeros(masked.shape, dtype=torch.float64, device=self.device)
-        if not found:
-            return empty.to(masked.device)
-        return empty.index_put((torch.cat(row), torch.cat(column)), torch.cat(found)).to(masked.device)
+    def _predictions(
+        self, levels: Shaped[Tensor, "b D K"], hidden: Bool[Tensor, "b D"]
+    ) -> Float[Tensor, "b D K"]:
+        return self.network(self.pixel_values(levels), hidden)
 
     def _targets(
-        self, call: _Call, patch_statistics: PatchStatistics | None, density: PixelDensity | None
+        self, call: Call, patch_statistics: PatchStatistics | None, density: PixelDensity | None
     ) -> tuple[Shaped[Tensor, "n K"], Float[Tensor, "n K"]]:
-        """The hidden patches that are asked for and their predictions, in the units of the density."""
+        """The scored patches and their predictions, in the units of the density."""
         levels, outputs = call.levels[call.scored], call.outputs[call.scored]
         if self.norm_pix_loss:
             if patch_statistics is None:
-                return _normalised(self._in_model_units(levels)), outputs
+                return normalised(self._in_model_units(levels)), outputs
             assert density is not None
-            mean, variance = self._visible_statistics(call, density)
+            statistics = visible_statistics(self._in_model_units(call.levels), call.hidden, density)
             row = torch.nonzero(call.scored)[:, 0]
-            outputs = outputs * (variance[row, None] + _PATCH_EPSILON).sqrt() + mean[row, None]
+            outputs = brought_back(outputs, *(each[row] for each in statistics))
         return levels, self._in_levels(outputs)
-
-    def _visible_statistics(
-        self, call: _Call, density: PixelDensity
-    ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-        """Mean and variance of a patch, averaged over the visible ones, in the network's pixel units.
-
-        Where no patch is visible they are those of the images of the calibration.
-        """
-        visible = ~call.hidden
-        count = visible.sum(1)
-        patches = self._in_model_units(call.levels)
-        found = []
-        for each, otherwise in (
-            (patches.mean(2), density.patch_mean),
-            (patches.var(2), density.patch_variance),
-        ):
-            total = torch.where(visible, each, 0.0).sum(1)
-            found.append(torch.where(count > 0, total / count.clamp(min=1), float(otherwise or 0.0)))
-        return found[0], found[1]
-
-    def _patch_statistics(self, tokens: Tokens) -> tuple[float, float]:
-        """Mean and variance of a patch, averaged over all patches of these images."""
-        means, variances = [], []
-        for rows in torch.split(tokens.values, 256):
-            patches = self._in_model_units(rows.to(self.device))
-            means.append(patches.mean(2).flatten())
-            variances.append(patches.var(2).flatten())
-        return float(torch.cat(means).mean()), float(torch.cat(variances).mean())
 
     def _in_model_units(self, levels: Shaped[Tensor, "*n K"]) -> Float[Tensor, "*n K"]:
         """(level / 255 - mean) / std; the channel of a patch's entry is its position modulo C."""
@@ -525,59 +387,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _of_patch(self, per_channel: Float[Tensor, " C"]) -> Float[Tensor, " K"]:
         return per_channel.repeat(self.patch_size**2)
 
-    def _checked(self, density: PixelDensity | None) -> PixelDensity | None:
-        if density is not None:
-            if density.n_patches != self.n_patches:
-                raise InputError(
-                    f"the density is of images with {density.n_patches} patches, the model reads "
-                    f"{self.n_patches}; calibrate it again"
-                )
-            self._check_target(density.name, density.patch_statistics)
-        return density
-
-    def _check_target(self, density: Density, patch_statistics: PatchStatistics | None) -> None:
-        if patch_statistics not in (None, "visible"):
-            raise InputError(f"patch_statistics={patch_statistics!r}; give 'visible' or None")
-        if patch_statistics is not None and not self.norm_pix_loss:
-            raise InputError(
-                "the network predicts pixels as they are (no norm_pix_loss); leave patch_statistics "
-                "(--patch-statistics) out"
-            )
-        if self.norm_pix_loss and patch_statistics is None and density == "discretised":
-            raise InputError(
-                "the network predicts normalised patches, which have no levels; give "
-                "patch_statistics='visible' (--patch-statistics visible), or the gaussian density"
-            )
-
-
-def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
-    """A random mask of one size for each observation, keyed by seed and id as those of `EverySize`.
-
-    Example:
-        >>> tokens = Tokens.from_array(np.ones((3, 5)))
-        >>> random_masks(tokens, 2, seed=0).sum(1).tolist()
-        [2, 2, 2]
-    """
-    ids, maskable = tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy()
-    sizes = np.minimum(size, maskable.sum(1))
-    masked = EverySize(1).masked(MaskKey(seed), ids, np.zeros_like(ids), sizes, maskable)
-    return torch.from_numpy(masked).to(tokens.maskable.device)
-
-
-def _normalised(patches: Float[Tensor, "n K"]) -> Float[Tensor, "n K"]:
-    """Each patch with mean 0 and variance 1, the target of `norm_pix_loss`."""
-    variance, mean = torch.var_mean(patches, dim=1, keepdim=True)
-    return (patches - mean) / (variance + _PATCH_EPSILON).sqrt()
-
 
 def _per_channel(numbers: Sequence[float], channels: int, what: str) -> Float[Tensor, " C"]:
     if len(numbers) not in (1, channels):
         raise InputError(f"{len(numbers)} numbers for the {what} of {channels} channels; give one for each")
     return torch.tensor(list(numbers) * (channels // len(numbers)), dtype=torch.get_default_dtype())
-
-
-def _one_side(size: Any, what: str) -> int:
-    sides = {int(side) for side in (size if isinstance(size, list | tuple) else [size])}
-    if len(sides) != 1:
-        raise InputError(f"the model has a {what} size of {size}; only square ones can be used")
-    return sides.pop()

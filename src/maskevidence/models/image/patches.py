@@ -1,10 +1,13 @@
 """Images as patches: the tokens of a masked image model, and back."""
 
 import numpy as np
-from jaxtyping import Shaped
+import torch
+from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.masks import EverySize, MaskKey
+from maskevidence.tokens import Tokens
 
 
 def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tensor, "N D K"]:
@@ -72,6 +75,20 @@ def unpatchify(
         )
     grid = patches.reshape(n, height // side, width // side, side, side, channels)
     return grid.permute(0, 1, 3, 2, 4, 5).reshape(n, height, width, channels)
+
+
+def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
+    """A random mask of one size for each observation, keyed by seed and id like those of `EverySize`.
+
+    Example:
+        >>> tokens = Tokens.from_array(np.ones((3, 5)))
+        >>> random_masks(tokens, 2, seed=0).sum(1).tolist()
+        [2, 2, 2]
+    """
+    ids, maskable = tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy()
+    sizes = np.minimum(size, maskable.sum(1))
+    masked = EverySize(1).masked(MaskKey(seed), ids, np.zeros_like(ids), sizes, maskable)
+    return torch.from_numpy(masked).to(tokens.maskable.device)
 
 
 def check_images(pixels: np.ndarray, image_size: int, channels: int) -> None:

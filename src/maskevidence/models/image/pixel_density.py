@@ -12,7 +12,6 @@ and the pixels of a patch are taken as independent given the visible patches.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,16 +20,11 @@ import torch
 from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
-from maskevidence.errors import InputError, NumericalError
+from maskevidence.errors import InputError
 from maskevidence.support.choices import Density, PatchStatistics
 
 DENSITIES: tuple[Density, ...] = ("gaussian", "discretised")
 LEVELS = 256
-# The likeliest variance of the discretised density is searched on so many pixels of each size: its
-# standard error is then 0.6 % of it.
-_SEARCHED_PIXELS = 2**16
-_SEARCH_STEPS = 40
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -128,6 +122,35 @@ class PixelDensity:
             raise InputError(f"this is no pixel density ({error}); calibrate the model again") from error
 
 
+def check_target(density: Density, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
+    """Raise an InputError unless the predictions of a network can have this density.
+
+    Args:
+        density: its name.
+        patch_statistics: "visible" if the predictions are brought back to pixels with visible statistics.
+        normalised: whether the network predicts normalised patches (`norm_pix_loss`).
+
+    Example:
+        >>> check_target("discretised", None, normalised=True)
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: the network predicts normalised patches, which have no levels; give \
+patch_statistics='visible' (--patch-statistics visible), or the gaussian density
+    """
+    if patch_statistics not in (None, "visible"):
+        raise InputError(f"patch_statistics={patch_statistics!r}; give 'visible' or None")
+    if patch_statistics is not None and not normalised:
+        raise InputError(
+            "the network predicts pixels as they are (no norm_pix_loss); leave patch_statistics "
+            "(--patch-statistics) out"
+        )
+    if normalised and patch_statistics is None and density == "discretised":
+        raise InputError(
+            "the network predicts normalised patches, which have no levels; give "
+            "patch_statistics='visible' (--patch-statistics visible), or the gaussian density"
+        )
+
+
 def gaussian_log_prob(
     values: Shaped[Tensor, "*pixels"],
     means: Float[Tensor, "*pixels"],
@@ -169,92 +192,3 @@ def discretised_log_prob(
     a, b = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
     log_a, log_b = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
     return log_b + torch.log1p(-torch.exp(log_a - log_b))
-
-
-class VarianceFit:
-    """The variance under which predicted pixels are likeliest, from one batch of them after the other.
-
-    For the Gaussian it is the mean squared error. For the discretised density there is no closed form: a
-    golden-section search over log v ends within 10⁻⁶ of it, on about 65,536 randomly chosen pixels where
-    there are more.
-
-    Args:
-        name: of the density.
-        n_pixels: how many will come, over all batches.
-        seed: of the choice of pixels.
-
-    Example:
-        >>> fit = VarianceFit("gaussian", n_pixels=2)
-        >>> fit.add(torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0]))
-        >>> fit.variance()
-        5.0
-    """
-
-    def __init__(self, name: Density, n_pixels: int, seed: int = 0) -> None:
-        self._name = name
-        self._share = min(1.0, _SEARCHED_PIXELS / max(1, n_pixels))
-        self._generator = torch.Generator().manual_seed(seed)
-        self._squares, self._count = 0.0, 0
-        self._kept: list[tuple[Tensor, Tensor]] = []
-
-    def add(self, values: Shaped[Tensor, "*pixels"], means: Float[Tensor, "*pixels"]) -> None:
-        """Pixels and their predictions."""
-        x, m = values.detach().double().flatten().cpu(), means.detach().double().flatten().cpu()
-        self._squares += float((x - m).square().sum())
-        self._count += len(x)
-        if self._name == "discretised":
-            if self._share < 1:
-                chosen = torch.rand(len(x), generator=self._generator) < self._share
-                x, m = x[chosen], m[chosen]
-            self._kept.append((x, m))
-
-    def variance(self) -> float:
-        """The likeliest variance.
-
-        Raises:
-            NumericalError: pixels that are predicted without error, whose likeliest variance is 0, or
-                predictions that are no numbers.
-        """
-        error = self._squares / max(1, self._count)
-        if not 0 < error < math.inf:
-            raise NumericalError(
-                f"the mean squared error of the predictions is {error}, so that no variance is the "
-                "likeliest; calibrate on other images, or another model"
-            )
-        if self._name == "gaussian":
-            return error
-        x, m = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
-
-        def loss(log_variance: float) -> float:
-            return -float(discretised_log_prob(x, m, torch.tensor(math.exp(log_variance))).mean())
-
-        return math.exp(_golden_section(loss, math.log(error) - 6.0, math.log(error) + 6.0))
-
-
-def _golden_section(loss: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one minimum between two places has it."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = loss(left), loss(right)
-    for _ in range(_SEARCH_STEPS):
-        if at_left < at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = loss(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = loss(right)
-    return (low + high) / 2
-
-
-def spread_sizes(n_patches: int, at_most: int = 32) -> tuple[int, ...]:
-    """1..D, or so many sizes between them, the first and the last among them.
-
-    Example:
-        >>> spread_sizes(4), spread_sizes(196, at_most=4)
-        ((1, 2, 3, 4), (1, 66, 131, 196))
-    """
-    if n_patches <= at_most:
-        return tuple(range(1, n_patches + 1))
-    step = (n_patches - 1) / (at_most - 1)
-    return tuple(int(1 + i * step + 0.5) for i in range(at_most))
