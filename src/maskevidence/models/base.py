@@ -185,6 +185,27 @@ class TableModel(nn.Module, ABC):
         Does nothing if the model has one already, or can have none.
         """
 
+    def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
+        """Rows to fit, in float64 with NaN where a value is missing.
+
+        Raises:
+            InputError: not a table, a wrong width, or a column without a value.
+        """
+        tokens = Tokens.from_array(x)
+        self.check_width(tokens.width)
+        table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+        unseen = np.flatnonzero(np.isnan(table).all(axis=0))
+        if len(unseen):
+            raise InputError(f"column {unseen[0]} is observed nowhere; leave it out")
+        return table
+
+    def _refuse_context(self, tokens: Tokens) -> None:
+        if bool(tokens.context.any()):
+            raise InputError(
+                "a bound of the evidence of some tokens given context is not known; give tokens without "
+                "context"
+            )
+
     def _like(self) -> Tensor:
         """A parameter, for the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())

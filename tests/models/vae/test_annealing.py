@@ -101,7 +101,7 @@ def test_it_depends_on_the_seed_and_the_observation_alone(monkeypatch: pytest.Mo
     bound = vae.annealed_evidence(tokens, annealing=rule)
     alone = vae.annealed_evidence(tokens[4:5], annealing=rule)
     assert alone.log_evidence[0] == pytest.approx(bound.log_evidence[4], rel=1e-9)
-    monkeypatch.setattr("maskevidence.models.vae.vae._ELEMENTS", 2 * 4 * 64)
+    monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 2 * 4 * 64)
     again = vae.annealed_evidence(tokens, annealing=rule)
     np.testing.assert_allclose(again.log_evidence, bound.log_evidence, rtol=1e-9)
     assert vae.annealed_evidence(tokens, annealing=rule, seed=1).mean != bound.mean

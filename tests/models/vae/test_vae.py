@@ -213,7 +213,7 @@ def test_scores_depend_on_the_seed_the_observation_and_the_mask_alone(
         order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
         torch.testing.assert_close(vae.log_conditionals(tokens[order], masked[order]), answer[order])
         torch.testing.assert_close(vae.log_conditionals(tokens[3:4], masked[3:4]), answer[3:4])
-        monkeypatch.setattr("maskevidence.models.vae.vae._ELEMENTS", 3 * 8 * 8)
+        monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 3 * 8 * 8)
         torch.testing.assert_close(vae.log_conditionals(tokens, masked), answer)
         torch.manual_seed(1)
         torch.testing.assert_close(vae.log_conditionals(tokens, masked), answer)
@@ -230,7 +230,7 @@ def test_bounds_depend_on_the_seed_and_the_observation_alone(monkeypatch: pytest
     bound = vae.importance_evidence(tokens, samples=100)
     alone = vae.importance_evidence(tokens[4:5], samples=100)
     assert alone.log_evidence[0] == pytest.approx(bound.log_evidence[4], rel=1e-12)
-    monkeypatch.setattr("maskevidence.models.vae.vae._ELEMENTS", 2 * 64 * 64)
+    monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 2 * 64 * 64)
     np.testing.assert_allclose(
         vae.importance_evidence(tokens, samples=100).log_evidence, bound.log_evidence, rtol=1e-12
     )

@@ -1,6 +1,5 @@
 """What all Gaussian models share: densities and imputations from conditional means and variances."""
 
-import math
 from abc import abstractmethod
 
 import numpy as np
@@ -12,9 +11,8 @@ from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
+from maskevidence.models.normal import LOG_2PI, normal_log_density
 from maskevidence.tokens import Tokens
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 class GaussianFamily(TableModel):
@@ -99,13 +97,6 @@ class GaussianFamily(TableModel):
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(n, self.n_features, generator=generator, dtype=factor.dtype)
         return self.mean.cpu() + noise @ factor.T
-
-
-def normal_log_density(
-    residual: Float[Tensor, "*shape"], variance: Float[Tensor, "*shape"]
-) -> Float[Tensor, "*shape"]:
-    """log N(residual; 0, variance), nats."""
-    return -0.5 * (LOG_2PI + torch.log(variance) + residual.square() / variance)
 
 
 def expected_score(

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.models.gaussian.family import LOG_2PI, GaussianFamily, expected_score
+from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import (
     checked_table,
     fit_full_em,
     smallest_correlation_eigenvalue,
 )
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
+from maskevidence.models.normal import LOG_2PI
 from maskevidence.tokens import Tokens
 
 _ELEMENTS = 2**22  # of one batch of D×D matrices: 32 MiB in float64

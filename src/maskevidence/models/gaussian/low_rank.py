@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.models.gaussian.family import LOG_2PI, GaussianFamily
+from maskevidence.models.gaussian.family import GaussianFamily
+from maskevidence.models.normal import LOG_2PI
 
 _ELEMENTS = (
     2**18

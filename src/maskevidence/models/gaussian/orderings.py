@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from maskevidence.models.gaussian.family import LOG_2PI, normal_log_density
+from maskevidence.models.normal import LOG_2PI, normal_log_density
 
 _BLOCK = 12  # work grows with the block, the number of steps falls with it
 

@@ -9,13 +9,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.models.normal import LOG_2PI
 from maskevidence.models.vae.encoding_decoding import blank_filled
-from maskevidence.models.vae.latent_model import LOG_2PI, LatentModel
+from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.models.vae.noise import Noise
-from maskevidence.support.progress import Advance
+from maskevidence.support.progress import Advance, progress
 
 _PILOT_CHAINS = 4
-_ACCEPTED = 0.7  # the share of moves that the step sizes aim at
+_PILOT_SEED = 2**32  # added to the seed for the draws of the pilot run
+_ACCEPTED = 0.7  # the acceptance rate that the step sizes aim at
 _GAIN = 0.2
 _FIRST_STEP = 0.3
 _STEEPNESS = 4.0
@@ -23,20 +25,20 @@ _STEEPNESS = 4.0
 
 @dataclass(frozen=True)
 class Annealing:
-    """How annealed importance sampling goes from a start density to the posterior.
+    """Settings of annealed importance sampling from a start density to the posterior.
 
-    Along densities ∝ start(z)^(1-β) (p(x | z) p(z))^β, β from 0 to 1, with one Hamiltonian move at each. The
-    mean of the weights is unbiased for p(x), so that its log is a stochastic lower bound. Step sizes are
-    found for each observation and β by a pilot run with draws of its own, and then held fixed.
+    The chains follow the densities ∝ start(z)^(1-β) (p(x | z) p(z))^β, β from 0 to 1, with one Hamiltonian
+    move at each. The mean of their weights is unbiased for p(x), so that its log is a stochastic lower bound.
+    A pilot run with its own draws finds a step size for each observation and β, which is then held fixed.
 
     Args:
-        chains: independent chains for each observation.
-        temperatures: values of β after 0.
-        leapfrog: gradient steps in a move.
-        start: "prior", which knows nothing of the encoder, or "encoder", q(z | x).
+        chains: number of independent chains for each observation.
+        temperatures: number of values of β after 0.
+        leapfrog: number of gradient steps in a move.
+        start: "prior", which uses nothing of the encoder, or "encoder", q(z | x).
 
     Raises:
-        InputError: numbers below 1, or another start.
+        InputError: a number below 1, or an unknown start.
 
     Source:
         Neal (2001), Annealed Importance Sampling; Wu et al. (2017), On the Quantitative Analysis of
@@ -58,7 +60,7 @@ class Annealing:
             raise InputError(f"start={self.start!r}; give 'prior' or 'encoder'")
 
     def betas(self) -> list[float]:
-        """0 = β_0 < ... < β_T = 1, closer together at both ends.
+        """0 = β_0 < ... < β_T = 1, denser at both ends.
 
         Example:
             >>> Annealing(temperatures=2).betas()
@@ -71,7 +73,7 @@ class Annealing:
 
 
 class _Point(NamedTuple):
-    """Where the chains are, with log p(x | z) there and its gradient."""
+    """The positions of the chains, with log p(x | z) there and its gradient."""
 
     z: Tensor
     log_likelihood: Tensor
@@ -79,10 +81,21 @@ class _Point(NamedTuple):
 
 
 class _Path:
-    """The densities between start and posterior for some rows."""
+    """The densities between start and posterior for some rows.
+
+    Args:
+        model: networks and likelihood; its parameters need no gradient.
+        x: shape (B, D), finite.
+        present: shape (B, D).
+        start: "prior" or "encoder".
+    """
 
     def __init__(
-        self, model: LatentModel, x: Tensor, present: Tensor, start: Literal["prior", "encoder"]
+        self,
+        model: LatentModel,
+        x: Float[Tensor, "B D"],
+        present: Bool[Tensor, "B D"],
+        start: Literal["prior", "encoder"],
     ) -> None:
         self.model, self.x, self.present = model, x, present
         if start == "encoder":
@@ -120,8 +133,8 @@ class _Path:
     def move(
         self, at: _Point, beta: float, log_step: Tensor, leapfrog: int, noise: Noise
     ) -> tuple[_Point, Tensor]:
-        """One Hamiltonian move that leaves the density at β as it is; the point after it, and P(accept)."""
-        step = torch.exp(log_step)[:, None, None] * self.scale  # dimensions in units of the start's scale
+        """One Hamiltonian move that leaves the density at β invariant: the next point, and P(accept)."""
+        step = torch.exp(log_step)[:, None, None] * self.scale  # in units of the start's scale
         momentum = noise.normal(*at.z.shape[1:])
         before = self.log_density(at, beta) - 0.5 * momentum.square().sum(2)
         momentum = momentum + 0.5 * step * self.slope(at, beta)
@@ -140,41 +153,54 @@ class _Path:
         )
         return kept, probability
 
+    def start(self, n_chains: int, noise: Noise) -> _Point:
+        """Draws from the start density."""
+        return self.point(self.mean + self.scale * noise.normal(n_chains, self.model.n_components))
+
 
 def annealed_log_weights(
-    model: LatentModel,
-    x: Float[Tensor, "B D"],
-    present: Bool[Tensor, "B D"],
-    rule: Annealing,
-    pilot: Noise,
-    noise: Noise,
-    advance: Advance,
-) -> Float[Tensor, "B chains"]:
-    """Log weights whose exponentials have the mean p(x_present).
+    model: LatentModel, rows: StandardRows, rule: Annealing, seed: int
+) -> Float[Tensor, "N chains"]:
+    """Log weights whose exponentials have the expectation p(x_visible).
 
     Args:
         model: networks and likelihood; its parameters need no gradient.
-        x: shape (B, D), finite.
-        present: shape (B, D).
+        rows: N rows.
         rule: temperatures and moves.
-        pilot: draws of the run that finds step sizes.
-        noise: draws of the chains.
-        advance: told of each temperature.
+        seed: of the draws.
     """
-    path = _Path(model, x, present, rule.start)
-    log_step = torch.full((len(x),), math.log(_FIRST_STEP), dtype=x.dtype, device=x.device)
-    steps: list[Tensor] = []
-    betas = rule.betas()
-    at = path.point(path.mean + path.scale * pilot.normal(_PILOT_CHAINS, model.n_components))
-    for beta in betas[1:-1]:
-        steps.append(log_step)
-        at, probability = path.move(at, beta, log_step, rule.leapfrog, pilot)
+    pieces = list(rows.batches(rule.chains, seed))
+    pilots = rows.batches(rule.chains, seed + _PILOT_SEED)
+    parts = []
+    with progress("annealed importance sampling", 2 * len(pieces) * (rule.temperatures - 1)) as advance:
+        for (values, visible, noise), (_, _, pilot) in zip(pieces, pilots, strict=True):
+            path = _Path(model, values, visible, rule.start)
+            log_steps = _log_step_sizes(path, rule, pilot, advance)
+            parts.append(_log_weights(path, rule, log_steps, noise, advance))
+    return torch.cat(parts)
+
+
+def _log_step_sizes(path: _Path, rule: Annealing, noise: Noise, advance: Advance) -> list[Tensor]:
+    """The log step size of each row at each inner temperature, found by a pilot run."""
+    log_step = torch.full((len(path.x),), math.log(_FIRST_STEP), dtype=path.x.dtype, device=path.x.device)
+    log_steps: list[Tensor] = []
+    at = path.start(_PILOT_CHAINS, noise)
+    for beta in rule.betas()[1:-1]:
+        log_steps.append(log_step)
+        at, probability = path.move(at, beta, log_step, rule.leapfrog, noise)
         log_step = log_step + _GAIN * (probability.mean(1) - _ACCEPTED)
         advance(1)
-    at = path.point(path.mean + path.scale * noise.normal(rule.chains, model.n_components))
+    return log_steps
+
+
+def _log_weights(
+    path: _Path, rule: Annealing, log_steps: list[Tensor], noise: Noise, advance: Advance
+) -> Float[Tensor, "B chains"]:
+    betas = rule.betas()
+    at = path.start(rule.chains, noise)
     log_weights = (betas[1] - betas[0]) * path.log_ratio(at)
     for t in range(1, len(betas) - 1):
-        at, _ = path.move(at, betas[t], steps[t - 1], rule.leapfrog, noise)
+        at, _ = path.move(at, betas[t], log_steps[t - 1], rule.leapfrog, noise)
         log_weights = log_weights + (betas[t + 1] - betas[t]) * path.log_ratio(at)
         advance(1)
     return log_weights

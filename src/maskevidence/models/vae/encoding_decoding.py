@@ -1,4 +1,4 @@
-"""Recursive encoding and decoding: hidden tokens drawn again and again from a VAE's own reconstruction."""
+"""Recursive encoding and decoding: hidden tokens drawn repeatedly from a VAE's own reconstruction."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,23 @@ from maskevidence.models.vae.noise import Noise
 
 @dataclass(frozen=True)
 class EncodingDecoding:
-    """p(x_j | x_visible) by a chain z ~ q(z | x), x_hidden ~ p(x | z), its visible tokens held fixed.
+    """p(x_j | x_visible) by a chain z ~ q(z | x), x_hidden ~ p(x | z) whose visible tokens are held fixed.
 
         p(x_j | x_R) ≈ (1/chains) Σ_s p(x_j | z_s),    z_s the latent draw of chain s after `steps` steps
 
-    Were q the posterior of the complete row, the chain would be a Gibbs sampler whose limit is the exact
-    conditional. It starts from blank hidden tokens (their mean), so that few steps leave a bias, and an
-    encoder that is not the posterior leaves one for ever. The prior enters through the encoder alone.
+    If q were the posterior of the complete row, the chain would be a Gibbs sampler whose limit is the exact
+    conditional. It starts from blank hidden tokens (their mean), so that few steps leave a bias; an encoder
+    that is not the posterior leaves a bias after any number of steps. The prior enters only through the
+    encoder.
 
     Args:
-        chains: independent chains.
-        steps: encodings in each, 1 or more.
-        gradient_steps: the last so many are differentiated through; draws of 0/1 tokens pass a gradient as
-            if they were their probabilities.
+        chains: number of independent chains.
+        steps: number of encodings in each chain, 1 or more.
+        gradient_steps: number of steps, the last ones, that are differentiated through. Draws of 0/1 tokens
+            pass a gradient as if they were their probabilities.
 
     Raises:
-        InputError: numbers below 1, or more gradient steps than steps.
+        InputError: a number below 1, or more gradient steps than steps.
 
     Source:
         Rezende, Mohamed, Wierstra (2014), Stochastic Backpropagation, appendix F.
@@ -45,6 +46,11 @@ class EncodingDecoding:
                 "or more of each, and no more gradient steps than steps"
             )
 
+    @property
+    def draws(self) -> int:
+        """The number of draws of z: one for each chain."""
+        return self.chains
+
 
 def encode_decode(
     model: LatentModel,
@@ -57,15 +63,15 @@ def encode_decode(
 
     Args:
         model: networks and likelihood.
-        x: shape (B, D); anything where not visible.
+        x: shape (B, D); entries that are not visible are ignored.
         visible: shape (B, D).
-        rule: how many chains and steps.
-        noise: the draws.
+        rule: the number of chains and steps.
+        noise: the source of the draws.
     """
     filled = blank_filled(model, x, visible)
     for step in range(rule.steps):
-        wanted = torch.is_grad_enabled() and rule.steps - step <= rule.gradient_steps
-        with torch.set_grad_enabled(wanted):
+        differentiable = torch.is_grad_enabled() and rule.steps - step <= rule.gradient_steps
+        with torch.set_grad_enabled(differentiable):
             mean, log_scale = model.encode(filled)
             z = mean + torch.exp(log_scale) * noise.normal(rule.chains, mean.shape[-1])
             if step + 1 == rule.steps:
@@ -77,12 +83,12 @@ def encode_decode(
 def blank_filled(
     model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> Float[Tensor, "B 1 D"]:
-    """Rows with blank tokens where they are not visible, shape (B, 1, D)."""
+    """The rows with blanks for the tokens that are not visible, shape (B, 1, D)."""
     return torch.where(visible, x, model.blank)[:, None]
 
 
 def filled_by(
     model: LatentModel, z: Float[Tensor, "B n K"], x: Tensor, visible: Tensor, noise: Noise
 ) -> Float[Tensor, "B n D"]:
-    """Rows whose tokens that are not visible are drawn from p(x | z)."""
+    """The rows with draws from p(x | z) for the tokens that are not visible, shape (B, n, D)."""
     return torch.where(visible[:, None], x[:, None], model.draw(model.decode(z), noise))

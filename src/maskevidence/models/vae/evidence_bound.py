@@ -12,18 +12,20 @@ from torch import Tensor
 from maskevidence.errors import CollapsedWeightsWarning
 from maskevidence.models.vae.importance_sampling import effective_sample_size
 
-_FEWEST = 2.0  # an effective sample size below which one draw has most of the weight
+_MIN_SIZE = 2.0  # effective sample size below which one draw has most of the weight
 
 
 @dataclass(frozen=True)
 class EvidenceBound:
-    """log of the mean of weights whose expectation is p(x): below log p(x) on average, and ever less so.
+    """The log of the mean of S weights whose expectation is p(x).
+
+    It is below log p(x) on average; the gap vanishes as S grows.
 
     Attributes:
-        method: how the draws were made.
+        method: how the draws were made, in words.
         log_evidence: shape (N,); log (1/S) Σ_s w_s of each observation, nats.
-        standard_error: shape (N,); of each, by the delta method: sd(w) / (mean(w) √S).
-        effective_sample_size: shape (N,); (Σ w)² / Σ w². Where it is near 1 the standard error is too small.
+        standard_error: shape (N,); of each log evidence, by the delta method: sd(w) / (mean(w) √S).
+        effective_sample_size: shape (N,); (Σ w)² / Σ w². If it is near 1, the standard error is too small.
         samples: S.
     """
 
@@ -35,10 +37,14 @@ class EvidenceBound:
 
     @classmethod
     def from_log_weights(cls, method: str, log_weights: Float[Tensor, "N S"]) -> "EvidenceBound":
-        """The bound that these weights give.
+        """The bound from log weights.
+
+        Args:
+            method: how the draws were made, in words.
+            log_weights: shape (N, S).
 
         Example:
-            >>> bound = EvidenceBound.from_log_weights("by hand", torch.log(torch.tensor([[1.0, 3.0]])))
+            >>> bound = EvidenceBound.from_log_weights("an example", torch.log(torch.tensor([[1.0, 3.0]])))
             >>> round(math.exp(bound.mean), 6), round(bound.standard_error.item(), 6)
             (2.0, 0.5)
         """
@@ -63,14 +69,14 @@ class EvidenceBound:
 
     @property
     def data_se(self) -> float | None:
-        """Sampling standard error of the mean over observations; None for a single one."""
+        """Sampling standard error of the mean over observations; None for a single observation."""
         if len(self.log_evidence) < 2:
             return None
         spread = self.log_evidence.var(ddof=1) - (self.standard_error**2).mean()
         return math.sqrt(max(0.0, spread) / len(self.log_evidence))
 
     def warn_if_collapsed(self) -> None:
-        """Warn where the weights of a tenth of the observations or more have collapsed."""
+        """Warn if the weights of more than a tenth of the observations have collapsed."""
         warn_if_collapsed(
             self.effective_sample_size,
             self.samples,
@@ -83,18 +89,25 @@ class EvidenceBound:
 def warn_if_collapsed(
     sizes: Float64[np.ndarray, " N"], samples: int, share: float, so: str, remedy: str
 ) -> bool:
-    """One line where the effective sample size is below 2 for more than a share of the observations.
+    """Warn in one line if the effective sample size is below 2 for more than a share of the observations.
+
+    Args:
+        sizes: shape (N,); effective sample sizes.
+        samples: S, the number of draws.
+        share: of the observations.
+        so: what follows for the numbers, in words.
+        remedy: what to do, in words.
 
     Returns:
-        Whether it was said.
+        Whether it warned.
     """
-    collapsed = int((sizes < _FEWEST).sum())
-    found = samples > _FEWEST and collapsed > share * len(sizes)
-    if found:
+    collapsed = int((sizes < _MIN_SIZE).sum())
+    is_too_many = samples > _MIN_SIZE and collapsed > share * len(sizes)
+    if is_too_many:
         warnings.warn(
             f"the importance weights of {collapsed:,} of {len(sizes):,} observations collapsed: effective "
-            f"sample size below {_FEWEST:g} of {samples:,} (median {np.median(sizes):.1f}); {so}: {remedy}",
+            f"sample size below {_MIN_SIZE:g} of {samples:,} (median {np.median(sizes):.1f}); {so}: {remedy}",
             CollapsedWeightsWarning,
             stacklevel=3,
         )
-    return found
+    return is_too_many

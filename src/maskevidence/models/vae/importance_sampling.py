@@ -9,31 +9,35 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.models.normal import log_normals, log_standard_normal
 from maskevidence.models.vae.encoding_decoding import EncodingDecoding, blank_filled, encode_decode, filled_by
-from maskevidence.models.vae.latent_model import LatentModel, log_normals, log_standard_normal
+from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.models.vae.noise import Noise
+from maskevidence.support.progress import progress
+
+_DRAWS_AT_ONCE = 64  # in one call of the networks
 
 
 @dataclass(frozen=True)
 class ImportanceSampling:
-    """p(x_j | x_visible) by draws of z weighted with the posterior given the visible tokens.
+    """p(x_j | x_visible) by draws of z that are weighted with the posterior given the visible tokens.
 
         p(x_j | x_R) ≈ Σ_s w_s p(x_j | z_s),    w_s ∝ p(x_R | z_s) p(z_s) / r(z_s),    Σ_s w_s = 1
 
-    The proposal r is a mixture: `prior_draws` of the draws come from p(z), the others in turn from q(z | x)
-    for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of encoding and
-    decoding (0: one version, left blank). Every draw's weight has the whole mixture in its denominator, so
-    that none is above draws / prior_draws times its mean under the prior. Exact in the limit of many draws,
-    whatever the encoder is.
+    The proposal r is a mixture. `prior_draws` of the draws come from p(z). The others come in turn from
+    q(z | x) for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of
+    encoding and decoding (with 0 steps there is one version, whose hidden tokens are blank). The weight of
+    every draw has the whole mixture in its denominator, so that none exceeds draws / prior_draws times its
+    mean under the prior. The answer is exact in the limit of many draws, whatever the encoder is.
 
     Args:
-        draws: of z, those from the prior included.
-        steps: of encoding and decoding before.
-        prior_draws: how many of the draws come from the prior.
-        fills: chains of encoding and decoding, at most as many as draws from the encoder.
+        draws: number of draws of z, including those from the prior.
+        steps: steps of encoding and decoding before the draws.
+        prior_draws: number of draws from the prior.
+        fills: chains of encoding and decoding, at most as many as there are draws from the encoder.
 
     Raises:
-        InputError: no draws, or more from the prior than there are.
+        InputError: no draws, or no draw that is not from the prior.
 
     Source:
         Owen and Zhou (2000), Safe and Effective Importance Sampling; Veach and Guibas (1995), Optimally
@@ -55,17 +59,16 @@ class ImportanceSampling:
 
 
 class WeightedDraws(NamedTuple):
-    """Draws of z and what their weights are made of.
+    """Draws of z with their weights.
 
     Attributes:
-        decoded: shape (B, S, D); the decoder's answer at each.
-        each: shape (B, S, D); log p(x_j | z_s), nats.
-        log_weights: shape (B, S); log p(x_visible | z_s) + log p(z_s) - log r(z_s). The mean of exp of them
-            is unbiased for p(x_visible).
+        decoded: shape (B, S, D); the decoder's answer at each draw.
+        log_likelihood: shape (B, S, D); log p(x_j | z_s), nats.
+        log_weights: shape (B, S).
     """
 
     decoded: Float[Tensor, "B S D"]
-    each: Float[Tensor, "B S D"]
+    log_likelihood: Float[Tensor, "B S D"]
     log_weights: Float[Tensor, "B S"]
 
 
@@ -76,14 +79,16 @@ def weighted_draws(
     rule: ImportanceSampling,
     noise: Noise,
 ) -> WeightedDraws:
-    """Draws of z given the visible tokens, with their weights.
+    """Draws of z given the visible tokens, with log p(x_visible | z) + log p(z) - log r(z) as log weights.
+
+    The expectation of the weights is p(x_visible).
 
     Args:
         model: networks and likelihood.
-        x: shape (B, D); finite, anything where neither visible nor to be predicted.
+        x: shape (B, D); finite, and anything where neither visible nor to be predicted.
         visible: shape (B, D).
-        rule: how many draws, and from where.
-        noise: the draws.
+        rule: the number of draws, and where they come from.
+        noise: the source of the draws.
     """
     encoder_draws, k = rule.draws - rule.prior_draws, model.n_components
     filled = blank_filled(model, x, visible)
@@ -102,9 +107,32 @@ def weighted_draws(
     if rule.prior_draws:
         log_proposal = torch.logaddexp(log_proposal, log_prior + math.log(rule.prior_draws / rule.draws))
     decoded = model.decode(z)
-    each = model.log_likelihood(x[:, None], decoded)
-    log_visible = torch.where(visible[:, None], each, 0.0).sum(2)
-    return WeightedDraws(decoded, each, log_visible + log_prior - log_proposal)
+    log_likelihood = model.log_likelihood(x[:, None], decoded)
+    log_visible = torch.where(visible[:, None], log_likelihood, 0.0).sum(2)
+    return WeightedDraws(decoded, log_likelihood, log_visible + log_prior - log_proposal)
+
+
+def importance_log_weights(
+    model: LatentModel, rows: StandardRows, samples: int, seed: int
+) -> Float[Tensor, "N samples"]:
+    """log p(x, z) - log q(z | x) at draws of q(z | x); the expectation of the weights is p(x_visible).
+
+    Args:
+        model: networks and likelihood.
+        rows: N rows.
+        samples: number of draws for each row.
+        seed: of the draws.
+    """
+    parts = []
+    with torch.no_grad(), progress("importance sampling", len(rows.values)) as advance:
+        for values, visible, noise in rows.batches(_DRAWS_AT_ONCE, seed):
+            weights = []
+            for first in range(0, samples, _DRAWS_AT_ONCE):
+                rule = ImportanceSampling(min(_DRAWS_AT_ONCE, samples - first), steps=0, prior_draws=0)
+                weights.append(weighted_draws(model, values, visible, rule, noise).log_weights)
+            parts.append(torch.cat(weights, 1))
+            advance(len(values))
+    return torch.cat(parts)
 
 
 def effective_sample_size(log_weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:

@@ -1,15 +1,14 @@
-"""What conditionals and evidence estimators need of a latent-variable model, and densities they share."""
+"""What the estimators of conditionals and evidence need: a latent-variable model and rows in its units."""
 
-import math
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.models.vae.noise import Noise
+from maskevidence.models.vae.noise import KeyedNoise, Noise, row_keys
 
-LOG_2PI = math.log(2 * math.pi)
+_MAX_ELEMENTS = 2**22  # of an array over the rows of a batch, their draws and all tokens
 
 
 @runtime_checkable
@@ -20,7 +19,7 @@ class LatentModel(Protocol):
 
     @property
     def blank(self) -> float:
-        """What stands for a token that is not seen, in standard units."""
+        """The value that replaces a token that is not visible, in standard units."""
         ...
 
     def encode(
@@ -40,29 +39,34 @@ class LatentModel(Protocol):
         ...
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """x ~ p(x | z)."""
+        """Draws x ~ p(x | z)."""
         ...
 
 
-def log_standard_normal(z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows"]:
-    """log N(z; 0, I), nats."""
-    return -0.5 * (z.square().sum(-1) + z.shape[-1] * LOG_2PI)
+class StandardRows(NamedTuple):
+    """Rows in a model's standard units.
 
-
-def log_normals(
-    z: Float[Tensor, "B S K"], mean: Float[Tensor, "B F K"], log_scale: Float[Tensor, "B F K"]
-) -> Float[Tensor, "B S F"]:
-    """log N(z_s; mean_f, scale_f²) of every draw under every Gaussian, nats, by matrix products.
-
-    About the Gaussians' centre, so that little cancels where their means are far from 0.
-
-    Example:
-        >>> one = torch.ones(1, 1, 1)
-        >>> log_normals(2 * one, one, 0 * one).item() == log_standard_normal(one).item()
-        True
+    Attributes:
+        values: shape (N, D); `blank` where a token is neither visible nor to be predicted.
+        visible: shape (N, D); the tokens that are conditioned on, or whose evidence is wanted.
+        ids: shape (N,); the observations' numbers, which key their draws.
     """
-    centre = mean.mean(1, keepdim=True).detach()
-    z, mean, precision = z - centre, mean - centre, torch.exp(-2 * log_scale)
-    cross = (z @ (mean * precision).mT) - 0.5 * (z.square() @ precision.mT)
-    constant = (0.5 * mean.square() * precision + log_scale).sum(2) + 0.5 * z.shape[2] * LOG_2PI
-    return cross - constant[:, None]
+
+    values: Float[Tensor, "N D"]
+    visible: Bool[Tensor, "N D"]
+    ids: Int64[Tensor, " N"]
+
+    def batches(self, n_draws: int, seed: int) -> Iterator[tuple[Tensor, Tensor, KeyedNoise]]:
+        """Values, visible tokens and noise of some rows at a time.
+
+        The draws of a row are a function of (seed, observation id, visible tokens), not of its batch.
+
+        Args:
+            n_draws: draws of z per row, which decide how many rows fit into a batch.
+            seed: of the draws.
+        """
+        keys = row_keys(seed, self.ids.cpu().numpy(), self.visible.cpu().numpy())
+        size = max(1, _MAX_ELEMENTS // (n_draws * max(64, self.values.shape[1])))
+        for first in range(0, len(keys), size):
+            rows = slice(first, first + size)
+            yield self.values[rows], self.visible[rows], KeyedNoise(keys[rows], self.values)

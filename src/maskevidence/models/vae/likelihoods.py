@@ -9,25 +9,32 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from maskevidence.errors import InputError
-from maskevidence.models.vae.latent_model import LOG_2PI
+from maskevidence.models.normal import LOG_2PI
 from maskevidence.models.vae.noise import Noise
 
-_STRETCH = 10.0  # Adam moves every parameter at one pace, at which log σ² would take thousands of steps
+_STRETCH = 10.0  # Adam moves all parameters at the same pace; log σ² itself would take thousands of steps
 
 
 class GaussianTokens(nn.Module):
     """x_j = shift_j + scale · (decoder_j(z) + noise), noise ~ N(0, σ²).
 
-    Networks see standard units, (x - shift) / scale; densities are those of the data's units. One scale for
-    all tokens, so that the noise has one variance.
+    The networks see standard units, (x - shift) / scale; densities are those of the data's units. All tokens
+    have one scale, so that the noise has one variance.
 
     Args:
         n_features: D.
         dtype: of the parameters; shift starts at 0, scale and σ² at 1.
+
+    Attributes:
+        blank: the value that replaces a token that is not visible: the mean, in standard units.
+        domain: the values that the likelihood takes, and advice for others.
     """
 
-    name = "gaussian"
-    blank = 0.0  # the mean, in standard units
+    blank = 0.0
+    domain = (
+        "a Gaussian likelihood takes finite numbers",
+        "mend it, or make it NaN where it is missing",
+    )
     shift: Tensor
     scale: Tensor
 
@@ -44,18 +51,22 @@ class GaussianTokens(nn.Module):
 
     @property
     def log_unit(self) -> Float[Tensor, ""]:
-        """What a token's log density loses from standard units to the data's."""
+        """The log density of a token in standard units minus that in the data's units, nats."""
         return torch.log(self.scale)
 
     def set_noise_variance(self, variance: float) -> None:
-        """σ², in standard units; in place."""
+        """Set σ², in standard units.
+
+        Raises:
+            InputError: a number that is not finite and above 0.
+        """
         if not 0 < variance < math.inf:
             raise InputError(f"a noise variance of {variance}; give a finite number above 0")
         with torch.no_grad():
             self.noise.fill_(math.log(variance) / _STRETCH)
 
     def set_units(self, table: Float64[np.ndarray, "N D"]) -> None:
-        """Shift and scale from rows with NaN where a value is missing; in place."""
+        """Take shift and scale from rows with NaN where a value is missing, in place."""
         shift = np.nanmean(table, axis=0)
         scale = math.sqrt(float(np.nanmean((table - shift) ** 2)))
         if not scale > 0:
@@ -68,6 +79,10 @@ class GaussianTokens(nn.Module):
         """Rows as the networks see them."""
         return (x - self.shift) / self.scale
 
+    def in_data_units(self, standard: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """The inverse of `standard`."""
+        return self.shift + self.scale * standard
+
     def log_density(
         self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
     ) -> Float[Tensor, "*rows D"]:
@@ -76,7 +91,7 @@ class GaussianTokens(nn.Module):
         return -0.5 * ((x - decoded).square() * torch.exp(-log_variance) + (LOG_2PI + log_variance))
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """x ~ p(x | z), in standard units."""
+        """Draws x ~ p(x | z), in standard units."""
         return decoded + torch.exp(0.5 * self.log_variance) * noise.normal(*decoded.shape[1:])
 
     def moments(self, decoded: Float[Tensor, "*rows D"]) -> tuple[Tensor, Tensor]:
@@ -85,15 +100,27 @@ class GaussianTokens(nn.Module):
         return mean, self.scale.square() * torch.exp(self.log_variance).expand_as(mean)
 
     def wrong(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """Where a value cannot be one of the model's."""
+        """Where a value is outside the range of the likelihood."""
         return ~torch.isfinite(x)
 
 
 class BernoulliTokens(nn.Module):
-    """x_j ~ Bernoulli(sigmoid(decoder_j(z)))."""
+    """x_j ~ Bernoulli(sigmoid(decoder_j(z))); standard units are 0 and 1 themselves.
 
-    name = "bernoulli"
+    Args:
+        n_features: D.
+        dtype: not used; there are no parameters.
+
+    Attributes:
+        blank: the value that replaces a token that is not visible.
+        domain: the values that the likelihood takes, and advice for others.
+    """
+
     blank = 0.5
+    domain = (
+        "a Bernoulli likelihood takes 0 and 1",
+        "binarise (--binarise threshold or stochastic), or use likelihood='gaussian'",
+    )
 
     def __init__(self, n_features: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -103,8 +130,12 @@ class BernoulliTokens(nn.Module):
         return 0.0
 
     def standard(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Rows as the networks see them: as they are."""
+        """Rows as the networks see them: unchanged."""
         return x
+
+    def in_data_units(self, standard: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """The inverse of `standard`."""
+        return standard
 
     def log_density(
         self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
@@ -113,7 +144,7 @@ class BernoulliTokens(nn.Module):
         return logsigmoid((2 * x - 1) * decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """x ~ p(x | z); the gradient is that of the probabilities."""
+        """Draws x ~ p(x | z), with the gradient of their probabilities."""
         probability = torch.sigmoid(decoded)
         drawn = (noise.uniform(*decoded.shape[1:]) <= probability).to(decoded.dtype)
         return drawn + probability - probability.detach() if probability.requires_grad else drawn
@@ -124,7 +155,7 @@ class BernoulliTokens(nn.Module):
         return mean, mean * (1 - mean)
 
     def wrong(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """Where a value cannot be one of the model's."""
+        """Where a value is outside the range of the likelihood."""
         return (x != 0) & (x != 1)
 
 

@@ -1,4 +1,4 @@
-"""Encoder and decoder networks: a default pair of perceptrons, and any torch modules."""
+"""Encoder and decoder networks: a default pair of perceptrons, and checks of any pair of torch modules."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +11,7 @@ from maskevidence.errors import InputError
 
 
 def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> nn.Sequential:
-    """Linear layers with tanh between them, Glorot's initial weights, biases 0.
+    """Linear layers with tanh between them, initial weights by Glorot's rule and biases 0.
 
     Example:
         >>> perceptron((3, 4, 2), torch.Generator(), torch.float32)(torch.zeros(5, 3)).shape
@@ -19,7 +19,7 @@ def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dt
     """
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(sizes):
-        with torch.random.fork_rng(devices=[]):  # Linear draws weights of its own, replaced below
+        with torch.random.fork_rng(devices=[]):  # Linear draws weights, which are replaced below
             linear = nn.Linear(n_in, n_out, dtype=dtype)
         nn.init.xavier_uniform_(linear.weight, generator=generator)
         nn.init.zeros_(linear.bias)
@@ -38,10 +38,10 @@ def perceptrons(
 
 
 def width_of(encoder: nn.Module) -> int:
-    """How many features an encoder takes: those of its first linear layer.
+    """The number of features that an encoder takes: that of its first linear layer.
 
     Raises:
-        InputError: it has none.
+        InputError: an encoder without a linear layer.
     """
     for module in encoder.modules():
         if isinstance(module, nn.Linear):
@@ -53,10 +53,14 @@ def width_of(encoder: nn.Module) -> int:
 
 
 def encoded(encoder: nn.Module, x: Float[Tensor, "B D"]) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]]:
-    """Mean and log scale of q(z | x), from a pair of tensors or one of twice the width.
+    """Mean and log scale of q(z | x), from a pair of tensors or one tensor of twice the width.
+
+    Args:
+        encoder: the network.
+        x: shape (B, D), in standard units.
 
     Raises:
-        InputError: an answer of another form.
+        InputError: the encoder gives something else.
     """
     answer = encoder(x)
     if isinstance(answer, Tensor) and answer.shape[:-1] == x.shape[:1] and answer.shape[-1] % 2 == 0:
@@ -74,13 +78,19 @@ def encoded(encoder: nn.Module, x: Float[Tensor, "B D"]) -> tuple[Float[Tensor, 
 
 
 def check_pair(encoder: nn.Module, decoder: nn.Module, n_features: int, like: Tensor) -> int:
-    """K, the dimensions of the latent space, from one call of both networks.
+    """The number K of latent dimensions, from one call of both networks.
+
+    Args:
+        encoder: a module from (B, D) to mean and log scale.
+        decoder: a module from (B, K) to (B, D).
+        n_features: D.
+        like: a tensor with the networks' dtype and device.
 
     Raises:
         InputError: shapes that do not fit.
     """
     training = encoder.training, decoder.training
-    encoder.eval(), decoder.eval()  # layers such as batch norm learn nothing from a blank row
+    encoder.eval(), decoder.eval()  # batch norm must not learn from a blank row
     try:
         with torch.no_grad():
             blank = torch.zeros(1, n_features, dtype=like.dtype, device=like.device)

@@ -1,4 +1,4 @@
-"""Where the draws of a latent-variable model come from: a function of each row's key, or a generator."""
+"""Sources of a latent-variable model's draws: a function of each row's key, or a torch generator."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -13,24 +13,24 @@ from maskevidence.support.keyed_random import keyed_bits
 
 @runtime_checkable
 class Noise(Protocol):
-    """Draws for the rows of a batch, one after the other."""
+    """A source of draws for the rows of a batch; every call gives new draws."""
 
     def normal(self, *shape: int) -> Float[Tensor, "B *shape"]:
-        """Standard normal draws, so many for every row."""
+        """Standard normal draws, an array of this shape for every row."""
         ...
 
     def uniform(self, *shape: int) -> Float[Tensor, "B *shape"]:
-        """Uniform draws on (0, 1], so many for every row."""
+        """Uniform draws on (0, 1], an array of this shape for every row."""
         ...
 
 
 class GeneratorNoise:
-    """Draws from torch's random state, or a generator of torch: for training, where a step has its seed.
+    """Draws from torch's random state or a torch generator, for training, where every step has its seed.
 
     Args:
         n_rows: B.
         like: dtype and device of the draws.
-        generator: by default torch's own random state, as dropout uses it.
+        generator: by default torch's global random state, as dropout uses it.
     """
 
     def __init__(self, n_rows: int, like: Tensor, generator: torch.Generator | None = None) -> None:
@@ -50,7 +50,7 @@ class GeneratorNoise:
 
 
 class KeyedNoise:
-    """Draws that are functions of a row's key and of how many it had before: not of the other rows.
+    """Draws that are functions of a row's key and of the number of its earlier draws, not of other rows.
 
     Args:
         keys: shape (B,); 64 bits for each row.
@@ -69,7 +69,7 @@ class KeyedNoise:
         self.used = 0
 
     def normal(self, *shape: int) -> Float[Tensor, "B *shape"]:
-        """By Box and Muller: two normal draws from the halves of 64 bits."""
+        """Box-Muller transform: two normal draws from the halves of 64 bits."""
         count = math.prod(shape)
         bits = self._bits((count + 1) // 2)
         radius = torch.sqrt(-2 * torch.log(self._fraction(bits >> np.uint64(32))))
@@ -87,8 +87,8 @@ class KeyedNoise:
 
     def _fraction(self, half: UInt64[np.ndarray, "B count"]) -> Float[Tensor, "B count"]:
         """32 bits as a fraction in (0, 1]."""
-        made = torch.from_numpy(half.astype(np.int64)).to(self.dtype)
-        return ((made + 1) * 2.0**-32).to(self.device)
+        whole = torch.from_numpy(half.astype(np.int64)).to(self.dtype)
+        return ((whole + 1) * 2.0**-32).to(self.device)
 
 
 def row_keys(

@@ -2,10 +2,10 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -15,35 +15,40 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
+from maskevidence.models.normal import divergence_from_prior
 from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
-from maskevidence.models.vae.encoding_decoding import EncodingDecoding, blank_filled, encode_decode
+from maskevidence.models.vae.conditioning import Conditioning, conditioning_from, posterior_draws
+from maskevidence.models.vae.encoding_decoding import blank_filled
 from maskevidence.models.vae.evidence_bound import EvidenceBound, warn_if_collapsed
 from maskevidence.models.vae.importance_sampling import (
     ImportanceSampling,
     effective_sample_size,
+    importance_log_weights,
     weighted_draws,
 )
+from maskevidence.models.vae.latent_model import StandardRows
 from maskevidence.models.vae.likelihoods import DENSITIES
 from maskevidence.models.vae.networks import check_pair, encoded, perceptrons, width_of
-from maskevidence.models.vae.noise import GeneratorNoise, KeyedNoise, Noise, row_keys
-from maskevidence.support.progress import progress
+from maskevidence.models.vae.noise import GeneratorNoise, Noise
 from maskevidence.tokens import Tokens
 from maskevidence.training.fit import fit
 from maskevidence.training.objectives import Elbo
 
-Conditioning = ImportanceSampling | EncodingDecoding
-_ELEMENTS = 2**22  # most elements of an array over some rows, their draws and all tokens
-_AT_ONCE = 64  # draws in one call of the networks
+# Models whose conditionals were seen to rest on one draw each: a run has thousands of calls, one warning.
+_WARNED: WeakSet[nn.Module] = WeakSet()
 
 
 class VAE(TableModel):
     """z ~ N(0, I_K), x_j ~ p(x_j | decoder_j(z)) independent given z, with an encoder q(z | x).
 
-    q(z | x) is a Gaussian with the encoder's mean and log scale. Conditionals are by importance sampling
-    given the visible tokens, or by recursive encoding and decoding; both are normalised over x_j. The draws
-    of a conditional are functions of (seed, observation id, visible tokens), so that scores do not depend on
-    the batch; in training mode and with gradients they come from torch's random state instead, as those of
-    dropout do, which `fit` sets at every step.
+    q(z | x) is a Gaussian with the encoder's mean and log scale. Conditionals are computed by importance
+    sampling given the visible tokens, or by recursive encoding and decoding; both are normalised over x_j.
+    The draws of a conditional are functions of (seed, observation id, visible tokens), so that scores do not
+    depend on the batch. In training mode with gradients they come from torch's random state instead, as those
+    of dropout do; `fit` sets that state at every step.
+
+    A saved model with your own networks needs them again, built in the same shapes:
+    `me.models.load(folder, encoder=..., decoder=...)`.
 
     Args:
         encoder: a module from (B, D) to mean and log scale of z: two tensors (B, K), or one (B, 2 K). Hidden
@@ -52,10 +57,10 @@ class VAE(TableModel):
         likelihood: "gaussian", with one noise variance that is a parameter, or "bernoulli" for 0 and 1.
         n_features: D; by default that of the encoder's first linear layer.
         n_components: K, for the default networks.
-        hidden: layers of the default networks, from the encoder's input on.
+        hidden: widths of the default networks' hidden layers, from the encoder's input on.
         conditioning: how conditionals are computed; by default `ImportanceSampling()`.
-        training_conditioning: likewise in training mode and with gradients; by default what is given as
-            `conditioning`, or 8 draws where nothing is.
+        training_conditioning: the same in training mode with gradients; by default `conditioning`, or 8 draws
+            if that is not given either.
         seed: of the default networks' weights and of the draws.
         dtype: of the default networks.
 
@@ -94,7 +99,7 @@ class VAE(TableModel):
     ) -> None:
         if likelihood not in DENSITIES:
             raise unknown_name("likelihood", likelihood, DENSITIES)
-        default = encoder is None and decoder is None
+        with_default_networks = encoder is None and decoder is None
         if encoder is None and decoder is None:
             if n_features is None or n_components is None or min(n_features, n_components, *hidden) < 1:
                 raise InputError(
@@ -105,7 +110,7 @@ class VAE(TableModel):
         elif encoder is None or decoder is None:
             raise InputError("one network alone was given; give an encoder and a decoder, or neither")
         super().__init__(width_of(encoder) if n_features is None else n_features)
-        self.hidden = list(hidden) if default else None
+        self.hidden = list(hidden) if with_default_networks else None
         like = next((p for p in decoder.parameters() if p.is_floating_point()), torch.zeros((), dtype=dtype))
         self.n_components = check_pair(encoder, decoder, self.n_features, like)
         if n_components is not None and n_components != self.n_components:
@@ -115,28 +120,38 @@ class VAE(TableModel):
             )
         self.encoder, self.decoder = encoder, decoder
         self.likelihood = likelihood
-        density = DENSITIES[likelihood]
-        self.tokens_given_latent: Any = density(self.n_features, like.dtype).to(like.device)
-        self.conditioning: Conditioning = _rule(conditioning) or ImportanceSampling()
-        self.training_conditioning: Conditioning = (
-            _rule(training_conditioning)
-            or _rule(conditioning)
-            or ImportanceSampling(8, steps=0, prior_draws=1)
+        self.tokens_given_latent: Any = DENSITIES[likelihood](self.n_features, like.dtype).to(like.device)
+        self.conditioning = conditioning_from(conditioning or ImportanceSampling())
+        self.training_conditioning = conditioning_from(
+            training_conditioning or conditioning or ImportanceSampling(8, steps=0, prior_draws=1)
         )
         self.seed = seed
-        self._said_collapsed = False
 
-    # What the estimators ask for, in standard units
+    def arguments(self) -> dict[str, Any]:
+        networks: dict[str, Any] = {"hidden": self.hidden}
+        if self.hidden is None:
+            networks = {name: type(getattr(self, name)).__name__ for name in ("encoder", "decoder")}
+        return {
+            **networks,
+            "likelihood": self.likelihood,
+            "n_features": self.n_features,
+            "n_components": self.n_components,
+            "conditioning": asdict(self.conditioning),
+            "training_conditioning": asdict(self.training_conditioning),
+            "seed": self.seed,
+        }
+
+    # What the estimators ask of a latent-variable model, in standard units
 
     @property
     def blank(self) -> float:
-        """What stands for a token that is not seen."""
+        """The value that replaces a token that is not visible."""
         return float(self.tokens_given_latent.blank)
 
     def encode(
         self, x: Float[Tensor, "*rows D"]
     ) -> tuple[Float[Tensor, "*rows K"], Float[Tensor, "*rows K"]]:
-        """Mean and log scale of q(z | x), of rows in standard units."""
+        """Mean and log scale of q(z | x), for rows in standard units."""
         mean, log_scale = encoded(self.encoder, x.reshape(-1, self.n_features))
         return mean.reshape(*x.shape[:-1], -1), log_scale.reshape(*x.shape[:-1], -1)
 
@@ -152,7 +167,7 @@ class VAE(TableModel):
         return self.tokens_given_latent.log_density(x, decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """x ~ p(x | z), in standard units."""
+        """Draws x ~ p(x | z), in standard units."""
         return self.tokens_given_latent.draw(decoded, noise)
 
     # Conditionals
@@ -160,53 +175,55 @@ class VAE(TableModel):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
 
-        By the draws of z that `conditioning` makes from the visible tokens: log Σ_s w_s p(x_j | z_s).
+        It is log Σ_s w_s p(x_j | z_s) over the draws of z that `conditioning` makes from the visible tokens.
+
+        Warns:
+            CollapsedWeightsWarning: the weights of half of the observations rest on one draw; once per model.
         """
         visible = tokens.visible(masked)
-        values = self._standard(tokens, masked | visible)
+        rows = self._rows(tokens, visible, masked | visible)
         if self.training and torch.is_grad_enabled():
-            own = GeneratorNoise(len(values), values)
-            answer, _ = self._predict(values, visible, self.training_conditioning, own)
+            noise = GeneratorNoise(len(rows.values), rows.values)
+            answer, _ = self._predict(rows.values, visible, self.training_conditioning, noise)
             return torch.where(masked, answer, 0.0)
         answers, sizes = [], []
-        for rows, noise in self._keyed(tokens, visible, self._draws()):
-            answer, size = self._predict(values[rows], visible[rows], self.conditioning, noise)
+        for values, seen, keyed in rows.batches(self.conditioning.draws, self.seed):
+            answer, size = self._predict(values, seen, self.conditioning, keyed)
             answers.append(answer)
             sizes.append(size)
         if not answers:
-            return torch.zeros_like(values)
-        if not self._said_collapsed:  # once for a model: a run has thousands of calls
-            self._said_collapsed = warn_if_collapsed(
-                torch.cat(sizes).detach().cpu().double().numpy(),
-                self._draws(),
-                share=0.5,
-                so="these conditionals rest on one draw each",
-                remedy="give ImportanceSampling more draws, or look at EncodingDecoding",
-            )
+            return torch.zeros_like(rows.values)
+        if self not in _WARNED and warn_if_collapsed(
+            torch.cat(sizes).detach().cpu().double().numpy(),
+            self.conditioning.draws,
+            share=0.5,
+            so="these conditionals rest on one draw each",
+            remedy="give ImportanceSampling more draws, or look at EncodingDecoding",
+        ):
+            _WARNED.add(self)
         return torch.where(masked, torch.cat(answers), 0.0)
 
     def _predict(
         self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
     ) -> tuple[Tensor, Tensor]:
         """log p(x_j | x_visible) of every token, shape (B, D), and the effective sample sizes, shape (B,)."""
-        each, log_share = self._shares(values, visible, rule, noise)[1:]
-        answer = torch.logsumexp(log_share[:, :, None] + each, 1) - self.tokens_given_latent.log_unit
-        return answer, effective_sample_size(log_share.detach())
+        _, log_likelihood, log_weights = posterior_draws(self, values, visible, rule, noise)
+        answer = torch.logsumexp(log_weights[:, :, None] + log_likelihood, 1)
+        return answer - self.tokens_given_latent.log_unit, effective_sample_size(log_weights.detach())
 
-    def _shares(
-        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Decoded draws of z, log p(x_j | z) at each, (B, S, D), and the log of their shares, (B, S)."""
-        if isinstance(rule, ImportanceSampling):
-            decoded, each, log_weights = weighted_draws(self, values, visible, rule, noise)
-            return decoded, each, torch.log_softmax(log_weights, 1)
-        decoded = self.decode(encode_decode(self, values, visible, rule, noise))
-        shares = decoded.new_full(decoded.shape[:2], -math.log(rule.chains))
-        return decoded, self.log_likelihood(values[:, None], decoded), shares
-
-    def _draws(self) -> int:
-        rule = self.conditioning
-        return rule.draws if isinstance(rule, ImportanceSampling) else rule.chains
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        means, variances = [], []
+        rows = self._rows(tokens, tokens.maskable, tokens.maskable)
+        for values, seen, noise in rows.batches(self.conditioning.draws, self.seed):
+            decoded, _, log_weights = posterior_draws(self, values, seen, self.conditioning, noise)
+            weights = log_weights.exp()[:, :, None]
+            each_mean, each_variance = self.tokens_given_latent.moments(decoded)
+            mean = (weights * each_mean).sum(1)
+            within = (weights * each_variance).sum(1)
+            between = (weights * (each_mean - mean[:, None]).square()).sum(1)
+            means.append(mean)
+            variances.append(within + between)
+        return torch.cat(means), torch.cat(variances)
 
     # Bounds of the evidence
 
@@ -215,23 +232,23 @@ class VAE(TableModel):
     ) -> Float[Tensor, " B"]:
         """E_q[log p(x | z)] - KL(q(z | x) ‖ p(z)), a lower bound of the log evidence, nats, shape (B,).
 
-        The expectation by reparameterised draws, the divergence in closed form; absent tokens are blank in
-        the encoder's input and are not scored.
+        The expectation is over reparameterised draws, the divergence in closed form. Absent tokens are blank
+        in the encoder's input and are not scored.
 
         Args:
-            tokens: without context.
+            tokens: B observations without context.
             generator: of the draws.
-            samples: draws per observation.
+            samples: number of draws per observation.
 
         Raises:
-            InputError: tokens with context, or values that the likelihood does not know.
+            InputError: tokens with context, or values outside the range of the likelihood.
 
         Source:
             Kingma and Welling (2014), Auto-Encoding Variational Bayes, Eq. 10 and appendix B.
         """
-        values, present = self._present(tokens)
+        values, present, _ = self._complete_rows(tokens)
         mean, log_scale = (part[:, 0] for part in self.encode(blank_filled(self, values, present)))
-        divergence = 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1).sum(1) - log_scale.sum(1)
+        divergence = divergence_from_prior(mean, log_scale)
         noise = GeneratorNoise(len(mean), mean, generator).normal(samples, self.n_components)
         decoded = self.decode(mean[:, None] + torch.exp(log_scale)[:, None] * noise)
         each = self.log_likelihood(values[:, None], decoded) - self.tokens_given_latent.log_unit
@@ -243,9 +260,9 @@ class VAE(TableModel):
         """log (1/S) Σ_s p(x, z_s) / q(z_s | x), z_s ~ q(z | x): on average below log p(x), above the ELBO.
 
         Args:
-            tokens: without context.
+            tokens: B observations without context.
             generator: of the draws.
-            samples: S, draws per observation.
+            samples: S, number of draws per observation.
 
         Returns:
             Shape (B,), nats.
@@ -253,7 +270,7 @@ class VAE(TableModel):
         Source:
             Burda, Grosse, Salakhutdinov (2016), Importance Weighted Autoencoders, Eq. 8.
         """
-        values, present = self._present(tokens)
+        values, present, _ = self._complete_rows(tokens)
         rule = ImportanceSampling(samples, steps=0, prior_draws=0)
         drawn = weighted_draws(self, values, present, rule, GeneratorNoise(len(values), values, generator))
         mean = torch.logsumexp(drawn.log_weights, 1) - math.log(samples)
@@ -266,7 +283,7 @@ class VAE(TableModel):
 
         Args:
             x: `Tokens` without context, or an (N, D) table with NaN where a value is missing.
-            samples: draws of q(z | x) for each observation.
+            samples: number of draws of q(z | x) for each observation.
             seed: of the draws; by default the model's.
 
         Warns:
@@ -274,23 +291,14 @@ class VAE(TableModel):
         """
         if samples < 1:
             raise InputError(f"samples={samples}; give one or more")
-        tokens = x if isinstance(x, Tokens) else self.tokens(x)
-        values, present = self._present(tokens)
-        parts = []
-        with torch.no_grad(), progress("importance sampling", len(values)) as advance:
-            for rows, noise in self._keyed(tokens, present, _AT_ONCE, seed):
-                weights = []
-                for first in range(0, samples, _AT_ONCE):
-                    rule = ImportanceSampling(min(_AT_ONCE, samples - first), steps=0, prior_draws=0)
-                    weights.append(weighted_draws(self, values[rows], present[rows], rule, noise).log_weights)
-                parts.append(torch.cat(weights, 1))
-                advance(len(parts[-1]))
-        return self._bound(f"importance sampling, {samples:,} draws of q(z | x)", torch.cat(parts), present)
+        rows = self._complete_rows(x if isinstance(x, Tokens) else self.tokens(x))
+        log_weights = importance_log_weights(self, rows, samples, self.seed if seed is None else seed)
+        return self._bound(f"importance sampling, {samples:,} draws of q(z | x)", log_weights, rows)
 
     def annealed_evidence(
         self, x: object, *, annealing: Annealing | None = None, seed: int | None = None
     ) -> EvidenceBound:
-        """The log evidence by annealed importance sampling, with its standard errors; in float64.
+        """The log evidence by annealed importance sampling in float64, with its standard errors.
 
         Args:
             x: `Tokens` without context, or an (N, D) table with NaN where a value is missing.
@@ -301,25 +309,17 @@ class VAE(TableModel):
             CollapsedWeightsWarning: the weights of many observations rest on one chain.
         """
         rule = annealing or Annealing()
-        tokens = x if isinstance(x, Tokens) else self.tokens(x)
         exact = copy.deepcopy(self).double().eval().requires_grad_(False)
-        values, present = exact._present(tokens)
-        parts = []
-        pieces = list(exact._keyed(tokens, present, rule.chains, seed))
-        pilots = exact._keyed(tokens, present, rule.chains, (self.seed if seed is None else seed) + 2**32)
-        total = 2 * len(pieces) * (rule.temperatures - 1)
-        with progress("annealed importance sampling", total) as advance:
-            for (rows, noise), (_, pilot) in zip(pieces, pilots, strict=True):
-                piece = values[rows], present[rows]
-                parts.append(annealed_log_weights(exact, *piece, rule, pilot, noise, advance))
+        rows = exact._complete_rows(x if isinstance(x, Tokens) else self.tokens(x))
+        log_weights = annealed_log_weights(exact, rows, rule, self.seed if seed is None else seed)
         method = (
             f"annealed importance sampling from the {rule.start}, {rule.chains:,} chains, "
             f"{rule.temperatures:,} temperatures"
         )
-        return exact._bound(method, torch.cat(parts), present)
+        return exact._bound(method, log_weights, rows)
 
-    def _bound(self, method: str, log_weights: Tensor, present: Tensor) -> EvidenceBound:
-        in_units = log_weights - (present.sum(1) * self.tokens_given_latent.log_unit)[:, None]
+    def _bound(self, method: str, log_weights: Tensor, rows: StandardRows) -> EvidenceBound:
+        in_units = log_weights - (rows.visible.sum(1) * self.tokens_given_latent.log_unit)[:, None]
         bound = EvidenceBound.from_log_weights(method, in_units)
         bound.warn_if_collapsed()
         return bound
@@ -336,15 +336,15 @@ class VAE(TableModel):
         *,
         epochs: int = 200,
         batch_size: int = 128,
-        learning_rate: float = 2e-3,
+        learning_rate: float = learning_rate,
         seed: int = 0,
     ) -> "VAE":
-        """Train by the evidence lower bound with Adam, in place; for other objectives there is `me.fit`.
+        """Train by the evidence lower bound with Adam, in place; `me.fit` trains by other objectives.
 
         Args:
-            x: shape (N, D), NaN where missing; also the source of a Gaussian's units.
+            x: shape (N, D), NaN where a value is missing; a Gaussian's units are taken from it, too.
             epochs: passes over the rows.
-            batch_size: rows in one step.
+            batch_size: number of rows in one step.
             learning_rate: of Adam.
             seed: of the draws and the order of the rows.
 
@@ -366,117 +366,49 @@ class VAE(TableModel):
         return self
 
     def set_units(self, x: object) -> None:
-        """Centre and scale by these rows before training, where the likelihood is Gaussian; in place."""
-        if self.likelihood == "gaussian":
-            tokens = Tokens.from_array(x)
-            self.check_width(tokens.width)
-            table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
-            if np.isnan(table).all(axis=0).any():
-                column = int(np.argmax(np.isnan(table).all(axis=0)))
-                raise InputError(f"column {column} is observed nowhere; leave it out")
-            self.tokens_given_latent.set_units(table)
+        """Take shift and scale from rows, in place, before training; only a Gaussian likelihood has them.
 
-    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        present = tokens.maskable
-        values = self._standard(tokens, present)
-        means, variances = [], []
-        for rows, noise in self._keyed(tokens, present, self._draws()):
-            decoded, _, log_share = self._shares(values[rows], present[rows], self.conditioning, noise)
-            share = log_share.exp()[:, :, None]
-            each_mean, each_variance = self.tokens_given_latent.moments(decoded)
-            mean = (share * each_mean).sum(1)
-            within, between = (
-                (share * each_variance).sum(1),
-                (share * (each_mean - mean[:, None]).square()).sum(1),
-            )
-            means.append(mean)
-            variances.append(within + between)
-        return torch.cat(means), torch.cat(variances)
-
-    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
-        generator = torch.Generator().manual_seed(seed)
-        like = self._like()
-        noise = GeneratorNoise(n, torch.zeros((), dtype=like.dtype), generator)
-        z = noise.normal(1, self.n_components).to(like.device)
-        drawn = self.draw(self.decode(z), GeneratorNoise(n, like, _on(like.device, seed + 1)))[:, 0]
-        if self.likelihood == "gaussian":
-            drawn = self.tokens_given_latent.shift + self.tokens_given_latent.scale * drawn
-        return drawn
-
-    def save(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into a folder.
-
-        `me.models.load(folder)` reads a model with the default networks. One with your own networks needs
-        them again, built in the same shapes: `me.models.load(folder, encoder=..., decoder=...)`.
-        """
-        super().save(folder)
-
-    def arguments(self) -> dict[str, Any]:
-        networks: dict[str, Any] = {"hidden": self.hidden}
-        if self.hidden is None:
-            networks = {name: type(getattr(self, name)).__name__ for name in ("encoder", "decoder")}
-        return {
-            **networks,
-            "likelihood": self.likelihood,
-            "n_features": self.n_features,
-            "n_components": self.n_components,
-            "conditioning": asdict(self.conditioning),
-            "training_conditioning": asdict(self.training_conditioning),
-            "seed": self.seed,
-        }
-
-    def _keyed(
-        self, tokens: Tokens, visible: Tensor, draws: int, seed: int | None = None
-    ) -> Iterator[tuple[slice, KeyedNoise]]:
-        """Some rows at a time, with draws that are functions of (seed, observation id, visible tokens)."""
-        keys = row_keys(self.seed if seed is None else seed, tokens.ids.cpu().numpy(), visible.cpu().numpy())
-        size = max(1, _ELEMENTS // (draws * max(64, self.n_features)))
-        for first in range(0, len(keys), size):
-            rows = slice(first, first + size)
-            yield rows, KeyedNoise(keys[rows], self._like())
-
-    def _present(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Bool[Tensor, "B D"]]:
-        if bool(tokens.context.any()):
-            raise InputError(
-                "a bound of the evidence of some tokens given context is not known; give tokens without "
-                "context"
-            )
-        return self._standard(tokens, tokens.maskable), tokens.maskable
-
-    def _standard(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The values in standard units where they are read, blank elsewhere.
+        Args:
+            x: shape (N, D), NaN where a value is missing.
 
         Raises:
-            InputError: a wrong width, or a value outside the likelihood's range.
+            InputError: a column without a value, or no column that varies.
+        """
+        if self.likelihood == "gaussian":
+            self.tokens_given_latent.set_units(self._table(x))
+
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        like = self._like()
+        latent_noise = GeneratorNoise(
+            n, like.new_zeros((), device="cpu"), torch.Generator().manual_seed(seed)
+        )
+        z = latent_noise.normal(1, self.n_components).to(like.device)
+        generator = torch.Generator(device=like.device).manual_seed(seed + 1)
+        drawn = self.draw(self.decode(z), GeneratorNoise(n, like, generator))[:, 0]
+        return self.tokens_given_latent.in_data_units(drawn)
+
+    # Rows in standard units
+
+    def _complete_rows(self, tokens: Tokens) -> StandardRows:
+        """All present tokens of rows whose evidence is wanted."""
+        self._refuse_context(tokens)
+        return self._rows(tokens, tokens.maskable, tokens.maskable)
+
+    def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
+        """Rows with standard values where they are `known`, and blanks elsewhere.
+
+        Raises:
+            InputError: a wrong width, or a value outside the range of the likelihood.
         """
         self.check_width(tokens.width)
         values = tokens.values.to(self._like().dtype)
-        wrong = read & self.tokens_given_latent.wrong(values)
+        wrong = known & self.tokens_given_latent.wrong(values)
         if bool(wrong.any()):
             row, column = torch.nonzero(wrong)[0].tolist()
-            value = values[row, column].item()
-            needed = (
-                "a Bernoulli likelihood takes 0 and 1"
-                if self.likelihood == "bernoulli"
-                else "a Gaussian likelihood takes finite numbers"
-            )
-            advice = (
-                "binarise (--binarise threshold or stochastic), or use likelihood='gaussian'"
-                if self.likelihood == "bernoulli"
-                else "mend it, or make it NaN where it is missing"
-            )
+            needed, advice = self.tokens_given_latent.domain
             raise InputError(
-                f"{needed}, observation {int(tokens.ids[row])} has {value:g} in column {column}; {advice}"
+                f"{needed}, observation {int(tokens.ids[row])} has {values[row, column].item():g} in column "
+                f"{column}; {advice}"
             )
-        return torch.where(read, self.tokens_given_latent.standard(values), self.blank)
-
-
-def _on(device: torch.device, seed: int) -> torch.Generator:
-    return torch.Generator(device=device).manual_seed(seed)
-
-
-def _rule(given: Conditioning | dict[str, Any] | None) -> Conditioning | None:
-    """How conditionals are computed, from its fields where a saved model's config.json holds them."""
-    if not isinstance(given, dict):
-        return given
-    return EncodingDecoding(**given) if "chains" in given else ImportanceSampling(**given)
+        standard = torch.where(known, self.tokens_given_latent.standard(values), self.blank)
+        return StandardRows(standard, visible, tokens.ids)

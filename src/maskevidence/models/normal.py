@@ -1,0 +1,53 @@
+"""Densities and divergences of normal distributions."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def normal_log_density(
+    residual: Float[Tensor, "*shape"], variance: Float[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
+    """log N(residual; 0, variance), nats."""
+    return -0.5 * (LOG_2PI + torch.log(variance) + residual.square() / variance)
+
+
+def log_standard_normal(z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows"]:
+    """log N(z; 0, I), nats."""
+    return -0.5 * (z.square().sum(-1) + z.shape[-1] * LOG_2PI)
+
+
+def log_normals(
+    z: Float[Tensor, "B S K"], mean: Float[Tensor, "B F K"], log_scale: Float[Tensor, "B F K"]
+) -> Float[Tensor, "B S F"]:
+    """log N(z_s; mean_f, scale_f²) of every draw under every Gaussian, nats, by matrix products.
+
+    The expansion is about the centre of the Gaussians, so that little cancels if their means are far from 0.
+
+    Example:
+        >>> one = torch.ones(1, 1, 1)
+        >>> log_normals(2 * one, one, 0 * one).item() == log_standard_normal(one).item()
+        True
+    """
+    centre = mean.mean(1, keepdim=True).detach()
+    z, mean, precision = z - centre, mean - centre, torch.exp(-2 * log_scale)
+    cross = (z @ (mean * precision).mT) - 0.5 * (z.square() @ precision.mT)
+    constant = (0.5 * mean.square() * precision + log_scale).sum(2) + 0.5 * z.shape[2] * LOG_2PI
+    return cross - constant[:, None]
+
+
+def divergence_from_prior(mean: Float[Tensor, "B K"], log_scale: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+    """KL(N(mean, scale²) ‖ N(0, I)), nats, shape (B,).
+
+    Source:
+        Kingma and Welling (2014), Auto-Encoding Variational Bayes, appendix B.
+
+    Example:
+        >>> divergence_from_prior(torch.ones(1, 2), torch.zeros(1, 2)).item()
+        1.0
+    """
+    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1).sum(1) - log_scale.sum(1)
