@@ -1,11 +1,14 @@
 """From log-conditionals to the score of a mask, and the record of a run."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
 
 import maskevidence as me
 import oracles
+from maskevidence.model import as_tokens
 from maskevidence.tokens import Tokens
 
 
@@ -86,3 +89,45 @@ def test_a_record_is_sorted_by_observation_draw_and_size() -> None:
     np.testing.assert_array_equal(np.stack([table.id, table.draw, table.size], axis=1), keys)
     np.testing.assert_array_equal(table.score, np.arange(len(keys)))
     assert len(table) == len(keys)
+
+
+@pytest.mark.parametrize("with_bytes", [(True, True), (True, False), (False, False)])
+def test_records_are_joined_and_rows_selected(with_bytes: tuple[bool, bool]) -> None:
+    parts = [
+        me.ScoreTable(*np.arange(12).reshape(4, 3), np.arange(3) / 7, np.arange(3) if has_bytes else None)
+        for has_bytes in with_bytes
+    ]
+    both = me.ScoreTable.join(parts)
+    assert (both.n_bytes is not None) == all(with_bytes)
+    for rows, part in ((np.arange(3), parts[0]), (np.arange(6) >= 3, parts[1])):
+        again = both.select(rows)
+        for name in ("id", "draw", "size", "n_tokens", "score"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(part, name))
+    np.testing.assert_array_equal(both.select(np.array([5, 0])).score, [2 / 7, 0.0])
+
+
+class TestAsTokens:
+    table: ClassVar = [[1.0, float("nan")], [0.5, 2.0]]
+
+    def test_tokens_stay_as_they_are(self) -> None:
+        tokens = Tokens.from_array(self.table)
+        assert as_tokens(me.models.PPCA(2, 1), tokens) is tokens
+
+    def test_a_table_is_read_by_the_model(self) -> None:
+        """Otherwise a model in single precision could not be asked about a table."""
+        single = me.models.PPCA(n_features=2, n_components=1).float()
+        assert as_tokens(single, self.table).values.dtype == torch.float32
+        estimate = me.estimate_evidence(single, self.table, me.Exhaustive())
+        exact = me.estimate_evidence(single.double(), self.table, me.Exhaustive())
+        np.testing.assert_allclose(estimate.log_evidence, exact.log_evidence, rtol=1e-6)
+
+    def test_a_model_without_the_method_gets_double_precision(self) -> None:
+        class WithEmbedding(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.tokens = torch.nn.Embedding(2, 1)
+
+        for model in (Constant(-1.0), WithEmbedding()):
+            tokens = as_tokens(model, self.table)
+            assert tokens.values.dtype == torch.float64
+            assert tokens.n_tokens.tolist() == [1, 2]

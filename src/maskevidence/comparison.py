@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +13,6 @@ from maskevidence.curve import Curve
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
-from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import t_half_width
 
 Unit = Literal["nats per observation", "nats per byte"]
@@ -289,8 +288,7 @@ def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | Non
 
 def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Found:
     """The difference as one estimate, of the differences of scores."""
-    rows = a.scores
-    table = ScoreTable(rows.id, rows.draw, rows.size, rows.n_tokens, rows.score - b.scores.score)
+    table = replace(a.scores, score=a.scores.score - b.scores.score)
     # Only kind depends on the conditionals, and a difference has none.
     found = summarize_scores(table, design, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
     return _Found(

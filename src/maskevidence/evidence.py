@@ -11,12 +11,11 @@ from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
-from maskevidence.model import Conditionals, MaskedModel
+from maskevidence.model import Conditionals, MaskedModel, as_tokens
 from maskevidence.score import Scoring, score_observations, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
 from maskevidence.support.provenance import command, versions
-from maskevidence.tokens import Tokens
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo"]
 
@@ -170,7 +169,7 @@ def estimate_evidence(
             estimate, n_observations=data.n_rows, n_tokens=data.n_rows * estimate.n_tokens, data_se=None
         )
     key = MaskKey(seed, masks)
-    tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
+    tokens = as_tokens(model, data)
     table, n_calls = score_observations(model, tokens, design, key, batch_size)
     return summarize_scores(table, design, key, model.conditionals, n_calls)
 

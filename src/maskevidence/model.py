@@ -13,6 +13,27 @@ from maskevidence.tokens import Tokens
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 
 
+def as_tokens(model: object, data: object) -> Tokens:
+    """Data as `Tokens` that a model can be asked about.
+
+    Args:
+        model: a model; if its class has a method `tokens(data)`, that reads the data.
+        data: `Tokens`, which are returned as they are, or whatever the model's `tokens` reads; for other
+            models an (N, D) table with NaN where a value is missing.
+
+    Raises:
+        InputError: data that cannot be read.
+
+    Example:
+        >>> as_tokens(None, [[0.5, float("nan")]]).n_tokens.tolist()
+        [1]
+    """
+    if isinstance(data, Tokens):
+        return data
+    read = model.tokens if callable(getattr(type(model), "tokens", None)) else Tokens.from_array  # type: ignore[attr-defined]
+    return read(data)
+
+
 @runtime_checkable
 class MaskedModel(Protocol):
     """What a user must write to get curves, evidence and comparisons for a model of their own.

@@ -14,7 +14,7 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import FixedRate, Masks, size_of_rate
-from maskevidence.model import HasLogEvidence
+from maskevidence.model import HasLogEvidence, as_tokens
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import Tokens
 
@@ -121,14 +121,11 @@ def bias(
 
 
 def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:
-    if isinstance(data, Tokens):
-        return data
     if data is None:
         if not callable(getattr(model, "sample", None)):
             raise InputError(f"{type(model).__name__} has no sample method; give data")
         data = model.sample(n_rows, seed=seed)
-    make = getattr(model, "tokens", Tokens.from_array)
-    return make(data)
+    return as_tokens(model, data)
 
 
 def _one_rate(

@@ -1,9 +1,11 @@
 """The record of a run: a score for every observation and mask."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,30 @@ class ScoreTable:
     score: Float64[np.ndarray, " n_masks"]
     n_bytes: Int64[np.ndarray, " n_masks"] | None = None
 
+    @classmethod
+    def join(cls, tables: Sequence["ScoreTable"]) -> "ScoreTable":
+        """The rows of one or more tables, one table after the other; `n_bytes` only where all have it.
+
+        Example:
+            >>> one = np.arange(1)
+            >>> table = ScoreTable(one, one, one + 1, one + 1, np.array([-0.5]))
+            >>> ScoreTable.join([table, table]).score.tolist()
+            [-0.5, -0.5]
+        """
+        columns: dict[str, Any] = {}
+        for name in vars(tables[0]):
+            parts = [getattr(table, name) for table in tables]
+            columns[name] = None if any(part is None for part in parts) else np.concatenate(parts)
+        return cls(**columns)
+
+    def select(self, rows: Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"]) -> "ScoreTable":
+        """The rows at these positions, or those where the entry is True."""
+        columns: dict[str, Any] = {name: x if x is None else x[rows] for name, x in vars(self).items()}
+        return ScoreTable(**columns)
+
     def sorted(self) -> "ScoreTable":
         """The same rows in the order of (id, draw, size)."""
-        order = np.lexsort((self.size, self.draw, self.id))
-        n_bytes = None if self.n_bytes is None else self.n_bytes[order]
-        return ScoreTable(
-            self.id[order],
-            self.draw[order],
-            self.size[order],
-            self.n_tokens[order],
-            self.score[order],
-            n_bytes,
-        )
+        return self.select(np.lexsort((self.size, self.draw, self.id)))
 
     def __len__(self) -> int:
         return len(self.id)

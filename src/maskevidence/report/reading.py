@@ -10,7 +10,6 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
 from maskevidence.runs.blocks import missing, shard_blocks
-from maskevidence.runs.parts import joined
 from maskevidence.score_table import ScoreTable
 
 
@@ -91,20 +90,12 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     """The estimate over the observations that have all their masks; None if there are none."""
     if not parts:
         return None
-    table, design = joined([table for table, _ in parts]).sorted(), manifest.mask_design()
+    table, design = ScoreTable.join([table for table, _ in parts]).sorted(), manifest.mask_design()
     _, first, observation, counts = np.unique(
         table.id, return_index=True, return_inverse=True, return_counts=True
     )
     done = (counts == design.n_draws(table.n_tokens[first]))[observation]
     if not done.any():
         return None
-    complete = ScoreTable(
-        table.id[done],
-        table.draw[done],
-        table.size[done],
-        table.n_tokens[done],
-        table.score[done],
-        None if table.n_bytes is None else table.n_bytes[done],
-    )
     n_calls = sum(calls for _, calls in parts)
-    return summarize_scores(complete, design, manifest.key, manifest.conditionals, n_calls)
+    return summarize_scores(table.select(done), design, manifest.key, manifest.conditionals, n_calls)

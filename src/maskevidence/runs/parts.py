@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from maskevidence.errors import InputError
 from maskevidence.runs.blocks import Piece
 from maskevidence.score_table import ScoreTable
@@ -101,16 +99,6 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     values = {name: column[name].to_numpy() for name in ("id", "draw", "size", "n_tokens", "score")}
     n_bytes = None if column["n_bytes"].null_count else column["n_bytes"].to_numpy()
     return ScoreTable(**values, n_bytes=n_bytes), int(content.schema.metadata[_CALLS])
-
-
-def joined(tables: list[ScoreTable]) -> ScoreTable:
-    """The rows of several tables in one."""
-    values = {
-        name: np.concatenate([getattr(table, name) for table in tables])
-        for name in ("id", "draw", "size", "n_tokens", "score")
-    }
-    n_bytes = [table.n_bytes for table in tables if table.n_bytes is not None]
-    return ScoreTable(**values, n_bytes=np.concatenate(n_bytes) if len(n_bytes) == len(tables) else None)
 
 
 def _checksum(data: bytes) -> str:

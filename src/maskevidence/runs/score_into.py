@@ -12,7 +12,7 @@ from maskevidence.runs.directory import MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, Scorer, Work, here
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import is_whole, joined, list_parts, write_part
+from maskevidence.runs.parts import is_whole, list_parts, write_part
 from maskevidence.score import Scoring, check_tokens
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import progress
@@ -148,7 +148,7 @@ class _Pending:
             n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
             pieces, tables, n_calls = zip(*self.scored[:n], strict=True)
             piece = pieces[0]._replace(last_block=pieces[-1].last_block)
-            write_part(self.folder.scores, piece, joined(list(tables)), sum(n_calls))
+            write_part(self.folder.scores, piece, ScoreTable.join(tables), sum(n_calls))
             del self.scored[:n]
         self.last_save = time.monotonic()
 

@@ -13,7 +13,7 @@ from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.blocks import missing, overlapping, shard_blocks
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, joined, list_parts, read_part
+from maskevidence.runs.parts import Part, list_parts, read_part
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.provenance import command
 
@@ -71,12 +71,12 @@ def read_run(*folders: str | Path) -> Run:
         _check_complete(directory, manifest, own)
         read = [read_part(part) for part in own]
         manifests.append(manifest)
-        tables.append(joined([table for table, _ in read]))
+        tables.append(ScoreTable.join([table for table, _ in read]))
         parts += own
         n_calls += sum(calls for _, calls in read)
     manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests, tables)
     estimate = summarize_scores(
-        joined(tables), manifest.mask_design(), manifest.key, manifest.conditionals, n_calls
+        ScoreTable.join(tables), manifest.mask_design(), manifest.key, manifest.conditionals, n_calls
     )
     return Run(manifest, estimate, tuple(parts))
 

@@ -10,7 +10,14 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings, drawn_masks, masks_of_all_rows
-from maskevidence.model import HasBatches, HasElbo, HasLogEvidence, HasScoreMoments, HasScoreOrderings
+from maskevidence.model import (
+    HasBatches,
+    HasElbo,
+    HasLogEvidence,
+    HasScoreMoments,
+    HasScoreOrderings,
+    as_tokens,
+)
 from maskevidence.score import score_masks
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
@@ -93,7 +100,7 @@ class MaskedObjective:
         key = self.step_key(step)
         if isinstance(data, GaussianMoments):
             return self._of_moments(model, data, key)
-        tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
+        tokens = as_tokens(model, data)
         if len(tokens) == 0 or bool((tokens.n_tokens == 0).any()):
             raise InputError("an observation has no token to hide; leave such observations out")
         if isinstance(self.design, Orderings) and isinstance(model, HasScoreOrderings):
@@ -199,7 +206,7 @@ class Likelihood:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the likelihood needs the rows themselves, given their moments")
-        tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
+        tokens = as_tokens(model, data)
         return -model.log_evidence(tokens).mean()
 
     def settings(self) -> dict[str, Any]:
@@ -270,7 +277,7 @@ class Elbo:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the ELBO needs the rows themselves, given their moments")
-        tokens = data if isinstance(data, Tokens) else Tokens.from_array(data)
+        tokens = as_tokens(model, data)
         generator = torch.Generator(device=tokens.values.device)
         generator.manual_seed(int(keyed_bits(self.seed, step)) >> 1)
         bound = model.importance_bound if self.weighted else model.elbo
