@@ -1,0 +1,95 @@
+"""Scoring and summarizing from Python: the numbers of the command line, without its output."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from maskevidence.tasks.options import DesignOptions, Preparation, RowReading, RunOptions, Sample, TextOptions
+from maskevidence.tasks.prepare_rows import new_model, prepare_rows
+from maskevidence.tasks.score import score
+from maskevidence.tasks.summarize import summarize
+
+DESIGN = DesignOptions("every-size", masks_per_size=2)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    rng = np.random.default_rng(0)
+    values = np.column_stack([rng.normal(size=(60, 3)), np.ones(60)])
+    np.savetxt(tmp_path / "t.csv", values, delimiter=",", header="a,b,c,same", comments="")
+    return str(tmp_path / "t.csv")
+
+
+def test_in_memory_and_in_a_run_the_same_numbers(
+    table: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    how = Preparation(Sample(seed=1, test_fraction=0.5))
+    scored = score("ppca:1", table, DESIGN, how)
+    assert scored.result["n_observations"] == 30
+    assert (scored.folder, scored.files, scored.tokens) == (None, (), None)
+    assert any("dropped 1 constant column(s)" in note for note in scored.result["notes"])
+    run = RunOptions(out=tmp_path / "r")
+    saved = score("ppca:1", table, DESIGN, how, run)
+    assert saved.folder == tmp_path / "r"
+    assert {"run.json", "estimate.json", "curve.csv"} <= set(saved.files)
+    for name in ("log_evidence", "mask_se", "data_se", "closed_form"):
+        assert saved.result[name] == pytest.approx(scored.result[name], rel=1e-9)
+    again = score("ppca:1", table, DESIGN, how, run)
+    assert again.finished_before
+    assert again.result == saved.result
+    assert json.loads((tmp_path / "r" / "estimate.json").read_text()) == saved.result
+    summary = summarize([tmp_path / "r"])
+    assert summary.result["log_evidence"] == saved.result["log_evidence"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
+    whole = score("gaussian", table, DESIGN).result
+    shards = [tmp_path / str(k) for k in (1, 2)]
+    for k, out in enumerate(shards, 1):
+        score("gaussian", table, DESIGN, run=RunOptions(out=out, shard=f"{k}/2"))
+    summary = summarize(shards, tmp_path / "whole")
+    assert summary.folder == tmp_path / "whole"
+    assert summary.result["log_evidence"] == pytest.approx(whole["log_evidence"], rel=1e-9)
+    assert summarize(shards).folder is None
+    with pytest.raises(me.InputError, match="is one of the runs"):
+        summarize(shards, shards[0])
+
+
+def test_options_that_do_not_belong(table: str, tmp_path: Path) -> None:
+    with pytest.raises(me.InputError, match="--text belongs to masked language models"):
+        score("gaussian", table, preparation=Preparation(texts=TextOptions("a")))
+    with pytest.raises(me.InputError, match="--shard needs --out"):
+        score("gaussian", table, run=RunOptions(shard="1/2"))
+
+
+def test_rows_are_prepared(table: str) -> None:
+    ready = prepare_rows("gaussian", table, Sample(limit=20))
+    assert (len(ready.table), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
+
+
+def test_rows_are_made_binary(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(size=(20, 4)))
+    reading = RowReading(binarise="threshold:0.5")
+    ready = prepare_rows("bernoulli-pca:1", str(tmp_path / "x.npy"), reading=reading)
+    assert set(np.unique(ready.table.tokens().values)) == {0.0, 1.0}
+
+
+def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:
+    rows = me.data.read_table(table)
+    model, dropped = new_model(lambda n: me.models.PPCA(n, 1), rows)
+    assert (model.n_features, model.columns, dropped) == (3, ["a", "b", "c"], ["same"])
+    model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), rows)
+    assert (model.n_features, dropped) == (4, [])
+    with pytest.raises(me.InputError, match="is constant; there is nothing to train on"):
+        new_model(lambda n: me.models.Gaussian(n_features=n), rows.select(["same"]), "train on")
+
+
+def test_no_typer_is_needed() -> None:
+    program = "import sys, maskevidence.tasks.score; sys.exit('typer' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
