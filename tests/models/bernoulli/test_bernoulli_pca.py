@@ -118,9 +118,9 @@ def test_many_nodes_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         lambda: model.score_orderings(tokens, ranks),
     )
     whole = [call() for call in calls]
-    monkeypatch.setattr(shared_nodes, "_TABLE", 300)
-    monkeypatch.setattr(shared_nodes, "_POSTERIOR", 1500)
-    monkeypatch.setattr(refined_integral, "_ELEMENTS", 700)
+    monkeypatch.setattr(shared_nodes, "_MAX_TABLE", 300)
+    monkeypatch.setattr(shared_nodes, "_MAX_POSTERIOR", 1500)
+    monkeypatch.setattr(refined_integral, "_MAX_ELEMENTS", 700)
     for call, expected in zip(calls, whole, strict=True):
         same_values_and_gradients(call(), expected, model)
 

@@ -1,7 +1,7 @@
 """The linear Bernoulli model: 0/1 tokens from a Gaussian latent space (the paper's linear VAE decoder)."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,10 @@ from torch.nn.functional import softplus
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
-from maskevidence.models.bernoulli import posterior_nodes as own
-from maskevidence.models.bernoulli import shared_nodes as shared
+from maskevidence.models.bernoulli import posterior_nodes, refined_integral, shared_nodes
 from maskevidence.models.bernoulli.linear_encoder import LinearEncoder
 from maskevidence.models.bernoulli.quadrature import (
-    MOST_AXES,
+    MAX_AXES,
     Grid,
     Importance,
     Integration,
@@ -25,14 +24,13 @@ from maskevidence.models.bernoulli.quadrature import (
     integration_from,
 )
 from maskevidence.models.bernoulli.refined_integral import (
-    MOST_NODES,
+    MAX_NODES,
     Integral,
-    grid_evidence,
-    importance_evidence,
-    integrate,
-    refine_importance,
+    integrate_by_importance,
+    integrate_on_grids,
 )
 from maskevidence.models.bernoulli.shared_nodes import Decoder
+from maskevidence.models.normal import divergence_from_prior
 from maskevidence.tokens import Tokens
 
 
@@ -40,22 +38,22 @@ class BernoulliPCA(TableModel):
     """z ~ N(0, I_K), x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)), independent given z.
 
     Conditionals and evidence are integrals over z: on a `Grid` that all rows share (K up to 3), by matrix
-    products alone, or by `Importance` sampling from each row's posterior. `log_conditionals` and
-    `log_evidence` use the nodes that are set, as training does; on a grid these make a density of their own,
-    a mixture with a component at each node, which obeys Eq. 2 exactly but may be far from the integral where
-    posteriors are narrower than its spacing. `integrate` refines until a tolerance is reached and says how
-    exact it is, and `refine` sets the nodes that reach it.
+    products alone, or by `Importance` sampling from each row's posterior. `log_conditionals`, `log_evidence`
+    and training use the current nodes, `integration`. The nodes of a grid define a density, a mixture with
+    one component per node, which obeys Eq. 2 exactly but may be far from the integral if posteriors are
+    narrower than the spacing. `integrate` refines the nodes until a tolerance is reached and reports its
+    error; `refine` sets the nodes that reach a tolerance.
 
     Args:
         n_features: D.
         n_components: K.
-        integration: `Grid(20, 5.0)` by default for K up to 3, `Importance()` above.
+        integration: the nodes; by default `Grid(20, 5.0)` for K up to 3, `Importance()` above.
         encoder: whether the model has the linear encoder that `Elbo` trains.
         seed: of the random initial loadings (standard deviation 1/√(3K)) and of the encoder.
-        dtype: of training and of the conditionals; `integrate` is always in float64.
+        dtype: of training and of the conditionals; `integrate` always computes in float64.
 
     Raises:
-        InputError: no components, or a grid over too many of them.
+        InputError: no features or components, or a grid over too many dimensions.
 
     Source:
         Moreno-Muñoz, Recasens, Hauberg (2023), section 3.3 and Figure 3; Tipping (1998), Probabilistic
@@ -92,7 +90,7 @@ class BernoulliPCA(TableModel):
         self.n_components = n_components
         if isinstance(integration, dict):
             integration = integration_from(integration)
-        self.integration: Integration = integration or (Grid() if n_components <= MOST_AXES else Importance())
+        self.integration: Integration = integration or (Grid() if n_components <= MAX_AXES else Importance())
         if isinstance(self.integration, Grid):
             self.integration.check(n_components)
         generator = torch.Generator().manual_seed(seed)
@@ -140,36 +138,32 @@ class BernoulliPCA(TableModel):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
 
-        p(x_j | x_R) = Σ_q r_q p(x_j | z_q) with r_q ∝ w_q p(x_R | z_q) at the nodes that are set.
+        p(x_j | x_R) = Σ_q r_q p(x_j | z_q) with r_q ∝ w_q p(x_R | z_q) at the current nodes.
         """
         visible = tokens.visible(masked)
         values = self._binary(tokens, masked | visible)
         if isinstance(self.integration, Importance):
-            return own.log_conditionals(self.decoder, self.integration, values, masked, visible)
-        return shared.log_conditionals(self.decoder, self._nodes(), values, masked, visible)
+            return posterior_nodes.log_conditionals(self.decoder, self.integration, values, masked, visible)
+        return shared_nodes.log_conditionals(self.decoder, self._nodes(), values, masked, visible)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
-        """log p(maskable tokens | context) at the nodes that are set, nats per observation, shape (B,)."""
+        """log p(maskable tokens | context) at the current nodes, nats per observation, shape (B,)."""
         values = self._binary(tokens, tokens.maskable | tokens.context)
-        if isinstance(self.integration, Importance):
-            return importance_evidence(
-                self.decoder, self.integration, values, tokens.maskable, tokens.context
-            )
-        return grid_evidence(self.decoder, self._nodes(), values, tokens.maskable, tokens.context)
+        return refined_integral.log_evidence(self.decoder, self.integration, replace(tokens, values=values))
 
     def integrate(
-        self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MOST_NODES
+        self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MAX_NODES
     ) -> Integral:
-        """The log evidence to a tolerance, with the number of nodes and the error that it was reached with.
+        """The log evidence to a tolerance, with the number of nodes that it took and its error.
 
-        On grids around the posteriors for K up to 3, whatever the nodes that are set; by `Importance`
-        sampling where that is set.
+        Grids around the posteriors are used if `integration` is a grid, whatever its nodes, and `Importance`
+        sampling otherwise.
 
         Args:
-            tokens: the observations.
-            tolerance: the most that one of the log evidences may still change by, nats; by default 1e-6 on a
-                grid and 0.01 by importance sampling.
-            most_nodes: where to give up.
+            tokens: B observations.
+            tolerance: the largest change of a log evidence at the last refinement, nats; by default 1e-6 on
+                grids and 0.01 by importance sampling.
+            most_nodes: the largest number of nodes.
 
         Raises:
             NumericalError: the tolerance is not reached; names the error that was.
@@ -180,27 +174,26 @@ class BernoulliPCA(TableModel):
         if not tolerance > 0:
             raise InputError(f"tolerance={tolerance}; give a number of nats above 0, such as 1e-6")
         values = self._binary(tokens, tokens.maskable | tokens.context).double()
+        tokens = replace(tokens, values=values)
         decoder = Decoder(self.loadings.double(), self.bias.double())
         with torch.no_grad():
             if isinstance(rule, Importance):
-                return refine_importance(
-                    decoder, values, tokens.maskable, tokens.context, rule, tolerance, most_nodes
-                )
-            return integrate(decoder, values, tokens.maskable, tokens.context, tolerance, most_nodes)
+                return integrate_by_importance(decoder, rule, tokens, tolerance, most_nodes)
+            return integrate_on_grids(decoder, tokens, tolerance, most_nodes)
 
     def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
-        """Set nodes that are as many as needed for these tokens; in place.
+        """Set as many nodes as these tokens need, in place.
 
-        The nodes of each dimension are doubled until the log evidences at them differ from `integrate` by no
-        more than the tolerance, mean over the observations.
+        The nodes of each dimension are doubled until the log evidences at them differ from `integrate` by at
+        most the tolerance, on average over the observations.
 
         Args:
-            tokens: the observations.
+            tokens: B observations.
             tolerance: nats per observation.
-            most_nodes: where to give up.
+            most_nodes: the largest number of nodes.
 
         Returns:
-            What was done, in one sentence.
+            A note on the number of nodes and the difference, one sentence.
 
         Raises:
             NumericalError: the tolerance is not reached; names the difference that was.
@@ -232,24 +225,24 @@ class BernoulliPCA(TableModel):
         """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
 
         Columns beyond an observation's number of tokens are 0. On a grid the posteriors of all prefixes of an
-        order are cumulative sums; by importance sampling each prefix is a mask of its own.
+        order are cumulative sums; importance sampling takes each prefix as a separate mask.
         """
         values = self._binary(tokens, tokens.maskable | tokens.context)
         scores = []
         for row in range(len(tokens)):
             n = int(tokens.maskable[row].sum())
-            order = torch.argsort(ranks[row], descending=True)[-n:]  # the last to be hidden is seen first
+            order = torch.argsort(ranks[row], descending=True)[-n:]  # the token hidden last is seen first
             if isinstance(self.integration, Importance):
-                found = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
+                score = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
             else:
                 context = torch.nonzero(tokens.context[row]).flatten()
-                found = shared.score_one_order(
+                score = shared_nodes.score_one_order(
                     self.decoder.of(order),
                     self._nodes(),
                     values[row, order],
                     (self.decoder.of(context), values[row, context]),
                 ).flip(0)
-            scores.append(torch.cat([found, found.new_zeros(tokens.width - n)]))
+            scores.append(torch.cat([score, score.new_zeros(tokens.width - n)]))
         return torch.stack(scores)
 
     def _scores_of_prefixes(self, row: Tokens, ranks: Tensor, n: int) -> Float[Tensor, " n"]:
@@ -263,13 +256,13 @@ class BernoulliPCA(TableModel):
     ) -> Float[Tensor, " B"]:
         """E_q[log p(x | z)] - KL(q(z | x) ‖ p(z)), a lower bound of the log evidence, nats, shape (B,).
 
-        q is the linear encoder's Gaussian; the expectation by reparameterised draws, the divergence in closed
-        form.
+        q is the Gaussian of the linear encoder. The expectation is over reparameterised draws, the divergence
+        in closed form.
 
         Args:
-            tokens: without context.
+            tokens: B observations without context.
             generator: of the draws.
-            samples: draws per observation.
+            samples: number of draws per observation.
 
         Raises:
             InputError: a model without an encoder, or tokens with context.
@@ -279,27 +272,24 @@ class BernoulliPCA(TableModel):
         """
         if self.encoder is None:
             raise InputError("this BernoulliPCA has no encoder; build it with encoder=True for the ELBO")
-        if bool(tokens.context.any()):
-            raise InputError(
-                "the ELBO of some tokens given context is not known; give tokens without context"
-            )
+        self._refuse_context(tokens)
         present = tokens.maskable
         values = torch.where(present, self._binary(tokens, present), 0.0)
         mean, log_scale = self.encoder(values)
-        divergence = 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1).sum(1) - log_scale.sum(1)
+        divergence = divergence_from_prior(mean, log_scale)
         noise = torch.randn((samples, *mean.shape), generator=generator, dtype=mean.dtype, device=mean.device)
         logits = self.decoder.logits(mean + torch.exp(log_scale) * noise)
         expected = torch.where(present, values * logits - softplus(logits), 0.0).sum(2).mean(0)
         return expected - divergence
 
     def fit(self, x: object, *, max_iterations: int = 200) -> "BernoulliPCA":
-        """Maximum likelihood at the nodes that are set, by L-BFGS from these loadings; in place.
+        """Maximum likelihood at the current nodes, by L-BFGS from the current loadings, in place.
 
-        With a prior so weak that it only keeps the logits of pixels that never change finite: half a white
-        and half a black observation at z = 0, and loadings of standard deviation 10.
+        A weak prior keeps the logits of constant columns finite: half an observation of 1 and half of 0 at
+        z = 0, and loadings of standard deviation 10.
 
         Args:
-            x: shape (N, D), 0 and 1, NaN where missing.
+            x: shape (N, D), 0 and 1, NaN where a value is missing.
             max_iterations: of L-BFGS.
         """
         tokens = self.tokens(x)
@@ -333,17 +323,13 @@ class BernoulliPCA(TableModel):
         optimizer.step(loss)  # type: ignore[no-untyped-call]
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """log p of each row, nats, refined as `integrate` does; NaN is missing. Shape (N,)."""
+        """log p of each row, nats, refined by `integrate`; NaN is missing. Shape (N,)."""
         return self.integrate(self.tokens(x)).log_evidence.cpu().numpy()
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         missing = ~tokens.maskable
-        as_one = Tokens(
-            torch.where(missing, 1.0, tokens.values).to(tokens.values.dtype),
-            torch.ones_like(missing),
-            tokens.context,
-            tokens.ids,
-        )
+        values = torch.where(missing, 1.0, tokens.values).to(tokens.values.dtype)
+        as_one = replace(tokens, values=values, maskable=torch.ones_like(missing))
         p = self.log_conditionals(as_one, missing).exp()
         return p, p * (1 - p)
 
@@ -366,18 +352,22 @@ class BernoulliPCA(TableModel):
         return self.integration.nodes(self.n_components, self.bias.dtype, self.bias.device)
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The values in the model's dtype, checked to be 0 or 1 where they are read."""
+        """The values in the model's dtype.
+
+        Raises:
+            InputError: a wrong width, or a value other than 0 and 1 where `read` is True.
+        """
         self.check_width(tokens.width)
         values = tokens.values.to(self.bias.dtype)
         wrong = read & (values != 0) & (values != 1)
         if bool(wrong.any()):
             row, column = torch.nonzero(wrong)[0].tolist()
             value = values[row, column].item()
-            what = "binarise grey values first, by a threshold or at random"
+            advice = "binarise grey values first, by a threshold or at random"
             if not 0 <= value <= 1:
-                what = "scale them to [0, 1], then binarise them by a threshold or at random"
+                advice = "scale them to [0, 1], then binarise them by a threshold or at random"
             raise InputError(
                 f"a Bernoulli model takes 0 and 1, observation {int(tokens.ids[row])} has {value:g} in "
-                f"column {column}; {what} (--binarise threshold or stochastic)"
+                f"column {column}; {advice} (--binarise threshold or stochastic)"
             )
         return values

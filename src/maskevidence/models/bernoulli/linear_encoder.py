@@ -13,7 +13,7 @@ class LinearEncoder(nn.Module):
     Args:
         n_features: D.
         n_components: K.
-        generator: of the initial A, with standard deviation 1/√D; C, a and c start at 0.
+        generator: of the initial A, whose entries have standard deviation 1/√D; C, a and c start at 0.
     """
 
     def __init__(self, n_features: int, n_components: int, generator: torch.Generator) -> None:

@@ -1,7 +1,7 @@
-"""Bernoulli tokens given latent nodes of each row's own, by importance sampling from its posterior.
+"""Bernoulli tokens given latent nodes that differ between rows, by importance sampling from the posteriors.
 
-For latent spaces that a grid cannot cover. The log posterior of z given visible tokens is concave (a logistic
-regression with a Gaussian prior), so that Newton steps find its one mode.
+This is for latent spaces that a grid cannot cover. The log posterior of z given visible tokens is concave (a
+logistic regression with a Gaussian prior), so that Newton steps find its one mode.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from maskevidence.errors import NumericalError
 from maskevidence.models.bernoulli.quadrature import Importance
 from maskevidence.models.bernoulli.shared_nodes import Decoder
 
-_ELEMENTS = 2**19  # most elements of an array over some rows, their nodes and all tokens
-_WIDER = 1.5  # the proposal's standard deviations, in those of the curvature at the mode
-_STEPS = 100
+_MAX_ELEMENTS = 2**19  # of an array over some rows, their nodes and all tokens
+_WIDER = 1.5  # the proposal's standard deviations over those of the curvature at the mode
+_MAX_STEPS = 100
 
 
 class Mode(NamedTuple):
@@ -37,10 +37,16 @@ class Mode(NamedTuple):
 def posterior_mode(
     decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], tolerance: float = 1e-8
 ) -> Mode:
-    """Newton's method with halved steps, for all rows together.
+    """The modes of all rows together, by Newton's method with step halving.
+
+    Args:
+        decoder: of the tokens.
+        values: shape (B, D); 0 or 1, anything where not visible.
+        visible: shape (B, D).
+        tolerance: the largest last step, relative to 1 + |z|.
 
     Raises:
-        NumericalError: it does not settle.
+        NumericalError: the method does not converge.
     """
     loadings, k = decoder.loadings, decoder.loadings.shape[1]
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
@@ -58,7 +64,7 @@ def posterior_mode(
     z = torch.zeros(len(x), k, dtype=x.dtype, device=x.device)
     value = log_joint(z)
     smallest = max(tolerance, 50 * float(torch.finfo(x.dtype).eps))
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         flat, gradient = curvature(z)
         factor = torch.linalg.cholesky(flat.reshape(-1, k, k) + identity)
         step = torch.cholesky_solve(gradient[:, :, None], factor)[:, :, 0]
@@ -74,15 +80,15 @@ def posterior_mode(
         z = z + share[:, None] * step
         value = log_joint(z)
     raise NumericalError(
-        f"the mode of the latent posterior was not found in {_STEPS} Newton steps; "
+        f"the mode of the latent posterior was not found in {_MAX_STEPS} Newton steps; "
         "the loadings may be too large: look at their size"
     )
 
 
-def _nodes(decoder: Decoder, mode: Mode, points: Float[Tensor, "h K"]) -> tuple[Tensor, Tensor]:
-    """Nodes z, shape (B, 2h, K), and their log weights log φ(z)/q(z)/2h, shape (B, 2h), for q the mixture."""
+def _nodes(mode: Mode, points: Float[Tensor, "h K"]) -> tuple[Tensor, Tensor]:
+    """Nodes z, shape (B, 2h, K), and log weights log φ(z)/q(z)/2h, shape (B, 2h), where q is the mixture."""
     k = points.shape[1]
-    # L Lᵀ = A, so that L⁻ᵀ ε has covariance A⁻¹
+    # L Lᵀ = A: L⁻ᵀ ε has covariance A⁻¹
     around = torch.linalg.solve_triangular(
         mode.factor.mT, points.T.expand(len(mode.point), -1, -1), upper=True
     )
@@ -96,7 +102,7 @@ def _nodes(decoder: Decoder, mode: Mode, points: Float[Tensor, "h K"]) -> tuple[
         + log_determinant[:, None]
         - k * torch.log(torch.tensor(_WIDER, dtype=z.dtype))
     )
-    log_proposal = torch.logaddexp(log_prior, log_around)  # both halves, so that ½ and 1/h make 1/2h
+    log_proposal = torch.logaddexp(log_prior, log_around)  # of both halves: ½ and 1/h make 1/2h
     return z, log_prior - log_proposal + torch.log(torch.tensor(2.0)).to(z.dtype) - torch.log(
         torch.tensor(float(z.shape[1]))
     ).to(z.dtype)
@@ -108,19 +114,19 @@ def log_joints(
     values: Float[Tensor, "B D"],
     visible: Bool[Tensor, "B D"],
 ) -> tuple[Float[Tensor, "B Q K"], Float[Tensor, "B Q"]]:
-    """Nodes of every row and log w_q p(x_visible | z_q) there; the weights sum to about 1 over the nodes.
+    """Nodes of every row, and log w_q p(x_visible | z_q) at them; the weights w_q sum to about 1.
 
-    Gradients reach the parameters through the integrand, at nodes that stay where they are.
+    Gradients reach the parameters through the integrand alone; the nodes are held fixed.
 
     Args:
         decoder: of the tokens.
-        rule: how many nodes.
+        rule: the number of nodes.
         values: shape (B, D); 0 or 1, anything where not visible.
         visible: shape (B, D).
     """
     points = rule.normal_points(decoder.loadings.shape[1], values.dtype, values.device)
     with torch.no_grad():
-        z, log_weights = _nodes(decoder, posterior_mode(decoder, values, visible), points)
+        z, log_weights = _nodes(posterior_mode(decoder, values, visible), points)
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
     normaliser = [
         _in_parts(
@@ -139,9 +145,16 @@ def log_conditionals(
     masked: Bool[Tensor, "B D"],
     visible: Bool[Tensor, "B D"],
 ) -> Float[Tensor, "B D"]:
-    """log Σ_q r_q p(x_j | z_q) at each row's own nodes, for the masked tokens; 0 elsewhere. Shape (B, D).
+    """log Σ_q r_q p(x_j | z_q) at each row's own nodes where masked, 0 elsewhere; nats, shape (B, D).
 
-    The nodes and weights depend on the visible tokens alone: the two probabilities of a token sum to 1.
+    Nodes and weights depend on the visible tokens alone, so that the two probabilities of a token sum to 1.
+
+    Args:
+        decoder: of the tokens.
+        rule: the number of nodes.
+        values: shape (B, D); 0 or 1, anything where neither masked nor visible.
+        masked: shape (B, D).
+        visible: shape (B, D); disjoint from `masked`.
     """
     z, log_joint = log_joints(decoder, rule, values, visible)
     log_posterior = torch.log_softmax(log_joint, 1)
@@ -156,12 +169,12 @@ def log_conditionals(
 
 
 def _in_parts(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-    """function(*arguments), computed again for its gradient rather than kept: it is large inside."""
+    """function(*arguments), whose large intermediates are computed again for the gradient, not kept."""
     if not torch.is_grad_enabled():
         return function(*arguments)
     return cast(Tensor, checkpoint(function, *arguments, use_reentrant=False))
 
 
 def _rows(z: Float[Tensor, "B Q K"], width: int) -> tuple[slice, ...]:
-    size = max(1, _ELEMENTS // (z.shape[1] * width))
+    size = max(1, _MAX_ELEMENTS // (z.shape[1] * width))
     return tuple(slice(start, start + size) for start in range(0, len(z), size))

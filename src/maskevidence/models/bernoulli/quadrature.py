@@ -1,4 +1,4 @@
-"""Where an integral over the latent space N(0, I_K) is evaluated: grids, and quasi-Monte-Carlo points."""
+"""Nodes of integrals over the latent space N(0, I_K): grids and quasi-Monte-Carlo points."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 
-MOST_AXES = 3
-_MOST_NODES = 2**22
+MAX_AXES = 3
+_MAX_NODES = 2**22
 
 
 class Nodes(NamedTuple):
@@ -28,18 +28,21 @@ class Nodes(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """The same nodes for every observation: evenly spaced on [-half_width, half_width] in each dimension.
+    """Nodes that all observations share: evenly spaced on [-half_width, half_width] in each dimension.
 
-    Weights are those of the standard normal, normalised. The error falls faster than any power of the
-    spacing once that is below the width of the posteriors: the trapezoidal rule for a smooth integrand that
-    vanishes at the ends (Trefethen and Weideman 2014, The Exponentially Convergent Trapezoidal Rule).
+    The weights are those of the standard normal, normalised. Once the spacing is below the width of the
+    posteriors, the error falls faster than any power of the spacing, as that of the trapezoidal rule does for
+    a smooth integrand that vanishes at the ends.
 
     Args:
-        per_axis: nodes in each dimension, 2 or more.
-        half_width: where the grid ends; beyond 5, one in 1.7 million draws of a dimension falls.
+        per_axis: number of nodes in each dimension, 2 or more.
+        half_width: the end of the grid; one in 1.7 million draws of a dimension falls beyond 5.
 
     Raises:
-        InputError: a number or a width that makes no grid.
+        InputError: fewer than 2 nodes, or a width that is not finite and above 0.
+
+    Source:
+        Trefethen and Weideman (2014), The Exponentially Convergent Trapezoidal Rule.
 
     Example:
         >>> Grid(per_axis=3, half_width=1.0).nodes(1).points.flatten().tolist()
@@ -57,7 +60,7 @@ class Grid:
             )
 
     def n_nodes_over(self, n_components: int) -> int:
-        """Q, in so many dimensions."""
+        """The number of nodes in K dimensions."""
         return self.per_axis**n_components
 
     def finer(self) -> "Grid":
@@ -65,18 +68,31 @@ class Grid:
         return Grid(2 * self.per_axis, min(1.5 * self.half_width, 10.0))
 
     def check(self, n_components: int) -> None:
-        """Raise an InputError where a grid over so many dimensions is out of reach."""
-        if n_components > MOST_AXES or self.n_nodes_over(n_components) > _MOST_NODES:
+        """Check that a grid over K dimensions is feasible.
+
+        Raises:
+            InputError: it is not.
+        """
+        if n_components > MAX_AXES or self.n_nodes_over(n_components) > _MAX_NODES:
             raise InputError(
                 f"a grid of {self.per_axis} nodes per axis has {self.per_axis}^{n_components} nodes over "
-                f"K={n_components} dimensions; a grid is for K up to {MOST_AXES} and {_MOST_NODES:,} nodes: "
+                f"K={n_components} dimensions; a grid is for K up to {MAX_AXES} and {_MAX_NODES:,} nodes: "
                 "give integration=Importance() instead"
             )
 
     def nodes(
         self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> Nodes:
-        """The nodes in so many dimensions."""
+        """The nodes in K dimensions.
+
+        Args:
+            n_components: K.
+            dtype: of the nodes.
+            device: of the nodes.
+
+        Raises:
+            InputError: a grid over too many dimensions.
+        """
         self.check(n_components)
         axis = torch.linspace(
             -self.half_width, self.half_width, self.per_axis, dtype=torch.float64, device=device
@@ -89,18 +105,21 @@ class Grid:
 
 @dataclass(frozen=True)
 class Importance:
-    """Nodes of its own for every observation and mask: importance sampling at quasi-Monte-Carlo points.
+    """Nodes for each observation and mask: importance sampling at quasi-Monte-Carlo points.
 
-    Half of the points are from the prior, half from a Gaussian at the mode of the posterior given the visible
-    tokens, half as wide again as its curvature says; the weights are those of the mixture of both, so that
-    none exceeds twice its mean under the prior (Owen and Zhou 2000, Safe and Effective Importance Sampling).
+    Half of the points come from the prior, half from a Gaussian at the mode of the posterior given the
+    visible tokens, with 1.5 times the standard deviations of the curvature. The weights are those of the
+    mixture of both, so that none exceeds twice its mean under the prior.
 
     Args:
         n_nodes: a power of two, 4 or more.
         seed: of the scrambling of the Sobol points.
 
     Raises:
-        InputError: a number that is no power of two.
+        InputError: a number that is not a power of two, or below 4.
+
+    Source:
+        Owen and Zhou (2000), Safe and Effective Importance Sampling.
     """
 
     n_nodes: int = 512
@@ -121,7 +140,13 @@ class Importance:
     def normal_points(
         self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> Float[Tensor, "n K"]:
-        """Half as many points as nodes, spread as N(0, I_K), shape (n_nodes / 2, K)."""
+        """Quasi-random points of N(0, I_K), half as many as nodes, shape (n_nodes / 2, K).
+
+        Args:
+            n_components: K.
+            dtype: of the points.
+            device: of the points.
+        """
         engine = torch.quasirandom.SobolEngine(n_components, scramble=True, seed=self.seed)  # type: ignore[no-untyped-call]
         uniform = engine.draw(self.n_nodes // 2, dtype=torch.float64)
         inside = uniform.clamp(2.0**-40, 1 - 2.0**-40)
@@ -132,7 +157,7 @@ Integration = Grid | Importance
 
 
 def integration_from(settings: dict[str, float | int]) -> Integration:
-    """The rule that its fields describe, as a saved model's config.json holds them.
+    """The rule with these fields, as a saved model's config.json holds them.
 
     Example:
         >>> integration_from({"per_axis": 20, "half_width": 5.0})

@@ -1,8 +1,8 @@
-"""The log evidence of a Bernoulli model to a tolerance: an integral over the latent space, refined.
+"""The log evidence of a Bernoulli model at given nodes, and refined to a tolerance.
 
-Rows with neighbouring posteriors share a grid of their own: a box around their modes, whose spacing starts at
-the posteriors' width. A log-concave density has one mode, and falls at least exponentially beyond it, so that
-what lies outside a box is less than what lies in its outer parts.
+Refinement integrates over the latent space. Rows with neighbouring posteriors share a grid: a box around
+their modes, whose spacing starts at the width of the posteriors. A log-concave density has one mode and falls
+at least exponentially beyond it, so that the mass outside a box is less than the mass in its outer parts.
 """
 
 import math
@@ -16,23 +16,24 @@ from torch import Tensor
 from maskevidence.errors import NumericalError
 from maskevidence.models.bernoulli import posterior_nodes
 from maskevidence.models.bernoulli.posterior_nodes import posterior_mode
-from maskevidence.models.bernoulli.quadrature import Importance, Nodes
+from maskevidence.models.bernoulli.quadrature import Importance, Integration, Nodes
 from maskevidence.models.bernoulli.shared_nodes import Decoder, log_likelihoods
+from maskevidence.tokens import Tokens
 
-MOST_NODES = 2**21
-_ROWS, _NODES = 64, 2**11  # that share a box, and of its first grid: rows are parted until they are no more
-_ELEMENTS = 2**19  # most elements of an array over rows and nodes
+MAX_NODES = 2**21
+_MAX_ROWS, _MAX_FIRST_NODES = 64, 2**11  # rows that share a box, and nodes of its first grid
+_MAX_ELEMENTS = 2**19  # of an array over rows and nodes
 
 
 @dataclass(frozen=True)
 class Integral:
-    """Log evidences with how exact they are.
+    """Log evidences and their numerical error.
 
     Attributes:
         log_evidence: shape (B,); nats per observation, float64.
-        error: the largest change of one of them at the last refinement, and for a grid what may lie beyond
-            its ends: nats, an upper bound where refinement converges.
-        n_nodes: how many were needed at most for one row.
+        error: the largest change of a log evidence at the last refinement, plus, for a grid, what may lie
+            beyond its ends; nats, an upper bound if refinement converges.
+        n_nodes: the largest number of nodes that a row needed.
     """
 
     log_evidence: Float[Tensor, " B"]
@@ -40,34 +41,86 @@ class Integral:
     n_nodes: int
 
 
-def integrate(
-    decoder: Decoder,
-    values: Float[Tensor, "B D"],
-    maskable: Bool[Tensor, "B D"],
-    context: Bool[Tensor, "B D"],
-    tolerance: float,
-    most_nodes: int,
-) -> Integral:
-    """log p(maskable | context) on grids, until no row's changes by more than the tolerance.
+def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[Tensor, " B"]:
+    """log p(maskable tokens | context) at the nodes of a rule, nats, shape (B,).
 
-    The spacing is halved while a log evidence changes by more; then a box grows at each end whose outer tenth
-    holds too much of a posterior.
+    Args:
+        decoder: of the tokens.
+        rule: the nodes.
+        tokens: B observations with values 0 and 1 in the decoder's dtype.
+    """
+    joint = _log_mass(decoder, rule, tokens.values, tokens.maskable | tokens.context)
+    if not bool(tokens.context.any()):
+        return joint
+    return joint - _log_mass(decoder, rule, tokens.values, tokens.context)
+
+
+def _log_mass(decoder: Decoder, rule: Integration, values: Tensor, visible: Tensor) -> Float[Tensor, " B"]:
+    if isinstance(rule, Importance):
+        return torch.logsumexp(posterior_nodes.log_joints(decoder, rule, values, visible)[1], 1)
+    nodes = rule.nodes(decoder.loadings.shape[1], decoder.bias.dtype, decoder.bias.device)
+    return log_masses(decoder, nodes, values, visible)
+
+
+def integrate_by_importance(
+    decoder: Decoder, rule: Importance, tokens: Tokens, tolerance: float, max_nodes: int
+) -> Integral:
+    """Importance sampling with more and more nodes until no log evidence changes by more than the tolerance.
+
+    Args:
+        decoder: of the tokens.
+        rule: the first number of nodes; every step doubles it.
+        tokens: B observations with values 0 and 1 in the decoder's dtype.
+        tolerance: nats.
+        max_nodes: the largest number of nodes of a row.
 
     Raises:
-        NumericalError: the tolerance is not reached with `most_nodes` nodes a box; says which was.
+        NumericalError: the tolerance is not reached; names the change that was.
     """
-    n_terms = 1 + bool(context.any())
-    found = _masses(decoder, values, maskable | context, tolerance / n_terms, most_nodes)
+    last, reached = None, math.inf
+    while rule.n_nodes <= max_nodes:
+        evidence = log_evidence(decoder, rule, tokens)
+        if last is not None:
+            change = float((evidence - last).abs().max())
+            reached = min(reached, change)
+            if change <= tolerance:
+                return Integral(evidence, change, rule.n_nodes)
+        last, rule = evidence, replace(rule, n_nodes=2 * rule.n_nodes)
+    raise NumericalError(
+        f"importance sampling reached {reached:.2g} nats with {rule.n_nodes // 2:,} nodes, tolerance "
+        f"{tolerance:g}; allow more nodes or a larger tolerance"
+    )
+
+
+def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_nodes: int) -> Integral:
+    """log p(maskable | context) on grids that are refined until no row changes by more than the tolerance.
+
+    The spacing is halved while a log evidence changes by more. Then the box grows at each end whose outer
+    tenth holds too much of a posterior.
+
+    Args:
+        decoder: of the tokens.
+        tokens: B observations with values 0 and 1 in the decoder's dtype.
+        tolerance: nats.
+        max_nodes: the largest number of nodes of a box.
+
+    Raises:
+        NumericalError: the tolerance is not reached; names the change that was.
+    """
+    values, n_terms = tokens.values, 1 + bool(tokens.context.any())
+    joint = _masses(decoder, values, tokens.maskable | tokens.context, tolerance / n_terms, max_nodes)
     if n_terms == 1:
-        return found
-    known = _masses(decoder, values, context, tolerance / n_terms, most_nodes)
+        return joint
+    context = _masses(decoder, values, tokens.context, tolerance / n_terms, max_nodes)
     return Integral(
-        found.log_evidence - known.log_evidence, found.error + known.error, max(found.n_nodes, known.n_nodes)
+        joint.log_evidence - context.log_evidence,
+        joint.error + context.error,
+        max(joint.n_nodes, context.n_nodes),
     )
 
 
 class _Box(NamedTuple):
-    """Where the grid of some rows lies: both ends and the spacing in each dimension, each of shape (K,)."""
+    """The grid of some rows: both ends and the spacing in each dimension, each of shape (K,)."""
 
     low: Float[Tensor, " K"]
     high: Float[Tensor, " K"]
@@ -84,14 +137,15 @@ class _Box(NamedTuple):
         ]
 
     def nodes(self) -> Nodes:
-        """The trapezoidal rule for an integrand that vanishes at the ends: equal weights times the prior."""
+        """The trapezoidal rule for an integrand that vanishes at the ends: equal cells times the prior."""
         axes = self.axes()
         points = torch.cartesian_prod(*axes).reshape(-1, len(axes))
         log_cell = torch.log(self.spacing).sum() - 0.5 * len(axes) * math.log(2 * math.pi)
         return Nodes(points, log_cell - 0.5 * points.square().sum(1))
 
 
-def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float, most_nodes: int) -> Integral:
+def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float, max_nodes: int) -> Integral:
+    """log p(x_visible) of every row, on grids that rows with neighbouring posteriors share."""
     mode = posterior_mode(decoder, values, visible)
     spread = 6 * torch.diagonal(torch.cholesky_inverse(mode.factor), dim1=1, dim2=2).sqrt()
     low, high = mode.point - spread, mode.point + spread
@@ -102,26 +156,27 @@ def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float,
     while waiting:
         rows = waiting.pop()
         box = _Box(low[rows].amin(0), high[rows].amax(0), spacing[rows].amin(0))
-        if len(rows) > _ROWS or (len(rows) > 1 and box.n_nodes() > _NODES):
+        if len(rows) > _MAX_ROWS or (len(rows) > 1 and box.n_nodes() > _MAX_FIRST_NODES):
             widest = int(((box.high - box.low) / box.spacing).argmax())
             order = rows[torch.argsort(mode.point[rows, widest])]
             waiting += [order[len(order) // 2 :], order[: len(order) // 2]]
             continue
-        part = _refine_box(decoder, values[rows], visible[rows], box, tolerance, most_nodes)
+        part = _refine_box(decoder, values[rows], visible[rows], box, tolerance, max_nodes)
         log_mass[rows] = part.log_evidence
         error, n_nodes = max(error, part.error), max(n_nodes, part.n_nodes)
     return Integral(log_mass, error, n_nodes)
 
 
 def _refine_box(
-    decoder: Decoder, values: Tensor, visible: Tensor, box: _Box, tolerance: float, most_nodes: int
+    decoder: Decoder, values: Tensor, visible: Tensor, box: _Box, tolerance: float, max_nodes: int
 ) -> Integral:
+    """Refine and widen the grid of some rows until none of their log masses changes by the tolerance."""
     last, reached = None, math.inf
     while True:
         n_nodes = box.n_nodes()
-        if n_nodes > most_nodes:
+        if n_nodes > max_nodes:
             raise NumericalError(
-                f"the integral over the latent space reached {reached:.2g} nats with at most {most_nodes:,} "
+                f"the integral over the latent space reached {reached:.2g} nats with at most {max_nodes:,} "
                 f"nodes, tolerance {tolerance:g}; allow more nodes, a larger tolerance, or "
                 "integration=Importance()"
             )
@@ -130,9 +185,9 @@ def _refine_box(
         change = math.inf if last is None else float((log_mass - last).abs().max())
         if last is None or change <= tolerance / 2:
             share = _share_at_the_ends(decoder, nodes, values, visible, box, log_mass)
-            most = tolerance / (4 * len(box.low))  # at each end, so that all of them are half the tolerance
-            if bool((share > most).any()):
-                wider = 0.3 * (box.high - box.low) * (share > most)
+            allowed = tolerance / (4 * len(box.low))  # at each end, so that all ends are half the tolerance
+            if bool((share > allowed).any()):
+                wider = 0.3 * (box.high - box.low) * (share > allowed)
                 last, box = None, box._replace(low=box.low - wider[0], high=box.high + wider[1])
                 continue
             if last is not None:
@@ -149,16 +204,16 @@ def _share_at_the_ends(
     tenth = 0.1 * (box.high - box.low)
     for end, far in enumerate((nodes.points < box.low + tenth, nodes.points > box.high - tenth)):
         for axis, outer in enumerate(far.T):
-            there = Nodes(nodes.points[outer], nodes.log_weights[outer])
-            share[end, axis] = (log_masses(decoder, there, values, visible) - log_mass).max().exp()
+            outer_nodes = Nodes(nodes.points[outer], nodes.log_weights[outer])
+            share[end, axis] = (log_masses(decoder, outer_nodes, values, visible) - log_mass).max().exp()
     return share
 
 
 def log_masses(
     decoder: Decoder, nodes: Nodes, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> Float[Tensor, " B"]:
-    """log Σ_q w_q p(x_visible | z_q), some nodes at a time, nats, shape (B,)."""
-    size = max(64, _ELEMENTS // len(values))
+    """log Σ_q w_q p(x_visible | z_q) at nodes that all rows share, some at a time; nats, shape (B,)."""
+    size = max(64, _MAX_ELEMENTS // len(values))
     masses = [
         torch.logsumexp(log_weights + log_likelihoods(decoder, values, visible, points), 1)
         for points, log_weights in zip(
@@ -166,52 +221,3 @@ def log_masses(
         )
     ]
     return masses[0] if len(masses) == 1 else torch.logsumexp(torch.stack(masses, 1), 1)
-
-
-def grid_evidence(
-    decoder: Decoder, nodes: Nodes, values: Tensor, maskable: Tensor, context: Tensor
-) -> Float[Tensor, " B"]:
-    """log p(maskable | context) by the same nodes for all rows, nats, shape (B,)."""
-    joint = log_masses(decoder, nodes, values, maskable | context)
-    if not bool(context.any()):
-        return joint
-    return joint - log_masses(decoder, nodes, values, context)
-
-
-def importance_evidence(
-    decoder: Decoder, rule: Importance, values: Tensor, maskable: Tensor, context: Tensor
-) -> Float[Tensor, " B"]:
-    """log p(maskable | context) at each row's own nodes, shape (B,)."""
-    joint = torch.logsumexp(posterior_nodes.log_joints(decoder, rule, values, maskable | context)[1], 1)
-    if not bool(context.any()):
-        return joint
-    return joint - torch.logsumexp(posterior_nodes.log_joints(decoder, rule, values, context)[1], 1)
-
-
-def refine_importance(
-    decoder: Decoder,
-    values: Tensor,
-    maskable: Tensor,
-    context: Tensor,
-    rule: Importance,
-    tolerance: float,
-    most_nodes: int,
-) -> Integral:
-    """Importance sampling with twice as many nodes until no log evidence changes by more than the tolerance.
-
-    Raises:
-        NumericalError: the tolerance is not reached; says which was.
-    """
-    last, reached = None, math.inf
-    while rule.n_nodes <= most_nodes:
-        log_evidence = importance_evidence(decoder, rule, values, maskable, context)
-        if last is not None:
-            change = float((log_evidence - last).abs().max())
-            reached = min(reached, change)
-            if change <= tolerance:
-                return Integral(log_evidence, change, rule.n_nodes)
-        last, rule = log_evidence, replace(rule, n_nodes=2 * rule.n_nodes)
-    raise NumericalError(
-        f"importance sampling reached {reached:.2g} nats with {rule.n_nodes // 2:,} nodes, tolerance "
-        f"{tolerance:g}; allow more nodes or a larger tolerance"
-    )

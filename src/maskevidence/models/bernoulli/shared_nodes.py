@@ -5,13 +5,13 @@ With logits η_qj = w_j·z_q + b_j, the visible tokens R of a row have
     log p(x_R | z_q) = Σ_R x_j η_qj - Σ_R softplus(η_qj)
                      = (W_Rᵀ x_R)·z_q + b_Rᵀ x_R - Σ_R softplus(η_qj),
 
-whose first part takes the row's K numbers W_Rᵀ x_R, and whose last part is one matrix product of the masks
-with the table of softplus(η), or a single vector where the rows share their mask. With the posterior weights
+The first part needs only the K numbers W_Rᵀ x_R of a row. The last part is one matrix product of the masks
+with the table of softplus(η), or a single vector if the rows share their mask. With the posterior weights
 r_q ∝ w_q p(x_R | z_q) (softmax over the nodes)
 
     p(x_j | x_R) = Σ_q r_q p(x_j | z_q)
 
-is a product of the weights with the table of the probabilities. No array has rows, nodes and tokens at once.
+is a product of the weights with the table of the probabilities. No array spans rows, nodes and tokens.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from torch.nn.functional import logsigmoid, softplus
 
 from maskevidence.models.bernoulli.quadrature import Nodes
 
-_TABLE = 2**19  # most elements of a table over some nodes and all tokens
-_POSTERIOR = 2**25  # most elements of the posterior weights of some rows
-_FEWEST_ALIKE = 4  # rows per mask, on average, from which sharing its columns pays
+_MAX_TABLE = 2**19  # elements of a table over some nodes and all tokens
+_MAX_POSTERIOR = 2**25  # elements of the posterior weights of some rows
+_MIN_ALIKE = 4  # rows per mask, on average, above which it pays to share its columns
 
 
 class Decoder(NamedTuple):
@@ -45,7 +45,7 @@ class Decoder(NamedTuple):
         return points @ self.loadings.T + self.bias
 
     def of(self, tokens: Int64[Tensor, " d"]) -> "Decoder":
-        """The decoder of some tokens."""
+        """The decoder of these tokens alone."""
         return Decoder(self.loadings[tokens], self.bias[tokens])
 
 
@@ -68,7 +68,7 @@ def log_likelihoods(
     alike = bool((visible == visible[:1]).all())
     seen = decoder.of(torch.nonzero(visible[0]).flatten()) if alike else decoder
     normalisers = []
-    for part in torch.split(points, max(1, _TABLE // max(1, len(seen.bias)))):
+    for part in torch.split(points, max(1, _MAX_TABLE // max(1, len(seen.bias)))):
         table = softplus(seen.logits(part))
         normalisers.append(table.sum(1)[None] if alike else visible.to(table.dtype) @ table.T)
     return linear - torch.cat(normalisers, 1)
@@ -81,30 +81,30 @@ def log_conditionals(
     masked: Bool[Tensor, "B D"],
     visible: Bool[Tensor, "B D"],
 ) -> Float[Tensor, "B D"]:
-    """log Σ_q r_q p(x_j | z_q) for the masked tokens, nats; 0 elsewhere. Shape (B, D).
+    """log Σ_q r_q p(x_j | z_q) for the masked tokens, 0 elsewhere; nats, shape (B, D).
 
     Args:
         decoder: of the tokens.
-        nodes: that all rows share.
+        nodes: the nodes that all rows share.
         values: shape (B, D); 0 or 1, anything where neither masked nor visible.
         masked: shape (B, D).
-        visible: shape (B, D); apart from `masked`.
+        visible: shape (B, D); disjoint from `masked`.
     """
     groups = list(_alike(masked, visible))
-    at_once = max(1, _POSTERIOR // len(nodes.points))
+    at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     parts = []
-    if len(groups) * _FEWEST_ALIKE <= len(values):
+    if len(groups) * _MIN_ALIKE <= len(values):
         for rows in groups:
             hidden = torch.nonzero(masked[rows.start]).flatten()
             for some in torch.split(torch.arange(rows.start, rows.stop, device=values.device), at_once):
-                found = _of_tokens(decoder, nodes, values[some], visible[some], hidden)
-                empty = found.new_zeros(len(some), values.shape[1])
-                parts.append(empty.index_copy(1, hidden, found))
+                answer = _of_tokens(decoder, nodes, values[some], visible[some], hidden)
+                empty = answer.new_zeros(len(some), values.shape[1])
+                parts.append(empty.index_copy(1, hidden, answer))
     else:
         everything = torch.arange(values.shape[1], device=values.device)
         for some in torch.split(torch.arange(len(values), device=values.device), at_once):
-            found = _of_tokens(decoder, nodes, values[some], visible[some], everything, masked[some])
-            parts.append(torch.where(masked[some], found, 0.0))
+            answer = _of_tokens(decoder, nodes, values[some], visible[some], everything, masked[some])
+            parts.append(torch.where(masked[some], answer, 0.0))
     return torch.cat(parts) if parts else torch.zeros_like(values)
 
 
@@ -126,19 +126,19 @@ def _of_tokens(
     tokens: Int64[Tensor, " d"],
     wanted: Bool[Tensor, "b D"] | None = None,
 ) -> Float[Tensor, "b d"]:
-    """log p(x_j | x_visible) of the given tokens; where `wanted` is False the answer means nothing."""
+    """log p(x_j | x_visible) of the given tokens; entries where `wanted` is False are undefined."""
     log_joint = nodes.log_weights + log_likelihoods(decoder, values, visible, nodes.points)
     posterior = torch.softmax(log_joint, 1)
     hidden = decoder.of(tokens)
-    size = max(1, _TABLE // max(1, len(tokens)))
+    size = max(1, _MAX_TABLE // max(1, len(tokens)))
     white, black = [], []
     for weight, part in zip(torch.split(posterior, size, 1), torch.split(nodes.points, size), strict=True):
         logits = hidden.logits(part)
         white.append(weight @ torch.sigmoid(logits))
-        black.append(weight @ torch.sigmoid(-logits))  # 1 - white would lose what is rare
+        black.append(weight @ torch.sigmoid(-logits))  # 1 - white would lose rare events
     is_white = values[:, tokens] > 0.5
-    probability = torch.where(is_white, _total(white), _total(black))
-    # Below this, terms that underflowed may be what the sum consists of.
+    probability = torch.where(is_white, sum(white[1:], white[0]), sum(black[1:], black[0]))
+    # Below this bound the sum may consist of terms that underflowed.
     rare = probability < torch.finfo(probability.dtype).tiny * 1e8
     if wanted is not None:
         rare = rare & wanted[:, tokens]
@@ -149,19 +149,12 @@ def _of_tokens(
     log_posterior = torch.log_softmax(log_joint, 1)
     exact = []
     for row, column in zip(
-        *(torch.split(t, max(1, _TABLE // posterior.shape[1])) for t in (rows, columns)), strict=True
+        *(torch.split(t, max(1, _MAX_TABLE // posterior.shape[1])) for t in (rows, columns)), strict=True
     ):
         sign = torch.where(is_white[row, column], 1.0, -1.0).to(posterior.dtype)
         logits = (hidden.loadings[column] @ nodes.points.T + hidden.bias[column][:, None]) * sign[:, None]
         exact.append(torch.logsumexp(log_posterior[row] + logsigmoid(logits), 1))
     return log_probability.index_put((rows, columns), torch.cat(exact))
-
-
-def _total(parts: list[Tensor]) -> Tensor:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 def score_one_order(
@@ -172,18 +165,18 @@ def score_one_order(
 ) -> Float[Tensor, " n"]:
     """Scores at sizes n, n - 1, ..., 1 of the nested masks of one row and order, nats, shape (n,).
 
-    log p(x_seen | z_q) for every prefix of the order is a cumulative sum of log p(x_j | z_q) along it, so
-    that only the product of the posteriors of the prefixes with the probabilities of the tokens is left.
+    log p(x_seen | z_q) for every prefix of the order is a cumulative sum of log p(x_j | z_q) along it. What
+    remains is the product of the posteriors of the prefixes with the probabilities of the tokens.
 
     Args:
         decoder: of the tokens to hide, in the order in which they become visible.
-        nodes: of the row.
-        values: shape (n,); in that order.
+        nodes: the nodes of the row.
+        values: shape (n,); the tokens' values in that order.
         context: decoder and values of the tokens that are always visible.
     """
     n = len(values)
     sign, context_sign = 2 * values - 1, 2 * context[1] - 1
-    size = max(1, _TABLE // (n + 1))
+    size = max(1, _MAX_TABLE // (n + 1))
     chunks = list(zip(torch.split(nodes.points, size), torch.split(nodes.log_weights, size), strict=True))
 
     def tables(points: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,16 +185,16 @@ def score_one_order(
         before = log_weights + logsigmoid(context[0].logits(points) * context_sign).sum(1)
         return each, torch.cat([before[:, None], before[:, None] + each[:, :-1].cumsum(1)], 1)
 
-    made = [tables(*chunk) for chunk in chunks] if len(chunks) == 1 else None
+    kept = tables(*chunks[0]) if len(chunks) == 1 else None
     norm = torch.full_like(values, -torch.inf)
     for chunk in chunks:
-        _, joint = made[0] if made else tables(*chunk)
+        _, joint = kept or tables(*chunk)
         norm = torch.logaddexp(norm, torch.logsumexp(joint, 0)) if len(chunks) > 1 else joint.logsumexp(0)
     parts = []
     for chunk in chunks:
-        each, joint = made[0] if made else tables(*chunk)
+        each, joint = kept or tables(*chunk)
         parts.append((joint - norm).exp().T @ each.exp())
-    probability = _total(parts)  # (prefix, token): p(token | prefix)
+    probability = sum(parts[1:], parts[0])  # (prefix, token): p(token | prefix)
     hidden = torch.ones(n, n, dtype=torch.bool, device=values.device).triu()
     rare = hidden & (probability < torch.finfo(probability.dtype).tiny * 1e8)
     log_probability = torch.log(torch.where(hidden & ~rare, probability, 1.0))
@@ -209,7 +202,7 @@ def score_one_order(
     if len(prefixes):
         exact = torch.full((len(prefixes),), -torch.inf, dtype=values.dtype, device=values.device)
         for chunk in chunks:
-            each, joint = made[0] if made else tables(*chunk)
+            each, joint = kept or tables(*chunk)
             pieces = zip(torch.split(prefixes, size), torch.split(tokens, size), strict=True)
             terms = [((joint - norm)[:, p] + each[:, t]).logsumexp(0) for p, t in pieces]
             exact = torch.logaddexp(exact, torch.cat(terms))
