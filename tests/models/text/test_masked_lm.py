@@ -1,5 +1,6 @@
 """Masked language models: the fast path against the plain way over architectures, lengths and budgets."""
 
+import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -135,6 +136,8 @@ def test_equal_to_the_plain_way_over_architectures(architecture: str) -> None:
         found = fast.log_conditionals(equal_lengths, masked)
     torch.testing.assert_close(found, plain_way(plain, equal_lengths, masked), atol=1e-4, rtol=0)
     assert expected.std() > 0.5  # the models do tell tokens apart
+    assert fast.fingerprint_settings()["architecture"] == type(plain).__name__
+    json.dumps(fast.fingerprint_settings())
     assert fast._adapter.head is not None, "no architecture here needs full logits"
 
 

@@ -1,6 +1,7 @@
 """The paper's own quantity for masked autoencoders, the reconstruction loss, and reconstructed images."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,10 @@ class ReconstructionLoss(nn.Module):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Minus the mean squared error of each hidden patch, shape (B, D)."""
         return -self.model.reconstruction_losses(tokens, masked)
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """Those of the model."""
+        return self.model.fingerprint_settings()
 
 
 def reconstruction_losses(

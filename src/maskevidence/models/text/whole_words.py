@@ -1,6 +1,7 @@
 """Whole words hidden together, for the pseudo-log-likelihood of models that read word pieces."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +16,15 @@ from maskevidence.tokens import Tokens
 
 
 class WholeWords(nn.Module):
-    """A masked language model that never sees a part of a word whose other part it is asked for.
+    """A masked language model that hides all pieces of a word together.
 
-    With the leave-one-out design token j of word w scores log p(x_j | all words but w), so that the sum is
-    the pseudo-log-likelihood with whole-word masking; without it the visible pieces of a word give away the
-    hidden one. A word of m pieces is computed m times.
+    With the leave-one-out design, token j of word w scores log p(x_j | all words but w), so that the sum is
+    the pseudo-log-likelihood with whole-word masking. Without whole words, the visible pieces of a word give
+    away the hidden one. A word of m pieces is computed m times.
 
     Args:
         model: the masked language model.
-        texts: as `model.encode` returned them; only their observations can be scored.
+        texts: the result of `model.encode`; only these observations can be scored.
 
     Raises:
         InputError: the tokenizer does not know the words.
@@ -42,13 +43,17 @@ class WholeWords(nn.Module):
         self._ids, self._words = texts.tokens.ids[order], texts.words[order]
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """As the model's own."""
+        """Split rows into calls as the model itself does."""
         return self.model.batches(n_present)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """log p of each masked token with all words that hold one hidden, nats, shape (B, D)."""
+        """log p of each masked token with every word that contains one hidden, nats, shape (B, D)."""
         words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
         widened = torch.zeros_like(masked)
         for row in range(len(masked)):
             widened[row] = torch.isin(words[row], words[row][masked[row]]) & tokens.maskable[row]
         return torch.where(masked, self.model.log_conditionals(tokens, widened), 0.0)
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """Those of the model."""
+        return self.model.fingerprint_settings()
