@@ -1,6 +1,6 @@
 """Encoded texts as rows: their fingerprint."""
 
-from maskevidence.models.text.encoding import encode_texts
+from maskevidence.models.text.encoding import Encoding, encode_texts
 from maskevidence.tasks.text_rows import TextRows
 from text_models import SENTENCES, small_tokenizer
 
@@ -10,8 +10,8 @@ def test_a_fingerprint_tells_texts_and_roles_apart() -> None:
     encodings = [
         encode_texts(tokenizer, SENTENCES),
         encode_texts(tokenizer, SENTENCES[::-1]),
-        encode_texts(tokenizer, SENTENCES, second=SENTENCES),
-        encode_texts(tokenizer, SENTENCES, context=SENTENCES),
+        encode_texts(tokenizer, SENTENCES, Encoding(second=SENTENCES)),
+        encode_texts(tokenizer, SENTENCES, Encoding(context=SENTENCES)),
     ]
     prints = [TextRows("a", ("text",), encoded).fingerprint() for encoded in encodings]
     assert len(set(prints)) == 4

@@ -7,13 +7,17 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.models.text.encoding import encode_texts
+from maskevidence.models.text import encoding
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     return small_tokenizer()
+
+
+def encode_texts(tokenizer: Any, texts: list[str], **options: Any) -> encoding.EncodedTexts:
+    return encoding.encode_texts(tokenizer, texts, encoding.Encoding(**options))
 
 
 def rows_of(encoded: Any) -> list[list[int]]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
-from maskevidence.models.text.encoding import EncodedTexts, encode_texts
+from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
@@ -194,17 +194,16 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """
         if self.tokenizer is None:
             raise InputError("there is no tokenizer to encode texts with; give one, or tokens")
-        return encode_texts(
-            self.tokenizer,
-            texts,
+        options = Encoding(
             second=second,
             context=context,
             ids=ids,
-            max_tokens=self.max_tokens,
             long=long,
             block_size=block_size,
+            max_tokens=self.max_tokens,
             separator_id=self._adapter.separator_id,
         )
+        return encode_texts(self.tokenizer, texts, options)
 
     def tokens(self, texts: Sequence[str], **options: Any) -> Tokens:
         """Texts as tokens; options as in `encode`."""

@@ -1,0 +1,158 @@
+"""Texts brought to lengths that a model reads: long ones split or truncated, running text cut into blocks."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from maskevidence.errors import InputError
+from maskevidence.models.text.pieces import NOTHING, Frame, Pieces
+from maskevidence.support.choices import Long
+
+
+class Row(NamedTuple):
+    """One observation: a first text (of a pair, or a prompt), which may be empty, and a main one.
+
+    `source` is the position of the text in the list of texts, `number` the observation id of the text.
+    """
+
+    first: Pieces
+    main: Pieces
+    source: int
+    number: int
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens, without special ones."""
+        return len(self.first.ids) + len(self.main.ids)
+
+
+class Limits(NamedTuple):
+    """How long a row may be.
+
+    Attributes:
+        frame: the special tokens of every row.
+        max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
+        long: what happens to longer ones.
+        pair: whether the first text is scored, too.
+    """
+
+    frame: Frame
+    max_tokens: int | None
+    long: Long
+    pair: bool
+
+
+def shortened(rows: list[Row], limits: Limits, notes: list[str]) -> list[Row]:
+    """The rows, each within the model's positions.
+
+    Args:
+        rows: the rows.
+        limits: how long a row may be.
+        notes: a list to which a sentence on what was done is added.
+
+    Raises:
+        InputError: a row that is too long and may not be shortened, or a prompt that leaves no room.
+    """
+    if limits.max_tokens is None:
+        return rows
+    room = limits.max_tokens - limits.frame.n_tokens
+    too_long = [row for row in rows if row.n_tokens > room]
+    if not too_long:
+        return rows
+    if limits.long == "error":
+        row = too_long[0]
+        raise InputError(
+            f"the text in row {row.number} has {row.n_tokens + limits.frame.n_tokens} tokens, special tokens "
+            f"included, the model reads {limits.max_tokens}; choose --long split or --long truncate, or "
+            "--block-size"
+        )
+    shorter = [part for row in rows for part in _parts(row, room, limits)]
+    what = f"{len(too_long):,} of {len(rows):,} texts were longer than the model's {limits.max_tokens} tokens"
+    if limits.long == "split":
+        notes.append(f"{what} and were split; there are {len(shorter):,} observations, renumbered from 0")
+    else:
+        before, after = (
+            sum(row.n_tokens if limits.pair else len(row.main.ids) for row in some)
+            for some in (rows, shorter)
+        )
+        notes.append(f"{what} and were truncated; {before - after:,} of {before:,} tokens are not scored")
+    return shorter
+
+
+def _parts(row: Row, room: int, limits: Limits) -> list[Row]:
+    """A row as it is if it fits, truncated, or split into parts of nearly equal length."""
+    n_first, n_main = len(row.first.ids), len(row.main.ids)
+    if row.n_tokens <= room:
+        return [row]
+    if limits.pair:  # the longer one is cut until both fit
+        keep = min(n_first, max(room - n_main, (room + 1) // 2))
+        return [row._replace(first=row.first.part(0, keep), main=row.main.part(0, room - keep))]
+    if n_first >= room:
+        raise InputError(
+            f"the context in row {row.number} has {n_first} tokens and leaves no place for "
+            f"the text among {limits.max_tokens}; shorten it"
+        )
+    if limits.long == "truncate":
+        return [row._replace(main=row.main.part(0, room - n_first))]
+    n_parts = -(-n_main // (room - n_first))
+    edges = np.linspace(0, n_main, n_parts + 1).round().astype(int).tolist()
+    return [row._replace(main=row.main.part(start, end)) for start, end in pairwise(edges)]
+
+
+def blocks(texts: list[Pieces], block_size: int, limits: Limits, notes: list[str]) -> list[Row]:
+    """The tokens of all texts one after the other, cut into blocks of one size.
+
+    Args:
+        texts: the texts.
+        block_size: tokens of a block, special tokens included.
+        limits: the special tokens of every block, and how long it may be.
+        notes: a list to which a sentence on what was left out is added.
+
+    Raises:
+        InputError: a block size that the model does not read, or that no block fills.
+    """
+    room = block_size - limits.frame.n_tokens
+    if room < 1:
+        raise InputError(
+            f"block_size={block_size} has no place beside {limits.frame.n_tokens} special tokens; give more"
+        )
+    if limits.max_tokens is not None and block_size > limits.max_tokens:
+        raise InputError(
+            f"block_size={block_size}, but the model reads {limits.max_tokens} tokens; give at most that"
+        )
+    running = _running_text(texts)
+    n_blocks, left = divmod(len(running.ids), room)
+    if n_blocks == 0:
+        raise InputError(
+            f"the texts have {len(running.ids)} tokens, too few for a block of {room} (and "
+            f"{limits.frame.n_tokens} special tokens); give a smaller --block-size"
+        )
+    if left:
+        notes.append(f"the last {left} of {len(running.ids):,} tokens fill no block and are not scored")
+    source = np.repeat(np.arange(len(texts)), [len(text.ids) for text in texts])
+    starts = range(0, n_blocks * room, room)
+    return [
+        Row(NOTHING, running.part(start, start + room), int(source[start]), number)
+        for number, start in enumerate(starts)
+    ]
+
+
+def _running_text(texts: list[Pieces]) -> Pieces:
+    """All texts as one; bytes of texts without a token, such as empty lines, count with the next token."""
+    ids: list[int] = []
+    word: list[int] = []
+    each: list[int] = []
+    waiting = 0
+    for text in texts:
+        if not text.ids:
+            waiting += text.n_bytes or 0
+            continue
+        ids += text.ids
+        first_word = word[-1] + 1 if word else 0
+        word += [first_word + number for number in text.word or []]
+        if text.bytes_each:
+            each += [text.bytes_each[0] + waiting, *text.bytes_each[1:]]
+        waiting = 0
+    known = len(each) == len(ids)
+    return Pieces(ids, word if known else None, each if known else None, None)
