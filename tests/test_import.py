@@ -1,10 +1,13 @@
-"""`import maskevidence` is light, and changes nothing global."""
+"""`import maskevidence` loads nothing, its names load little, and nothing global is changed."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import maskevidence as me
 
 HEAVY = [
     "accelerate",
@@ -16,6 +19,7 @@ HEAVY = [
     "ray",
     "rich",
     "safetensors",
+    "scipy",
     "sklearn",
     "tokenizers",
     "transformers",
@@ -31,15 +35,34 @@ def in_a_new_process(code: str) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("statement", ["import maskevidence", "import maskevidence.models"])
-def test_only_torch_numpy_and_jaxtyping_are_loaded(statement: str) -> None:
-    loaded = in_a_new_process(f"""
+def loaded_by(statement: str) -> set[str]:
+    """The packages that a statement loads, with those of the standard library."""
+    return set(
+        in_a_new_process(f"""
 import json, sys
 {statement}
 print(json.dumps(sorted({{name.split(".")[0] for name in sys.modules}})))
 """)
-    assert {"torch", "numpy", "jaxtyping"} <= set(loaded)
-    assert not set(loaded) & set(HEAVY)
+    )
+
+
+@pytest.mark.parametrize("statement", ["import maskevidence", "import maskevidence; dir(maskevidence)"])
+def test_the_import_alone_loads_nothing_heavy(statement: str) -> None:
+    assert not loaded_by(statement) & {"torch", "numpy", "jaxtyping", *HEAVY}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import maskevidence as me; me.estimate_evidence",
+        "from maskevidence import *",
+        "import maskevidence.models; maskevidence.models.PPCA",
+    ],
+)
+def test_only_torch_numpy_and_jaxtyping_are_loaded(statement: str) -> None:
+    loaded = loaded_by(statement)
+    assert {"torch", "numpy", "jaxtyping"} <= loaded
+    assert not loaded & set(HEAVY)
 
 
 def test_nothing_global_is_changed() -> None:
@@ -83,6 +106,21 @@ import maskevidence as me
 print(json.dumps([name for name in me.__all__ if not hasattr(me, name)]))
 """)
     assert missing == []
+    assert dir(me) == sorted(me.__all__)
+
+
+def test_modules_are_attributes_and_other_names_are_not() -> None:
+    assert me.masks.MaskDesign is me.MaskDesign
+    assert me.models.PPCA.__name__ == "PPCA"
+    assert callable(me.data.digits)
+    with pytest.raises(AttributeError, match="module 'maskevidence' has no attribute 'estimate'"):
+        _ = me.estimate
+    with pytest.raises(ImportError, match="cannot import name 'estimate'"):
+        from maskevidence import estimate  # noqa: F401
+
+
+def test_the_package_is_typed() -> None:
+    assert Path(me.__file__).with_name("py.typed").exists()
 
 
 def test_the_version_is_the_installed_one() -> None:

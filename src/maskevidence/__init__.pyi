@@ -1,0 +1,36 @@
+from . import data as data
+from . import models as models
+from .comparison import Comparison as Comparison
+from .comparison import Difference as Difference
+from .comparison import compare as compare
+from .curve import Curve as Curve
+from .errors import InputError as InputError
+from .errors import MaskEvidenceError as MaskEvidenceError
+from .errors import MissingExtraError as MissingExtraError
+from .errors import NumericalError as NumericalError
+from .evidence import EvidenceEstimate as EvidenceEstimate
+from .evidence import estimate_evidence as estimate_evidence
+from .gaussian_moments import GaussianMoments as GaussianMoments
+from .imputation import Imputation as Imputation
+from .imputation import impute as impute
+from .masks import EverySize as EverySize
+from .masks import Exhaustive as Exhaustive
+from .masks import FixedRate as FixedRate
+from .masks import LeaveOneOut as LeaveOneOut
+from .masks import MaskDesign as MaskDesign
+from .masks import Orderings as Orderings
+from .masks import RandomSize as RandomSize
+from .masks import Rates as Rates
+from .model import MaskedModel as MaskedModel
+from .rate_bias import RateBias as RateBias
+from .rate_bias import bias as bias
+from .score import score_masks as score_masks
+from .score_table import ScoreTable as ScoreTable
+from .tokens import Tokens as Tokens
+from .training.fit import History as History
+from .training.fit import fit as fit
+from .training.objectives import Elbo as Elbo
+from .training.objectives import Likelihood as Likelihood
+from .training.objectives import MaskedObjective as MaskedObjective
+
+__version__: str
