@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.models.gaussian import maximum_likelihood  # its EM on complete tables, too
+from maskevidence.models.gaussian import maximum_likelihood
+from maskevidence.models.gaussian.expectation_maximisation import fit_full_em, fit_low_rank_em
+from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
 from oracles import GaussianModel, parameters_of
 
 NEW: dict[str, Callable[[int], GaussianModel]] = {
@@ -51,7 +53,7 @@ def test_the_likelihood_never_falls_and_is_the_one_of_the_model(
 ) -> None:
     """What EM computes on its way: it rises to the end, where it is the mean of `score_samples`."""
     seen: list[float] = []
-    climb = maximum_likelihood._climb
+    climb = maximum_likelihood.climb
 
     def watched(step: Callable, *rest: object) -> object:
         def watched_step(state: object) -> tuple[object, float]:
@@ -61,7 +63,7 @@ def test_the_likelihood_never_falls_and_is_the_one_of_the_model(
 
         return climb(watched_step, *rest)
 
-    monkeypatch.setattr(maximum_likelihood, "_climb", watched)
+    monkeypatch.setattr(maximum_likelihood, "climb", watched)
     x = table()
     model = new(D).fit(x, tolerance=1e-10)
     assert len(seen) > 5
@@ -106,7 +108,7 @@ class TestCompleteTables:
 
     def test_full_covariance(self) -> None:
         x = table(share=0.0)
-        mean, covariance = maximum_likelihood.fit_full_em(x, 1e-14, 1000)
+        mean, covariance = fit_full_em(x, 1e-14, 1000)
         np.testing.assert_allclose(mean, x.mean(0), rtol=1e-10)
         np.testing.assert_allclose(covariance, np.cov(x.T, ddof=0), rtol=1e-9)
 
@@ -114,8 +116,8 @@ class TestCompleteTables:
         x = table(share=0.0)
         expected = me.models.PPCA(D, 2).fit(x)
         rng = np.random.default_rng(3)
-        start = maximum_likelihood.LowRankParameters(np.zeros(D), rng.normal(size=(D, 2)), np.ones(D))
-        found = maximum_likelihood.fit_low_rank_em(x, start, 1e-15, 100_000, isotropic=True)
+        start = LowRankParameters(np.zeros(D), rng.normal(size=(D, 2)), np.ones(D))
+        found = fit_low_rank_em(x, start, 1e-15, 100_000, isotropic=True)
         np.testing.assert_allclose(found.mean, x.mean(0), atol=1e-5)
         covariance = found.loadings @ found.loadings.T + np.diag(found.noise)
         np.testing.assert_allclose(covariance, expected.covariance.detach(), atol=1e-5)
@@ -124,8 +126,8 @@ class TestCompleteTables:
         x = table(share=0.0)
         expected = me.models.FactorAnalysis(D, 2).fit(x, tolerance=1e-15)
         rng = np.random.default_rng(3)
-        start = maximum_likelihood.LowRankParameters(np.zeros(D), rng.normal(size=(D, 2)), np.ones(D))
-        found = maximum_likelihood.fit_low_rank_em(x, start, 1e-14, 100_000, isotropic=False)
+        start = LowRankParameters(np.zeros(D), rng.normal(size=(D, 2)), np.ones(D))
+        found = fit_low_rank_em(x, start, 1e-14, 100_000, isotropic=False)
         covariance = found.loadings @ found.loadings.T + np.diag(found.noise)
         np.testing.assert_allclose(covariance, expected.covariance.detach(), atol=1e-4)
 

@@ -6,16 +6,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
+from maskevidence.models.gaussian.expectation_maximisation import fit_low_rank_em, start_of_em
+from maskevidence.models.gaussian.factor_likelihood import fit_factor_analysis
 from maskevidence.models.gaussian.low_rank import LowRankGaussian
-from maskevidence.models.gaussian.maximum_likelihood import (
-    NOISE_BOUND,
-    LowRankParameters,
-    checked_table,
-    filled_by_mean,
-    fit_factor_analysis,
-    fit_low_rank_em,
-    principal_components,
-)
+from maskevidence.models.gaussian.maximum_likelihood import NOISE_BOUND, check_table
 
 
 class FactorAnalysis(LowRankGaussian):
@@ -28,8 +22,8 @@ class FactorAnalysis(LowRankGaussian):
         dtype: of the computation.
 
     Attributes:
-        bounded: after `fit`, the features whose ψ_j stands at its lower bound, a thousandth of the column's
-            variance (without that bound a likelihood can grow without end).
+        bounded: after `fit`, the features whose ψ_j is at its lower bound, a thousandth of the column's
+            variance. Without that bound the likelihood can grow without end.
 
     Raises:
         InputError: n_components outside 1..D-1.
@@ -79,27 +73,26 @@ class FactorAnalysis(LowRankGaussian):
         return model
 
     def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 10_000) -> "FactorAnalysis":
-        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j; EM where values are missing (NaN).
+        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j, in place; by EM if values are missing.
 
         Args:
-            x: shape (N, D).
-            tolerance: it ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: at most so many.
+            x: shape (N, D), NaN where a value is missing.
+            tolerance: the fit ends when an iteration raises the log evidence by less, nats per observation.
+            max_iterations: the largest number of iterations.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: no convergence (says how far it was).
+            NumericalError: no convergence (names the last rise).
         """
-        table = checked_table(x, self.n_features, self.n_components, tolerance, max_iterations)
+        table = self._table(x)
+        check_table(table, self.n_components, tolerance, max_iterations)
         variance = np.nanvar(table, axis=0)
         if not variance.all():
             column = int(np.argmin(variance))
             raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
         if np.isnan(table).any():
-            start = principal_components(filled_by_mean(table), self.n_components, ddof=0)
-            start = LowRankParameters(
-                start.mean, start.loadings, np.maximum(start.noise, NOISE_BOUND * variance)
-            )
+            start = start_of_em(table, self.n_components)
+            start = start._replace(noise=np.maximum(start.noise, NOISE_BOUND * variance))
             fitted = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=False)
         else:
             fitted = fit_factor_analysis(table, self.n_components, tolerance, max_iterations)

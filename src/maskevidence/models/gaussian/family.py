@@ -1,4 +1,4 @@
-"""What all Gaussian models share: densities and imputations from conditional means and variances."""
+"""The base of all Gaussian models: densities and imputations from conditional means and variances."""
 
 from abc import abstractmethod
 
@@ -16,7 +16,10 @@ from maskevidence.tokens import Tokens
 
 
 class GaussianFamily(TableModel):
-    """A Gaussian density over D features, by its conditionals and its marginals."""
+    """A Gaussian density over D features.
+
+    A subclass computes conditionals and marginals from its parameters; `mean` is one of them.
+    """
 
     conditionals: Conditionals = "exact"
     keeps_units = False
@@ -31,7 +34,10 @@ class GaussianFamily(TableModel):
     def conditional_moments(
         self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """Mean and variance of every token that is not visible, given those that are; others mean nothing."""
+        """Mean and variance of every token that is not visible, given the visible ones.
+
+        Entries of visible tokens are undefined.
+        """
 
     @abstractmethod
     def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
@@ -45,7 +51,7 @@ class GaussianFamily(TableModel):
         """log N(x_j; mean, variance given the visible tokens) in nats, shape (B, D); 0 where not masked."""
         self.check_width(tokens.width)
         mean, variance = self.conditional_moments(tokens.values, tokens.visible(masked))
-        residual = torch.where(masked, tokens.values - mean, 0.0)  # absent values are never read
+        residual = torch.where(masked, tokens.values - mean, 0.0)  # absent values are not read
         log_density = normal_log_density(residual, torch.where(masked, variance, 1.0))
         return torch.where(masked, log_density, 0.0)
 

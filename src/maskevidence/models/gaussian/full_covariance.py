@@ -9,29 +9,27 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.models.gaussian.expectation_maximisation import fit_full_em
 from maskevidence.models.gaussian.family import GaussianFamily, expected_score
-from maskevidence.models.gaussian.maximum_likelihood import (
-    checked_table,
-    fit_full_em,
-    smallest_correlation_eigenvalue,
-)
+from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.tokens import Tokens
 
-_ELEMENTS = 2**22  # of one batch of D×D matrices: 32 MiB in float64
-_FEW_PATTERNS = 4  # rows per pattern from which a loop over patterns beats one batch
+_MAX_ELEMENTS = 2**22  # of one batch of D×D matrices: 32 MiB in float64
+_MIN_ROWS_PER_PATTERN = 4  # from which a loop over patterns is faster than one batch
 
 
 class Gaussian(GaussianFamily):
     """N(mean, covariance) over D features.
 
-    The covariance is held as its Cholesky factor with a positive diagonal, so that every value the parameters
-    can take is a covariance.
+    The parameters are the entries of the covariance's Cholesky factor, with the logs of its diagonal, so that
+    all their values give a covariance.
 
     Args:
-        mean: shape (D,).
-        covariance: shape (D, D), symmetric and positive definite.
+        mean: μ, shape (D,); by default 0.
+        covariance: shape (D, D), symmetric and positive definite; by default the identity.
+        n_features: D, if no mean is given.
         dtype: of the computation.
 
     Raises:
@@ -85,19 +83,20 @@ class Gaussian(GaussianFamily):
     def fit(
         self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 10_000
     ) -> "Gaussian":
-        """Maximum likelihood: sample mean and covariance, or EM where values are missing (NaN).
+        """Maximum likelihood, in place: sample mean and covariance, or EM if values are missing (NaN).
 
         Args:
             x: shape (N, D).
             ddof: the covariance of complete data is divided by N - ddof.
             tolerance: EM ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: of EM.
+            max_iterations: the largest number of EM iterations.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: a singular covariance, or EM that does not converge.
+            NumericalError: a singular covariance, or EM does not converge.
         """
-        table = checked_table(x, self.n_features, 0, tolerance, max_iterations)
+        table = self._table(x)
+        check_table(table, 0, tolerance, max_iterations)
         if np.isnan(table).any():
             mean, covariance = fit_full_em(table, tolerance, max_iterations)
         else:
@@ -115,19 +114,19 @@ class Gaussian(GaussianFamily):
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         """mean_j = μ_j + Σ_jR Σ_RR⁻¹ (x_R - μ_R), var_j = Σ_jj - Σ_jR Σ_RR⁻¹ Σ_Rj, R the visible tokens.
 
-        One Cholesky factor for every pattern of visible tokens, shared by the rows that have it.
+        Rows with the same pattern of visible tokens share one Cholesky factor.
         """
         covariance = self.covariance
         centred = torch.where(visible, values - self.mean, 0.0)
         patterns, pattern_of = unique_rows(visible)
-        if len(patterns) * _FEW_PATTERNS <= len(visible):
+        if len(patterns) * _MIN_ROWS_PER_PATTERN <= len(visible):
             mean, variance = torch.zeros_like(values), torch.zeros_like(values)
             for p, pattern in enumerate(patterns):
                 rows = _positions(pattern_of == p)
                 part = _condition(covariance, pattern[None], centred[rows][None])
                 mean, variance = mean.index_put((rows,), part[0][0]), variance.index_put((rows,), part[1])
             return self.mean + mean, variance
-        step = max(1, _ELEMENTS // self.n_features**2)
+        step = max(1, _MAX_ELEMENTS // self.n_features**2)
         parts = [
             _condition(covariance, visible[i : i + step], centred[i : i + step, None])
             for i in range(0, len(visible), step)
@@ -148,7 +147,7 @@ class Gaussian(GaussianFamily):
         return log_density
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Scores of all nested masks of an order, from one Cholesky factor (see `_orderings.py`).
+        """Scores of all nested masks of an order, from one Cholesky factor; see `orderings.py`.
 
         Given the first r tokens of an order with factor L, token t >= r has residual Σ_{s=r}^{t} L_ts z_s and
         variance Σ_{s=r}^{t} L_ts², z = L⁻¹(x - μ).
@@ -167,7 +166,7 @@ class Gaussian(GaussianFamily):
         present = tokens.maskable | tokens.context
         covariance, centred = self.covariance, torch.where(present, tokens.values - self.mean, 0.0)
         arrangements, which = unique_rows(torch.cat([order, n[:, None], n_context[:, None]], dim=1))
-        if len(arrangements) * _FEW_PATTERNS <= len(order):
+        if len(arrangements) * _MIN_ROWS_PER_PATTERN <= len(order):
             score = torch.zeros_like(centred)
             for p, arrangement in enumerate(arrangements):
                 rows, first = _positions(which == p), int(arrangement[-1])
@@ -177,7 +176,7 @@ class Gaussian(GaussianFamily):
                 score = score.index_put((rows,), nn.functional.pad(part, (0, tokens.width - part.shape[1])))
             return score
         parts = []
-        step = max(1, _ELEMENTS // self.n_features**2)
+        step = max(1, _MAX_ELEMENTS // self.n_features**2)
         for rows in torch.split(torch.arange(len(order), device=order.device), step):
             arranged = order[rows]
             factor = torch.linalg.cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
@@ -190,7 +189,7 @@ class Gaussian(GaussianFamily):
         """The score of each of P shared masks, averaged over the complete rows behind the moments.
 
         With B_j = Σ_RR⁻¹ Σ_Rj and S the rows' second moments about the mean, the mean squared residual of
-        token j is S_jj - 2 B_jᵀ S_Rj + B_jᵀ S_RR B_j, whatever the number of rows.
+        token j is S_jj - 2 B_jᵀ S_Rj + B_jᵀ S_RR B_j, at a cost that does not depend on the number of rows.
 
         Args:
             moments: of complete rows.
@@ -202,7 +201,7 @@ class Gaussian(GaussianFamily):
         self.check_width(len(moments.mean))
         covariance = self.covariance
         second = moments.about(self.mean).to(covariance.dtype)
-        step = max(1, min(64, _ELEMENTS // self.n_features**2))
+        step = max(1, min(64, _MAX_ELEMENTS // self.n_features**2))
         scores = []
         for part in torch.split(masked, step):
             visible = ~part
@@ -240,7 +239,7 @@ class Gaussian(GaussianFamily):
 
 
 def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int64[Tensor, " B"]]:
-    """The different rows of a matrix, and for each row which of them it is.
+    """The distinct rows of a matrix, and for each row its index among them.
 
     Example:
         >>> unique_rows(torch.tensor([[True], [False], [True]]))[1].tolist()
@@ -253,12 +252,12 @@ def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int
     return rows[torch.from_numpy(first).to(rows.device)], torch.from_numpy(which).to(rows.device)
 
 
-def _positions(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
-    return torch.nonzero(chosen).flatten()
+def _positions(wanted: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
+    return torch.nonzero(wanted).flatten()
 
 
 def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:
-    """Cholesky factors of the visible blocks, with an identity in place of the rest."""
+    """Cholesky factors of the visible blocks, with the identity for the other tokens."""
     both = visible[:, :, None] & visible[:, None, :]
     rest = torch.diag_embed((~visible).to(covariance.dtype))
     return torch.linalg.cholesky(torch.where(both, covariance, 0.0) + rest)

@@ -12,10 +12,8 @@ from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.models.normal import LOG_2PI
 
-_ELEMENTS = (
-    2**18
-)  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which a processor's cache holds
-_FEWEST_MASKS = 64  # of a chunk: a matrix product with fewer rows than this runs slower than it could
+_MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
+_MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
 
 
 class _Posterior(NamedTuple):
@@ -38,7 +36,16 @@ class LowRankGaussian(GaussianFamily):
         var_j = ψ_j + w_jᵀ A⁻¹ w_j,    mean_j = μ_j + w_jᵀ A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R)
 
     for all masks of a batch together: A is one matrix product of the masks with the D outer products
-    w_j w_jᵀ/ψ_j, and so are the variances with A⁻¹.
+    w_j w_jᵀ/ψ_j, and the variances are one of A⁻¹ with the products w_j w_jᵀ.
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0.
+        dtype: of the computation.
+
+    Raises:
+        InputError: n_components outside 1..D-1.
     """
 
     def __init__(self, n_features: int, n_components: int, seed: int, dtype: torch.dtype) -> None:
@@ -91,12 +98,13 @@ class LowRankGaussian(GaussianFamily):
         """The score of each of P shared masks, averaged over the complete rows behind the moments.
 
         With V = Ψ_R⁻¹ W_R and S the rows' second moments about the mean, token j has mean squared residual
-        S_jj - 2 w_jᵀ A⁻¹ (VᵀS)_j + w_jᵀ A⁻¹ VᵀSV A⁻¹ w_j, whatever the number of rows. Over the masked tokens
-        M, with weights q_j = 1/var_j, these sum to
+        S_jj - 2 w_jᵀ A⁻¹ (VᵀS)_j + w_jᵀ A⁻¹ VᵀSV A⁻¹ w_j. Over the masked tokens M, with weights
+        q_j = 1/var_j, these sum to
 
             Σ_M q_j S_jj - 2 tr(A⁻¹ VᵀS Q_M W_M) + tr(A⁻¹ VᵀSV A⁻¹ · W_Mᵀ Q_M W_M)
 
-        so that VᵀS, K·D² multiplications a mask in one matrix product for many masks, is all that is large.
+        The only large computation is VᵀS, K·D² multiplications per mask in one matrix product for many masks.
+        The cost does not depend on the number of rows.
 
         Args:
             moments: of complete rows.
@@ -159,5 +167,5 @@ class LowRankGaussian(GaussianFamily):
 
 
 def masks_at_once(n_features: int, n_components: int) -> int:
-    """How many masks `score_moments` takes at a time."""
-    return max(_FEWEST_MASKS, _ELEMENTS // (n_components * n_features))
+    """The number of masks in a chunk of `score_moments`."""
+    return max(_MIN_MASKS, _MAX_ELEMENTS // (n_components * n_features))

@@ -1,6 +1,6 @@
 """The scores of all nested masks of an order, from one Cholesky factor of a Gaussian's covariance.
 
-The tokens stand in an order: context, then the tokens to hide, those hidden first at the end, then the rest.
+The order of the tokens is: context, then the tokens to hide (those hidden first at the end), then the rest.
 With C = L Lᵀ and z = L⁻¹(x - μ), given the first r tokens, token t >= r has residual Σ_{s=r}^{t} L_ts z_s and
 variance Σ_{s=r}^{t} L_ts². At size M the tokens t >= r are hidden, r = n_context + n_tokens - M.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maskevidence.models.normal import LOG_2PI, normal_log_density
 
-_BLOCK = 12  # work grows with the block, the number of steps falls with it
+_BLOCK = 12  # prefixes per step: more take more work, fewer more steps
 
 
 def scores_of_own_orders(
@@ -20,12 +20,12 @@ def scores_of_own_orders(
     n_context: Int64[Tensor, " b"],
     n_tokens: Int64[Tensor, " b"],
 ) -> Float[Tensor, "b D"]:
-    """Scores at sizes 1..D, nats, where every row has an order, and a factor, of its own.
+    """Scores at sizes 1..D, nats, for rows with different orders, and so different factors.
 
     Residuals and variances are reversed cumulative sums along the rows of L∘z and L∘L.
 
     Args:
-        factor: shape (b, D, D); of the covariances in the rows' orders.
+        factor: shape (b, D, D); Cholesky factors of the covariance in the rows' orders.
         centred: shape (b, D); x - μ in those orders, 0 where absent.
         n_context: shape (b,).
         n_tokens: shape (b,).
@@ -47,7 +47,7 @@ def scores_of_own_orders(
 def scores_of_one_order(
     factor: Float[Tensor, "E E"], centred: Float[Tensor, "b E"], n_context: int
 ) -> Float[Tensor, "b n"]:
-    """Scores at sizes 1..n, nats, n = E - n_context, where all rows share one order.
+    """Scores at sizes 1..n, nats, n = E - n_context, for rows that share one order.
 
     All variances are one (E, E) matrix. The residuals, (b, E, E) numbers, are never formed: for a block of
     prefixes r, with a_t the residual of token t when only the tokens after the block are hidden,
@@ -57,16 +57,14 @@ def scores_of_one_order(
     is expanded into products of a², a and z with matrices that all rows share.
 
     Args:
-        factor: shape (E, E); of the covariance of the tokens that are present, in their order.
+        factor: shape (E, E); Cholesky factor of the covariance of the present tokens, in their order.
         centred: shape (b, E); x - μ in that order.
-        n_context: how many tokens at the front are context.
+        n_context: number of context tokens, which come first.
     """
     width = len(factor)
     white = torch.linalg.solve_triangular(factor, centred.mT, upper=False).mT
     variance = factor.square().flip(1).cumsum(1).flip(1)
-    hidden = torch.ones_like(
-        factor, dtype=torch.bool
-    ).tril()  # token t (row) is hidden from prefix r (column)
+    hidden = torch.ones_like(factor, dtype=torch.bool).tril()  # token t (row) is hidden at prefix r (column)
     variance = torch.where(hidden, variance, 1.0)
     precision = torch.where(hidden, 1.0 / variance, 0.0)
     log_determinant = torch.where(hidden, LOG_2PI + torch.log(variance), 0.0).sum(0)
@@ -77,11 +75,8 @@ def scores_of_one_order(
         start = max(n_context, end - _BLOCK)
         n_block = end - start
         residual = torch.cat([torch.zeros_like(centred[:, start:end]), residual], dim=1)
-        loadings, weight, latent = (
-            factor[start:, start:end],
-            precision[start:, start:end],
-            white[:, start:end],
-        )
+        loadings, weight = factor[start:, start:end], precision[start:, start:end]
+        latent = white[:, start:end]
         kept = torch.ones_like(factor[:n_block, :n_block]).triu()  # (r, s): s >= r
         weighted = weight[:, :, None] * loadings[:, None, :] * kept  # (t, r, s)
         gram = (weighted.permute(1, 2, 0) @ loadings) * kept[:, None, :]  # (r, s, s')

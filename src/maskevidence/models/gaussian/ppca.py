@@ -6,13 +6,9 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
+from maskevidence.models.gaussian.expectation_maximisation import fit_low_rank_em, start_of_em
 from maskevidence.models.gaussian.low_rank import LowRankGaussian
-from maskevidence.models.gaussian.maximum_likelihood import (
-    checked_table,
-    filled_by_mean,
-    fit_low_rank_em,
-    principal_components,
-)
+from maskevidence.models.gaussian.maximum_likelihood import check_table, principal_components
 
 
 class PPCA(LowRankGaussian):
@@ -79,28 +75,29 @@ class PPCA(LowRankGaussian):
     def fit(
         self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 10_000
     ) -> "PPCA":
-        """Maximum likelihood: in closed form, or by EM where values are missing (NaN).
+        """Maximum likelihood, in place: in closed form, or by EM if values are missing (NaN).
 
         σ² is the mean of the D - K smallest eigenvalues of the sample covariance, W its K leading
         eigenvectors scaled by √(eigenvalue - σ²).
 
         Args:
             x: shape (N, D).
-            ddof: the covariance of complete data is divided by N - ddof; 0 is maximum likelihood, 1 is what
-                scikit-learn's `PCA` does.
+            ddof: the covariance of complete data is divided by N - ddof; 0 is maximum likelihood, 1 agrees
+                with scikit-learn's `PCA`.
             tolerance: EM ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: of EM.
+            max_iterations: the largest number of EM iterations.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: no noise is left beside the components, or EM that does not converge.
+            NumericalError: the components leave no noise, or EM does not converge.
 
         Source:
             Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
         """
-        table = checked_table(x, self.n_features, self.n_components, tolerance, max_iterations)
+        table = self._table(x)
+        check_table(table, self.n_components, tolerance, max_iterations)
         if np.isnan(table).any():
-            start = principal_components(filled_by_mean(table), self.n_components, ddof=0)
+            start = start_of_em(table, self.n_components)
             mean, loadings, noise = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=True)
         else:
             mean, loadings, noise = principal_components(table, self.n_components, ddof)
@@ -113,9 +110,9 @@ class PPCA(LowRankGaussian):
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
-        """Shift and scale as for every Gaussian, but one scale for all columns.
+        """Shift and scale as for every Gaussian, but with one scale for all columns.
 
-        Other units would be those of another model: PPCA has one noise variance for all columns.
+        PPCA has one noise variance for all columns, so that different scales would give a different model.
         """
         shift, spread = super().units(values)
         return shift, np.full_like(spread, np.sqrt((spread**2).mean()))
