@@ -28,8 +28,9 @@ import torch
 import maskevidence as me
 from maskevidence.masks import MaskKey
 from maskevidence.runs.blocks import Piece
-from maskevidence.runs.engine import Scorer, Scoring, Work, here
+from maskevidence.runs.engine import Scorer, Work, local_engine
 from maskevidence.runs.ray import RayEngine
+from maskevidence.score import Scoring
 
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)
@@ -129,7 +130,7 @@ def throughput(
 ) -> tuple[dict[str, Any], list[Target]]:
     """Masks a second in full swing, round by round, everyone in turn."""
     contestants: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {
-        ("local", 1): lambda: by_engine(here, 1, model, work, scoring)
+        ("local", 1): lambda: by_engine(local_engine, 1, model, work, scoring)
     }
     for n in WORKERS:
         contestants["pool", n] = lambda n=n: by_pool(n, model, work, scoring)  # type: ignore[misc]
@@ -138,7 +139,7 @@ def throughput(
         )
     rates: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
     first: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
-    scoring.of(model, work[0], _silent)
+    work[0].score(model, scoring, _silent)
     for _ in range(rounds):
         for key, run in contestants.items():
             rate, until_first = run()
@@ -171,7 +172,7 @@ def throughput(
         "in a round",
         "first block",
     )
-    show(f"{name}: {len(work)} blocks of {scoring.n_masks(work[0]):,} masks", columns, rows)
+    show(f"{name}: {len(work)} blocks of {work[0].n_masks(scoring):,} masks", columns, rows)
     return found, targets
 
 
@@ -181,7 +182,7 @@ def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Sc
     score_all: Scorer
     with engine() as score_all:
         score_all(model, work, scoring, _silent, lambda *_: moments.append(time.perf_counter()))
-    return _rate(moments, n, scoring.n_masks(work[0])), moments[0] - start
+    return _rate(moments, n, work[0].n_masks(scoring)), moments[0] - start
 
 
 def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
@@ -189,7 +190,7 @@ def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple
     tasks = [(one, scoring) for one in work]
     with multiprocessing.get_context("spawn").Pool(n, _begin, (model,)) as pool:
         moments.extend(time.perf_counter() for _ in pool.imap_unordered(_score, tasks))
-    return _rate(moments, n, scoring.n_masks(work[0])), moments[0] - start
+    return _rate(moments, n, work[0].n_masks(scoring)), moments[0] - start
 
 
 def _rate(moments: list[float], n: int, masks: int) -> float:
@@ -208,7 +209,7 @@ def _begin(model: Any) -> None:
 
 def _score(task: tuple[Work, Scoring]) -> int:
     work, scoring = task
-    return len(scoring.of(globals()["model"], work, _silent)[0])
+    return len(work.score(globals()["model"], scoring, _silent)[0])
 
 
 def handing_out() -> float:
@@ -216,7 +217,7 @@ def handing_out() -> float:
     gaussian, _, scoring = subjects(True)["Gaussian of 20"]
     work = blocks(me.Tokens.from_array(np.random.default_rng(0).normal(size=(300, 20))), 1, 2)
     rate, _ = by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
-    per_second = rate / scoring.n_masks(work[0])
+    per_second = rate / work[0].n_masks(scoring)
     show("Blocks of one row of 20", ("workers", "blocks a second"), [("2", f"{per_second:,.0f}")])
     return per_second
 

@@ -15,19 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from test_runs import N_FEATURES, a_manifest, a_model, numbers_of, same_rows, some_tokens
 
 import maskevidence as me
 from command_line import CommandLine, start
 from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.runs import RunDirectory, list_parts, read_run, record_run
-from maskevidence.runs import ray as engine_file
+from maskevidence.runs import Recording, RunDirectory, list_parts, read_run, record_run
+from maskevidence.runs import ray as ray_engine
 from maskevidence.runs.blocks import Piece
-from maskevidence.runs.engine import Scoring, Work
+from maskevidence.runs.engine import Work
 from maskevidence.runs.ray import RayEngine
+from maskevidence.runs.ray_workers import WorkerPool, with_own_memory
+from maskevidence.score import Scoring
 from ray_models import (
     Budgeted,
     Troubled,
@@ -37,8 +36,10 @@ from ray_models import (
     take_all_memory,
     wait_to_be_killed,
 )
+from recorded_runs import a_manifest, a_model, numbers_of, same_rows, some_tokens
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.usefixtures("one_thread")  # as many as workers have
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +54,6 @@ def cluster() -> Iterator[str]:
         ray.init(address="local", num_cpus=4, **options)
         yield ray.get_runtime_context().gcs_address
         ray.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As many threads as workers have: with others, sums may round differently."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def kill_who_waits(marker: Path, killed: list[int]) -> None:
@@ -83,7 +75,7 @@ def recorded(folder: Path, model: Any, design: MaskDesign | None = None, **optio
     """The folder, after a run of `model` on 70 rows in 24 blocks was made in it."""
     tokens, design = some_tokens(n_bytes=True), design or me.EverySize(2)
     manifest = a_manifest(model, tokens, design, rows_per_block=3, masks=options.pop("masks", "own"))
-    record_run(RunDirectory(folder), manifest, model, tokens, save_every=0.0, **options)
+    record_run(RunDirectory(folder), manifest, model, tokens, Recording(save_every=0.0, **options))
     return folder
 
 
@@ -182,27 +174,19 @@ class TestDeaths:
         ids=["memory that Ray found short", "while the model is loaded"],
     )
     def test_are_counted(self, error: Exception, block: int | None, words: str) -> None:
-        sharing = engine_file._Sharing(ray, lambda: None, (None, None, 1), "--batch-tokens")
+        pool = WorkerPool(ray, lambda: None, (None, None, 1), "--batch-tokens")
         work = None if block is None else Work(Piece(block, block + 1, 0, 1), some_tokens())
-        sharing._count_death(error, work)
-        sharing._count_death(error, work)
+        pool.count_death(error, work)
+        pool.count_death(error, work)
         with pytest.raises(me.InputError, match=words):
-            sharing._count_death(error, work)
+            pool.count_death(error, work)
 
 
 class TestSending:
     def test_a_block_is_sent_without_the_rows_around_it(self) -> None:
         rows = some_tokens(1000)
-        block = engine_file._own_memory(Work(Piece(0, 1, 0, 1), rows[slice(0, 10)]))
+        block = with_own_memory(Work(Piece(0, 1, 0, 1), rows[slice(0, 10)]))
         assert len(pickle.dumps(block)) < 5_000 < len(pickle.dumps(rows[slice(0, 10)]))
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> tuple[Path, Path]:
-    """A saved model and a table of 600 rows."""
-    a_model().save(tmp_path / "model")
-    np.save(tmp_path / "rows.npy", np.random.default_rng(2).normal(size=(600, N_FEATURES)))
-    return tmp_path / "model", tmp_path / "rows.npy"
 
 
 class TestCommand:
@@ -291,7 +275,7 @@ class TestCommand:
         run: CommandLine,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(engine_file, "ANSWER_SECONDS", 4.0)
+        monkeypatch.setattr(ray_engine, "ANSWER_SECONDS", 4.0)
         monkeypatch.setattr(ray, "is_initialized", lambda: False)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -313,7 +297,7 @@ class TestCommand:
             (("--engine", "ray", "--gpus-per-worker", 1.5, "--out", "a"), "1.5 GPUs a worker; give a share"),
             (
                 ("--engine", "ray", "--address", "here", "--out", "a"),
-                "'here' is none of a Ray cluster; give HOST:PORT",
+                "'here' is not the address of a Ray cluster; give HOST:PORT",
             ),
             (("--engine", "rya", "--out", "a"), "'--engine'"),
         ],
@@ -333,8 +317,8 @@ class TestCommand:
         assert not (tmp_path / "a").exists()
 
 
-def test_a_scoring_counts_its_masks() -> None:
+def test_a_piece_of_work_counts_its_masks() -> None:
     work = Work(Piece(0, 1, 1, 3), some_tokens(10))
     scoring = Scoring(me.EverySize(4), MaskKey())
-    scored, _ = scoring.of(a_model(), work, lambda _steps, _description=None: None)
-    assert scoring.n_masks(work) == len(scored)
+    scored, _ = work.score(a_model(), scoring, lambda _steps, _description=None: None)
+    assert work.n_masks(scoring) == len(scored)

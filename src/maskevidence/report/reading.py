@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
-from maskevidence.runs.blocks import missing, shard_blocks
 from maskevidence.score_table import ScoreTable
 
 
@@ -73,17 +71,14 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
 
 def _read(name: str, path: Path) -> ReportedRun:
     directory = RunDirectory(path)
-    manifest = directory.manifest()
-    if manifest is None:
-        raise InputError(f"there is no run in {str(path)!r}; give a folder that --out wrote")
-    n_repeats = manifest.mask_design().n_repeats
-    blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
+    manifest = directory.existing_manifest()
+    n_blocks = len(manifest.blocks())
     parts = list_parts(directory.scores)
-    left = {piece.first_block for piece in missing([part.piece for part in parts], blocks, n_repeats)}
-    if not left:
-        return ReportedRun(name, manifest, read_run(path).estimate, len(blocks), len(blocks), path)
+    unfinished = {piece.first_block for piece in manifest.missing(part.piece for part in parts)}
+    if not unfinished:
+        return ReportedRun(name, manifest, read_run(path).estimate, n_blocks, n_blocks, path)
     estimate = _estimate_of_done(manifest, [read_part(part) for part in parts])
-    return ReportedRun(name, manifest, estimate, len(blocks), len(blocks) - len(left), path)
+    return ReportedRun(name, manifest, estimate, n_blocks, n_blocks - len(unfinished), path)
 
 
 def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]]) -> EvidenceEstimate | None:

@@ -1,7 +1,7 @@
-"""How a run is cut: into blocks of rows that are scored together, and shards of whole blocks.
+"""How a run is divided: into blocks of rows that are scored together, and shards of whole blocks.
 
-The calls of the model for a block are always the same, whatever was done before or by whom. That is why a run
-that was killed and resumed, or made in shards, has the same scores to the last bit.
+The model is always called in the same way for a block, whatever was scored before and by whom. That is why a
+run that was killed and resumed, or scored in shards, has the same scores to the last bit.
 """
 
 import math
@@ -14,11 +14,14 @@ from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.score import calls_per_observation
 from maskevidence.tokens import Tokens
 
-LEAST_BLOCKS = 32
+MIN_BLOCKS = 32
+_MASKS_PER_BLOCK = 8192
+_MASKS_PER_SLOW_BLOCK = 1024  # of a model that makes its own batches
+_MIN_SHARED_ROWS = 256
 
 
 class Piece(NamedTuple):
-    """What is scored and saved together: blocks first..last-1, repeats (of the design's masks) from..to-1."""
+    """What is scored and saved together: blocks first..last-1, repeats of the design first..last-1."""
 
     first_block: int
     last_block: int
@@ -26,30 +29,39 @@ class Piece(NamedTuple):
     last_repeat: int
 
     def blocks(self) -> range:
+        """The blocks of the piece."""
         return range(self.first_block, self.last_block)
+
+    def repeats(self) -> range:
+        """The repeats of the mask design that the piece has."""
+        return range(self.first_repeat, self.last_repeat)
 
 
 def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey) -> int:
-    """How many rows make a block: few, as what is done of a block is lost in a kill, but enough to be fast.
+    """Choose the number of rows of a block: few, because a kill loses a block, but enough to be fast.
 
-    A model that makes its own batches is slow, and gets 1024 masks a block, others 8192. Rows that share
-    their masks share work, and come 256 at a time at least. Few rows make 32 blocks, for shards to share.
+    A block has about 8192 masks, or 1024 if the model makes its own batches, which is slow. Rows with shared
+    masks also share work, so that at least 256 of them make a block. A small data set is divided into 32
+    blocks that shards can share.
 
     Args:
-        model: that will be called.
+        model: the model to be scored.
         tokens: all rows, over all shards.
-        design: of the masks.
+        design: how masks are drawn.
         key: whether masks are shared.
     """
-    aim = 1024 if isinstance(model, HasBatches) else 8192
-    rows = math.ceil(aim / calls_per_observation(model, tokens, design))
+    n_masks = _MASKS_PER_SLOW_BLOCK if isinstance(model, HasBatches) else _MASKS_PER_BLOCK
+    rows = math.ceil(n_masks / calls_per_observation(model, tokens, design))
     if key.masks == "shared":
-        rows = max(rows, 256)
-    return min(rows, math.ceil(len(tokens) / LEAST_BLOCKS))
+        rows = max(rows, _MIN_SHARED_ROWS)
+    return min(rows, math.ceil(len(tokens) / MIN_BLOCKS))
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """The k-th of n shares of the rows.
+    """Read a shard: the k-th of n shares of the rows.
+
+    Raises:
+        InputError: the text is not two whole numbers k/n with 1 <= k <= n.
 
     Example:
         >>> parse_shard("3/8")
@@ -64,10 +76,10 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def shard_blocks(n_rows: int, rows_of_block: int, shard: tuple[int, int]) -> range:
-    """The blocks of a shard: each block is in one of them.
+    """The blocks of a shard; every block is in exactly one shard.
 
     Raises:
-        InputError: more shards than blocks.
+        InputError: there are more shards than blocks.
 
     Example:
         >>> [shard_blocks(100, 10, (k, 3)) for k in (1, 2, 3)]
@@ -87,25 +99,25 @@ def block_rows(block: int, rows_of_block: int, n_rows: int) -> slice:
     return slice(block * rows_of_block, min((block + 1) * rows_of_block, n_rows))
 
 
-def missing(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iterator[Piece]:
-    """What is left to do, a block at a time.
+def missing_pieces(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iterator[Piece]:
+    """The pieces that are left to score, one block at a time.
 
     Args:
-        done: the pieces that are there.
-        blocks: that are wanted.
-        n_repeats: how many repeats of each.
+        done: the pieces that are scored.
+        blocks: the wanted blocks.
+        n_repeats: the wanted number of repeats of each block.
 
     Example:
-        >>> [tuple(piece) for piece in missing([Piece(0, 2, 0, 8)], range(3), 16)]
+        >>> [tuple(piece) for piece in missing_pieces([Piece(0, 2, 0, 8)], range(3), 16)]
         [(0, 1, 8, 16), (1, 2, 8, 16), (2, 3, 0, 16)]
     """
-    there: dict[int, list[tuple[int, int]]] = {}
+    scored: dict[int, list[tuple[int, int]]] = {}
     for piece in done:
         for block in piece.blocks():
-            there.setdefault(block, []).append((piece.first_repeat, piece.last_repeat))
+            scored.setdefault(block, []).append((piece.first_repeat, piece.last_repeat))
     for block in blocks:
         start = 0
-        for first, last in sorted(there.get(block, [])):
+        for first, last in sorted(scored.get(block, [])):
             if start < first:
                 yield Piece(block, block + 1, start, first)
             start = max(start, last)
@@ -114,10 +126,10 @@ def missing(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iterator[Pi
 
 
 def overlapping(pieces: Iterable[Piece]) -> bool:
-    """Whether any block and repeat is there twice."""
+    """Whether any repeat of any block is in two pieces."""
     seen: set[tuple[int, int]] = set()
     for piece in pieces:
-        cells = {(b, r) for b in piece.blocks() for r in range(piece.first_repeat, piece.last_repeat)}
+        cells = {(block, repeat) for block in piece.blocks() for repeat in piece.repeats()}
         if seen & cells:
             return True
         seen |= cells

@@ -1,4 +1,4 @@
-"""A folder that holds one run: run.json first, then the scores, the summary last."""
+"""A run directory: run.json is written first, then the scores, and the summary last."""
 
 import shutil
 from pathlib import Path
@@ -20,15 +20,14 @@ TOKENS = "tokens.csv"
 MODEL = "model"
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, TOKENS)
 _ALL = (MANIFEST, *_SUMMARY, SCORES, MODEL)
-
-_NOT_A_RUN = "is no run.json that this version can read; give another folder"
+_UNREADABLE = "is not a run.json that this version can read; give another folder"
 
 
 class RunDirectory:
     """The folder of one run.
 
     Args:
-        path: of the folder; it need not be there yet.
+        path: the folder; it need not exist yet.
 
     Example:
         >>> import tempfile
@@ -41,16 +40,16 @@ class RunDirectory:
         self.scores = self.path / SCORES
 
     def manifest(self) -> Manifest | None:
-        """What run.json says; None where there is none.
+        """Read run.json; None if the folder has none.
 
         Raises:
-            InputError: it cannot be read, or a newer version wrote it.
+            InputError: the file cannot be read, or a newer version wrote it.
         """
         file = self.path / MANIFEST
         with reading(file):
             if not file.exists():
                 return None
-        content = read_json(file, f"it {_NOT_A_RUN}")
+        content = read_json(file, f"it {_UNREADABLE}")
         try:
             version = content["schema_version"]
             if isinstance(version, int) and version > SCHEMA:
@@ -59,16 +58,31 @@ class RunDirectory:
                     f"{SCHEMA}); update maskevidence, or give another folder"
                 )
             return Manifest.model_validate(content)
+        except InputError:
+            raise
         except (ValidationError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{str(file)!r} {_NOT_A_RUN}") from error
+            raise InputError(f"{str(file)!r} {_UNREADABLE}") from error
 
-    def check(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Refuse a folder that holds anything but this run or a part of it; with `overwrite`, any but a run.
+    def existing_manifest(self) -> Manifest:
+        """Read run.json of a folder that must hold a run.
 
         Raises:
-            InputError: the folder holds another run, or files that are no run, or cannot be read.
+            InputError: the folder holds no run, or run.json cannot be read.
+        """
+        manifest = self.manifest()
+        if manifest is None:
+            raise InputError(f"there is no run in {str(self.path)!r}; give a folder that --out wrote")
+        return manifest
+
+    def check(self, manifest: Manifest, *, overwrite: bool) -> None:
+        """Refuse a folder that holds anything but this run, or this run with fewer masks.
+
+        Args:
+            manifest: the run to write.
+            overwrite: accept a folder that holds another run.
+
+        Raises:
+            InputError: the folder holds another run or other files, or cannot be read.
         """
         if self.path.is_file():
             raise InputError(f"{str(self.path)!r} is a file; give a folder for the run")
@@ -78,43 +92,46 @@ class RunDirectory:
             return
         if MANIFEST not in names:
             raise InputError(f"{str(self.path)!r} holds files of no run; give a new folder for the run")
-        if overwrite:
+        existing = None if overwrite else self.manifest()
+        if existing is None or existing.extended_by(manifest):
             return
-        found = self.manifest()
-        differences = found.differences(manifest) if found is not None else []
-        if found is not None and differences and not found.extended_by(manifest):
+        differences = existing.differences(manifest)
+        if differences:
             raise InputError(
                 f"{str(self.path)!r} holds another run ({'; '.join(differences)}); "
                 "give another folder, or --overwrite to replace it"
             )
 
     def begin(self, manifest: Manifest) -> None:
-        """Remove what an earlier run left, and write run.json; the folder is locked by this process.
+        """Remove an earlier run and write run.json; this process must hold the lock.
 
-        The scores go before the model, so that a kill in between leaves none of another model's.
+        The scores are removed before the model, so that a kill in between leaves no scores of another model.
         """
         with writing(self.path):
             for name in (*_SUMMARY, SCORES, MODEL):
                 _remove(self.path / name)
             self.scores.mkdir()
-        write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+        self._write(manifest)
 
     def extend(self, manifest: Manifest) -> None:
-        """Ask for more masks: the summary goes, run.json is written again, and the scores stay."""
+        """Ask for more masks: remove the summary, write run.json again, and keep the scores."""
         with writing(self.path):
             for name in _SUMMARY:
                 _remove(self.path / name)
+        self._write(manifest)
+
+    def _write(self, manifest: Manifest) -> None:
         write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
     def remove_temporaries(self) -> None:
-        """Remove what a kill in the middle of a write left."""
+        """Remove the temporary files of a killed write."""
         with writing(self.path):
             for folder in (self.path, self.scores):
                 for leftover in folder.glob(f".*{TEMPORARY}"):
                     _remove(leftover)
 
     def keep_model(self, model: Any) -> None:
-        """Save a model fitted for this run, unless it was saved before."""
+        """Save a model that was fitted for this run, unless the folder has one already."""
         target, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
         if target.is_dir():
             return
@@ -124,11 +141,15 @@ class RunDirectory:
             sync_folder(self.path)
 
     def files(self) -> list[str]:
-        """The names of what the run has left, in a fixed order."""
+        """The names of the files and folders of the run that exist, in a fixed order."""
         return [name for name in _ALL if (self.path / name).exists()]
 
     def estimate(self) -> dict[str, Any] | None:
-        """The finished run's estimate.json, or None where the run is not finished."""
+        """Read estimate.json; None if the run is not finished.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
         file = self.path / ESTIMATE
         with reading(file):
             if not file.exists():

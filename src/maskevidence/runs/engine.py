@@ -1,4 +1,4 @@
-"""What scores the blocks of a run: this process, or workers elsewhere."""
+"""Engines, which call the model on the blocks of a run: this process, or workers elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,20 +15,23 @@ Done = Callable[[Piece, ScoreTable, int], None]
 
 
 class Work(NamedTuple):
-    """A piece of a run, and its rows."""
+    """A piece of a run, with its rows."""
 
     piece: Piece
     rows: Tokens
 
-    @property
-    def repeats(self) -> range:
-        """The repeats of the design's masks."""
-        return range(self.piece.first_repeat, self.piece.last_repeat)
+    def score(self, model: MaskedModel, scoring: Scoring, advance: Advance) -> tuple[ScoreTable, int]:
+        """The scores of the piece, and how many times the model was called."""
+        return score_repeats(model, self.rows, scoring, self.piece.repeats(), advance)
+
+    def n_masks(self, scoring: Scoring) -> int:
+        """The number of masks of the piece."""
+        return scoring.n_masks(self.rows, self.piece.repeats())
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores all of a run's missing pieces, in any order and anywhere."""
+    """A function that scores all missing pieces of a run, in any order and anywhere."""
 
     def __call__(
         self, model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
@@ -36,27 +39,27 @@ class Scorer(Protocol):
         """Score every piece once.
 
         Args:
-            model: that scores.
-            work: what is missing.
-            scoring: how it is scored.
-            advance: told how many masks were scored just now.
-            done: takes each piece with its scores and number of calls, in this process, one at a time.
+            model: the model to score.
+            work: the missing pieces.
+            scoring: how they are scored.
+            advance: is told how many masks were scored since the last call.
+            done: takes each piece with its scores and number of calls, in this process, one piece at a time.
         """
         ...
 
 
-# What is needed for scoring is there inside the context; it is entered before anything is written.
+# A context that provides what scoring needs. It is entered before anything is written.
 Engine = Callable[[], AbstractContextManager[Scorer]]
 
 
 @contextmanager
-def here() -> Iterator[Scorer]:
-    """The engine that is this process: one piece after the other."""
-    yield _in_turn
+def local_engine() -> Iterator[Scorer]:
+    """The engine that scores in this process, one piece after the other."""
+    yield _score_in_turn
 
 
-def _in_turn(
+def _score_in_turn(
     model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
 ) -> None:
     for one in work:
-        done(one.piece, *score_repeats(model, one.rows, scoring, one.repeats, advance))
+        done(one.piece, *one.score(model, scoring, advance))

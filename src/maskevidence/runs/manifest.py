@@ -1,7 +1,7 @@
-"""run.json: what a run is of, and what made it."""
+"""run.json: what decides the numbers of a run, and how the run came about."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,30 +10,32 @@ from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.model import Conditionals
 from maskevidence.models.saving import same_fingerprint
+from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 1
-# How a run was made, and what follows from the rest: a run is the same run without them.
+# Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
+# are the same run.
 _INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
-_LONGEST = 60
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
+_MAX_SHOWN = 60  # characters of a value in an error
 
 
 class DataSource(BaseModel):
     """The rows that are scored.
 
     Attributes:
-        name: as the user named them.
-        fingerprint: SHA-256 of what is scored; for a table of values, column names and row positions.
-        source_fingerprint: SHA-256 of all rows that a model fitted here came from; None where none was.
-        n_observations: how many rows are scored, over all shards.
-        columns: the columns that are scored.
-        text_fingerprint: SHA-256 of the texts before they were cut into tokens; None where they are none.
-        test_fraction: the share of rows held out and scored; None where all are.
-        options: of the command that read them (limit, column, resize, skip_bad, binarise, block_size,
-            context_field), those that were given.
-        notes: what was done to them, one sentence each.
+        name: the data as the user named them.
+        fingerprint: SHA-256 of what is scored; for a table, of values, column names and row positions.
+        source_fingerprint: SHA-256 of all rows from which a model was fitted for this run, if one was.
+        n_observations: the number of scored rows, over all shards.
+        columns: the scored columns.
+        text_fingerprint: SHA-256 of the texts before they were cut into tokens; None for other data.
+        test_fraction: the share of rows that was held out and is scored; None if all rows are.
+        options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
+            block_size, context_field), as far as they were given.
+        notes: what was done to the data, one sentence each.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,24 +52,26 @@ class DataSource(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What decides a run's numbers, and how it was made.
+    """What decides the numbers of a run, and how the run came about.
 
     Attributes:
-        schema_version: of this file.
-        model: as the user named it.
-        model_fingerprint: of `models.saving.fingerprint`; None for a model fitted for this run, which is
-            kept in the run.
-        conditionals: of the model, which says what kind of number comes out.
+        schema_version: version of the file format.
+        model: the model as the user named it.
+        model_fingerprint: the answer of `models.saving.fingerprint`; None for a model that was fitted for
+            this run and is kept in it.
+        conditionals: the conditionals of the model, which decide the kind of the estimate.
         data: the rows that are scored.
         design: name and parameters of the mask design.
         masks: "own" or "shared".
-        seed: of the masks and of the held-out part.
+        seed: random seed for the masks and the train/test split.
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
-        rows_per_block: rows that are scored together; a block's calls of the model are always the same.
-        closed_form: the model's own log evidence of these rows, nats per observation; None if it has none.
+        rows_per_block: number of rows that are scored together; the model is always called in the same way
+            for a block.
+        closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
+            model has no closed form.
         details: what else decides the numbers, such as the density of images.
-        versions: of the packages that it was made with.
-        command: that made it.
+        versions: versions of the packages that began the run.
+        command: the command that began the run.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -89,26 +93,45 @@ class Manifest(BaseModel):
 
     @property
     def key(self) -> MaskKey:
-        """What the masks depend on."""
+        """What the masks depend on, apart from the design."""
         return MaskKey(self.seed, self.masks)
 
     def mask_design(self) -> MaskDesign:
-        """The design as an object.
+        """The mask design.
 
         Raises:
-            InputError: a design that this version does not know.
+            InputError: this version does not know the design.
         """
         try:
             return design_from_settings(self.design)
         except InputError as error:
             raise InputError(f"run.json has a design that this version cannot read: {self.design}") from error
 
+    def blocks(self) -> range:
+        """The blocks of rows of this run.
+
+        Raises:
+            InputError: there are more shards than blocks.
+        """
+        return shard_blocks(self.data.n_observations, self.rows_per_block, self.shard)
+
+    def missing(self, done: Iterable[Piece]) -> list[Piece]:
+        """The pieces that are left to score, one block at a time, when the pieces `done` are scored."""
+        return list(missing_pieces(done, self.blocks(), self.mask_design().n_repeats))
+
+    def resuming(self, existing: "Manifest | None") -> "Manifest":
+        """This manifest with the blocks and the closed form of a run that exists and is resumed."""
+        if existing is None:
+            return self
+        kept = {"rows_per_block": existing.rows_per_block, "closed_form": existing.closed_form}
+        return self.model_copy(update=kept)
+
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
-        """What makes the two different runs, a phrase each: "seed 1 instead of 0" where `other` has 1.
+        """How this run differs from another, one phrase each, such as "seed 1 instead of 0"; empty if equal.
 
         Args:
-            other: the run that is asked for.
-            but: fields that do not count.
+            other: the run that is asked for; its values come first.
+            but: names of fields to ignore.
         """
         mine, theirs = dict(_flat(self)), dict(_flat(other))
         return [
@@ -118,7 +141,7 @@ class Manifest(BaseModel):
         ]
 
     def extended_by(self, other: "Manifest") -> bool:
-        """Whether `other` is the same run with more masks of each kind, as `--draws 16` is after 8."""
+        """Whether `other` is the same run with more masks, as `--draws 16` is after `--draws 8`."""
         option = self.mask_design().extended_by
         if option is None or self.design["name"] != other.design["name"]:
             return False
@@ -126,6 +149,7 @@ class Manifest(BaseModel):
 
 
 def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
+    """Name and value of everything that makes a run another run."""
     content = manifest.model_dump(mode="json", exclude=_INCIDENTAL)
     design, data = content.pop("design"), content.pop("data")
     yield from content.items()
@@ -135,6 +159,7 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
 
 
 def _equal(name: str, one: Any, other: Any) -> bool:
+    """Whether two values are equal; runs of older versions have fingerprints without settings."""
     return same_fingerprint(one, other) if name == "model_fingerprint" else one == other
 
 
@@ -142,4 +167,4 @@ def _short(value: Any) -> str:
     if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
         return "-".join(part[:12] for part in value.split("-"))
     text = "none" if value is None else str(value)
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

@@ -1,4 +1,4 @@
-"""Several runs side by side: their names, and the comparison of those that are of the same observations."""
+"""Several runs side by side: their names, and the comparison of runs on the same observations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -10,7 +10,7 @@ from maskevidence.runs.summary import Run
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names as given; one that comes again gets a number.
+    """The names as given; a repeated name gets a number.
 
     Example:
         >>> distinct(["a", "b", "a"])
@@ -23,13 +23,13 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def compare_runs(runs: Mapping[str, Run]) -> Comparison:
-    """Rank runs of the same observations; of texts in different tokens per byte.
+    """Rank runs on the same observations; texts in different tokens are compared per byte.
 
     Args:
-        runs: by name, two or more.
+        runs: two or more runs by name.
 
     Raises:
-        InputError: fewer than two, or runs of different data.
+        InputError: there are fewer than two runs, or their data differ.
     """
     if len(runs) < 2:
         raise InputError("one run was given; give two or more to compare")

@@ -1,4 +1,4 @@
-"""The record of a run on disk: Parquet files of score rows, named by what they hold and by their checksum."""
+"""The scores of a run on disk: Parquet files, named by what they hold and by their checksum."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _CALLS = b"n_model_calls"
 
 
 class Part(NamedTuple):
-    """One file of the record."""
+    """One file of scores."""
 
     path: Path
     piece: Piece
@@ -24,11 +24,11 @@ class Part(NamedTuple):
 
 
 class DamagedError(InputError):
-    """A part whose content is not what was written."""
+    """The content of a part is not what was written."""
 
 
 def list_parts(folder: Path) -> list[Part]:
-    """The parts in a `scores` folder, by their names; none where it is missing."""
+    """List the parts in a `scores` folder by their names; none if there is no folder."""
     if not folder.is_dir():
         return []
     with reading(folder):
@@ -51,10 +51,10 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
     """Write the scores of a piece.
 
     Args:
-        folder: the run's `scores`.
+        folder: the folder `scores` of the run.
         piece: what was scored.
-        table: its rows.
-        n_model_calls: how many calls of the model they took.
+        table: the scores of the piece.
+        n_model_calls: how many times the model was called for it.
 
     Raises:
         InputError: the folder cannot be written, or is full.
@@ -80,7 +80,7 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
 
 
 def read_part(part: Part) -> tuple[ScoreTable, int]:
-    """The rows of a part, and how many calls of the model they took.
+    """Read the scores of a part, and how many times the model was called for them.
 
     Raises:
         DamagedError: the content is not what was written.

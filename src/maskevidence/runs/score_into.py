@@ -1,15 +1,17 @@
-"""Scoring into a run directory: what is there is kept, what is missing is scored and saved."""
+"""Score into a run directory: scores that exist are kept, missing ones are computed and saved."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from maskevidence.model import HasLogEvidence, MaskedModel
+from maskevidence.model import HasLogEvidence
 from maskevidence.models import load
-from maskevidence.runs.blocks import Piece, block_rows, missing, shard_blocks
+from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import MODEL, RunDirectory
-from maskevidence.runs.engine import Engine, Scorer, Work, here
+from maskevidence.runs.engine import Engine, Work, local_engine
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, list_parts, write_part
@@ -21,114 +23,118 @@ from maskevidence.tokens import Tokens
 SAVE_EVERY = 10.0
 
 
+@dataclass(frozen=True)
+class Recording:
+    """How a run is recorded; its numbers do not depend on this.
+
+    Attributes:
+        batch_size: number of masks in one call of the model, within a block; it changes the last bits only.
+        save_every: seconds of scoring between two saves; a kill loses at most this and a block.
+        engine: what calls the model, by default this process. Any engine can resume a run of any other.
+        overwrite: replace another run in the folder.
+    """
+
+    batch_size: int = 1024
+    save_every: float = SAVE_EVERY
+    engine: Engine = local_engine
+    overwrite: bool = False
+
+
 def record_run(
     folder: RunDirectory,
     manifest: Manifest,
     model: Any,
     tokens: Tokens,
+    recording: Recording = Recording(),
     *,
     fitted: bool = False,
-    overwrite: bool = False,
-    batch_size: int = 1024,
-    save_every: float = SAVE_EVERY,
-    engine: Engine = here,
 ) -> int:
-    """Begin a run, or go on with one: score what is missing in its folder.
+    """Begin or resume a run: score what is missing in its folder.
 
     Args:
-        folder: where the run is or shall be.
-        manifest: what the run is of.
-        model: that it scores.
+        folder: the run directory; it is created if it does not exist.
+        manifest: what decides the numbers of the run.
+        model: the model to score.
         tokens: all rows, over all shards, in the order of their source.
-        fitted: True for a model fitted for this run, which is kept in the folder; a run that goes on has the
-            kept one score, so that a fit that is not repeatable to the last bit makes no difference.
-        overwrite: replace another run.
-        batch_size: how many masks go into one call, within a block.
-        save_every: seconds of scoring after which it is saved; a kill loses so much at most, and a block.
-        engine: what calls the model; by default this process. Whichever began a run, any can go on with it.
+        recording: how the run is recorded.
+        fitted: whether the model was fitted for this run. It is then kept in the folder, and a resumed run is
+            scored by the kept model, because another fit may differ in the last bits.
 
     Returns:
-        How many masks were scored now.
+        The number of masks that were scored by this call.
 
     Raises:
         InputError: the folder holds another run, another process writes into it, or it cannot be written.
-        NumericalError: a log-probability that is not finite.
+        NumericalError: a log-probability is not finite.
     """
     check_tokens(tokens)
-    folder.check(manifest, overwrite=overwrite)
-    found = None if overwrite else folder.manifest()
-    # Fewer blocks than shards is refused before anything is written.
-    cut = manifest.rows_per_block if found is None else found.rows_per_block
-    blocks = shard_blocks(len(tokens), cut, manifest.shard)
-    if found is not None and not found.differences(manifest) and is_complete(folder, found):
+    existing = _existing(folder, manifest, recording)
+    manifest = manifest.resuming(existing)
+    manifest.blocks()  # refuses more shards than blocks before anything is written
+    if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
-    with engine() as score_all, locked(folder.path):
-        folder.check(manifest, overwrite=overwrite)
-        found = None if overwrite else folder.manifest()
-        if found is None:
-            rows = tokens[slice(blocks.start * cut, blocks.stop * cut)]
-            folder.begin(manifest.model_copy(update={"closed_form": _closed_form(model, rows)}))
-        elif found.extended_by(manifest):
-            kept = {"rows_per_block": found.rows_per_block, "closed_form": found.closed_form}
-            folder.extend(manifest.model_copy(update=kept))
+    with recording.engine() as score_all, locked(folder.path):
+        existing = _existing(folder, manifest, recording)  # another process may have begun the run
+        manifest = manifest.resuming(existing)
+        if existing is None:
+            folder.begin(manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)}))
+        elif existing.extended_by(manifest):
+            folder.extend(manifest)
         folder.remove_temporaries()
         if fitted:
             folder.keep_model(model)
             model = load(folder.path / MODEL)
-        scoring = Scoring(manifest.mask_design(), manifest.key, batch_size)
-        return _score_missing(folder, manifest, cut, model, tokens, scoring, save_every, score_all)
-
-
-def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
-    """Whether all scores of a run are there and whole."""
-    parts = list_parts(folder.scores)
-    blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
-    left = missing([part.piece for part in parts], blocks, manifest.mask_design().n_repeats)
-    return next(left, None) is None and all(is_whole(part) for part in parts)
-
-
-def _closed_form(model: Any, tokens: Tokens) -> float | None:
-    if not isinstance(model, HasLogEvidence):
-        return None
-    with torch.no_grad():
-        return float(model.log_evidence(tokens).mean())
-
-
-def _score_missing(
-    folder: RunDirectory,
-    manifest: Manifest,
-    rows_of_block: int,
-    model: MaskedModel,
-    tokens: Tokens,
-    scoring: Scoring,
-    save_every: float,
-    score_all: Scorer,
-) -> int:
-    whole = []
-    for part in list_parts(folder.scores):
-        if is_whole(part):
-            whole.append(part.piece)
-        else:
-            part.path.unlink()
-    blocks = shard_blocks(len(tokens), rows_of_block, manifest.shard)
-    work = [
-        Work(piece, tokens[block_rows(piece.first_block, rows_of_block, len(tokens))])
-        for piece in missing(whole, blocks, scoring.design.n_repeats)
-    ]
-    total = sum(scoring.n_masks(one.rows, one.repeats) for one in work)
-    pending = _Pending(folder, save_every)
-    with progress("scoring masks", total) as advance:
-        try:
-            score_all(model, work, scoring, advance, pending.add)
-        except KeyboardInterrupt:
+        scoring = Scoring(manifest.mask_design(), manifest.key, recording.batch_size)
+        work = _missing_work(folder, manifest, tokens)
+        total = sum(one.n_masks(scoring) for one in work)
+        pending = _Pending(folder, recording.save_every)
+        with progress("scoring masks", total) as advance:
+            try:
+                score_all(model, work, scoring, advance, pending.add)
+            except KeyboardInterrupt:
+                pending.save()
+                raise
             pending.save()
-            raise
-        pending.save()
     return total
 
 
+def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
+    """The manifest of the run to resume, if there is one."""
+    folder.check(manifest, overwrite=recording.overwrite)
+    return None if recording.overwrite else folder.manifest()
+
+
+def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
+    """Whether a run has all its scores, undamaged."""
+    parts = list_parts(folder.scores)
+    return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
+
+
+def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> float | None:
+    """The mean log evidence of the rows of this shard."""
+    if not isinstance(model, HasLogEvidence):
+        return None
+    blocks, cut = manifest.blocks(), manifest.rows_per_block
+    with torch.no_grad():
+        return float(model.log_evidence(tokens[slice(blocks.start * cut, blocks.stop * cut)]).mean())
+
+
+def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> Sequence[Work]:
+    """The pieces that are left to score, with their rows; damaged parts are removed."""
+    done = []
+    for part in list_parts(folder.scores):
+        if is_whole(part):
+            done.append(part.piece)
+        else:
+            part.path.unlink()
+    return [
+        Work(piece, tokens[block_rows(piece.first_block, manifest.rows_per_block, len(tokens))])
+        for piece in manifest.missing(done)
+    ]
+
+
 class _Pending:
-    """Scores that wait to be saved: those of consecutive blocks as one part."""
+    """Scores that wait to be saved; those of consecutive blocks are saved as one part."""
 
     def __init__(self, folder: RunDirectory, save_every: float) -> None:
         self.folder = folder
@@ -142,7 +148,7 @@ class _Pending:
             self.save()
 
     def save(self) -> None:
-        """Write the parts; blocks come in any order where several workers score them."""
+        """Write the parts; several workers finish their blocks in any order."""
         self.scored.sort(key=lambda one: (one[0].first_repeat, one[0].last_repeat, one[0].first_block))
         while self.scored:
             n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
@@ -158,7 +164,7 @@ class _Pending:
 
 
 def write_scores(folder: RunDirectory, manifest: Manifest, scores: ScoreTable, n_model_calls: int) -> None:
-    """Write the scores of a whole run that was made in memory, as one part."""
-    blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
+    """Write all scores of a run that was computed in memory, as one part."""
+    blocks = manifest.blocks()
     piece = Piece(blocks.start, blocks.stop, 0, manifest.mask_design().n_repeats)
     write_part(folder.scores, piece, scores, n_model_calls)

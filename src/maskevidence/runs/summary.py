@@ -1,4 +1,4 @@
-"""A run's estimate, computed from its record; shards of one run give the run's."""
+"""The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
-from maskevidence.runs.blocks import missing, overlapping, shard_blocks
+from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, list_parts, read_part
@@ -20,12 +20,12 @@ from maskevidence.support.provenance import command
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is of, and what its record says.
+    """A finished run.
 
     Attributes:
-        manifest: what it is of.
-        estimate: of its log evidence.
-        parts: the files of the record.
+        manifest: what decides the numbers of the run.
+        estimate: the estimate of the log evidence.
+        parts: the files of the scores.
     """
 
     manifest: Manifest
@@ -33,40 +33,39 @@ class Run:
     parts: tuple[Part, ...]
 
     def result(self) -> dict[str, Any]:
-        """What estimate.json holds."""
-        kept = {"versions": self.manifest.versions, "command": self.manifest.command}
-        notes = [*self.manifest.data.notes, *self.estimate.notes]
-        k, n = self.manifest.shard
+        """The content of estimate.json."""
+        manifest, estimate = self.manifest, self.estimate
+        notes = [*manifest.data.notes, *estimate.notes]
+        k, n = manifest.shard
         if n > 1:
             notes.append(
-                f"shard {k} of {n}: {self.estimate.n_observations:,} of "
-                f"{self.manifest.data.n_observations:,} observations"
+                f"shard {k} of {n}: {estimate.n_observations:,} of "
+                f"{manifest.data.n_observations:,} observations"
             )
-        result = self.estimate.to_dict() | kept | {"notes": notes}
-        if self.manifest.details:
-            estimate, details = self.estimate, self.manifest.details
+        result = estimate.to_dict()
+        result |= {"versions": manifest.versions, "command": manifest.command, "notes": notes}
+        if manifest.details:
+            details = manifest.details
             result |= details | image_summary(details, estimate.log_evidence, estimate.curve)
-        if self.manifest.closed_form is not None:
-            result["closed_form"] = self.manifest.closed_form
+        if manifest.closed_form is not None:
+            result["closed_form"] = manifest.closed_form
         return result
 
 
 def read_run(*folders: str | Path) -> Run:
-    """The run in a folder, or that which is in several folders in shards.
+    """Read a finished run from its folder, or from the folders of all its shards.
 
     Args:
-        folders: one run directory, or those of all shards of a run.
+        folders: one run directory, or the run directories of all shards of a run.
 
     Raises:
-        InputError: no run, one that is not finished, a damaged part, or folders that are not the shards of
-            one run.
+        InputError: a folder holds no run, or a run that is unfinished or damaged, or the folders are not the
+            shards of one run.
     """
     manifests, parts, tables, n_calls = [], [], [], 0
     for folder in folders:
         directory = RunDirectory(folder)
-        manifest = directory.manifest()
-        if manifest is None:
-            raise InputError(f"there is no run in {str(folder)!r}; give a folder that --out wrote")
+        manifest = directory.existing_manifest()
         own = list_parts(directory.scores)
         _check_complete(directory, manifest, own)
         read = [read_part(part) for part in own]
@@ -83,13 +82,12 @@ def read_run(*folders: str | Path) -> Run:
 
 def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[Part]) -> None:
     pieces = [part.piece for part in parts]
-    blocks = shard_blocks(manifest.data.n_observations, manifest.rows_per_block, manifest.shard)
-    left = list(missing(pieces, blocks, manifest.mask_design().n_repeats))
-    if left:
-        n_missing = len({piece.first_block for piece in left})
+    missing = manifest.missing(pieces)
+    if missing:
+        n_missing = len({piece.first_block for piece in missing})
         raise InputError(
-            f"the run in {str(directory.path)!r} is not finished, {n_missing} of its {len(blocks)} blocks "
-            f"of rows lack scores; run its command again: {manifest.command}"
+            f"the run in {str(directory.path)!r} is not finished, {n_missing} of its "
+            f"{len(manifest.blocks())} blocks of rows lack scores; run its command again: {manifest.command}"
         )
     if overlapping(pieces):
         raise InputError(
@@ -99,7 +97,7 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
 
 
 def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence[ScoreTable]) -> Manifest:
-    """The manifest of the run whose shards these are."""
+    """The manifest of the whole run, from the manifests of its shards."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
         differences = first.differences(other, but=("shard",))
@@ -107,7 +105,7 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
             differences.append(f"blocks of {other.rows_per_block} rows instead of {first.rows_per_block}")
         if differences:
             raise InputError(
-                f"{name!r} is no shard of the run in {names[0]!r} ({'; '.join(differences)}); "
+                f"{name!r} is not a shard of the run in {names[0]!r} ({'; '.join(differences)}); "
                 "give shards of one run, or use compare"
             )
     n = first.shard[1]

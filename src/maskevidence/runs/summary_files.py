@@ -1,4 +1,4 @@
-"""The files that a finished run leaves."""
+"""The files of a finished run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,13 +21,13 @@ def write_run(
     estimate: EvidenceEstimate,
     model: Any = None,
 ) -> str | None:
-    """Write a run that was made in memory: run.json, the scores, the model where given, and the summary.
+    """Write a run that was computed in memory: run.json, the scores, the model if given, and the summary.
 
     Args:
-        folder: that the run may be written to.
-        manifest: what the run is of.
-        result: the estimate, as it goes to estimate.json.
-        estimate: with scores and curve.
+        folder: the run directory, which `RunDirectory.check` accepts.
+        manifest: what decides the numbers of the run.
+        result: the content of estimate.json.
+        estimate: the estimate, with scores and curve.
         model: a fitted model to keep in `model/`.
 
     Returns:
@@ -48,9 +48,9 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     """Write curve.csv, curve.png and, last, estimate.json.
 
     Args:
-        folder: of the run.
-        run: what the record says.
-        result: the estimate, as it goes to estimate.json.
+        folder: the run directory.
+        run: the finished run.
+        result: the content of estimate.json.
 
     Returns:
         One line on what could not be drawn, or None.
@@ -58,15 +58,13 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     Raises:
         InputError: the folder cannot be written.
     """
-    missing = None
-    curve, manifest = run.estimate.curve, run.manifest
+    manifest, curve, missing = run.manifest, run.estimate.curve, None
+    write_atomic(folder.path / CURVE, curve.to_csv())
     try:
         picture = draw_curves({manifest.model: curve}, _title(manifest, run.estimate))
-    except MissingExtraError as error:
-        picture, missing = None, f"{CURVE_PICTURE} was not drawn: {error}"
-    write_atomic(folder.path / CURVE, curve.to_csv())
-    if picture is not None:
         write_atomic(folder.path / CURVE_PICTURE, picture)
+    except MissingExtraError as error:
+        missing = f"{CURVE_PICTURE} was not drawn: {error}"
     write_json(folder.path / ESTIMATE, result)
     return missing
 

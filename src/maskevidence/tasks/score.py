@@ -16,8 +16,9 @@ from maskevidence.runs import (
     DataSource,
     Engine,
     Manifest,
+    Recording,
     RunDirectory,
-    here,
+    local_engine,
     parse_shard,
     read_run,
     record_run,
@@ -214,11 +215,8 @@ def _score_into(
         manifest,
         ready.model,
         tokens,
+        Recording(scoring.batch_size, run.save_every, _engine(run, ready), run.overwrite),
         fitted=ready.fitted,
-        overwrite=run.overwrite,
-        batch_size=scoring.batch_size,
-        save_every=run.save_every,
-        engine=_engine(run, ready),
     )
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:
@@ -233,7 +231,7 @@ def _engine(run: RunOptions, ready: Prepared) -> Engine:
     """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
     cluster = run.cluster
     if cluster.engine == "local":
-        return here
+        return local_engine
     from maskevidence.runs.ray import RayEngine
 
     gpus = cluster.gpus_per_worker or 0.0

@@ -1,0 +1,171 @@
+"""A pool of Ray workers that share the blocks of a run.
+
+Each worker is a process that holds the model and scores one block at a time. A worker that dies is replaced,
+and its block is scored again.
+
+The workers are plain actors. Ray Data would restart a worker for ever that dies at the same block each time.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from maskevidence.errors import InputError, MaskEvidenceError
+from maskevidence.models.saving import fingerprint
+from maskevidence.runs.engine import Done, Work
+from maskevidence.score import Scoring
+from maskevidence.score_table import ScoreTable
+from maskevidence.support.progress import Advance
+
+MAX_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
+_DIED = object()
+
+
+class Worker:
+    """A process that holds a model and scores blocks with it."""
+
+    def load(self, load: Callable[[], Any], expected: str | None, threads: int) -> None:
+        """Load the model, and refuse it unless it has the fingerprint `expected`, if that is given."""
+        torch.set_num_threads(threads)
+        self.model = load()
+        if expected is not None and fingerprint(self.model) != expected:
+            raise InputError(
+                "its weights are not those that the run began with; give every machine the same files"
+            )
+
+    def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int]:
+        """The scores of a piece, and how many times the model was called."""
+        return work.score(self.model, scoring, lambda _steps, _description=None: None)
+
+
+class WorkerPool:
+    """Workers that each score one piece at a time; a worker that dies is replaced.
+
+    Args:
+        ray: the module, connected to a cluster.
+        start: starts a `Worker` as an actor.
+        loading: the arguments of `Worker.load`.
+        option: option of the command line that makes calls of the model smaller.
+    """
+
+    def __init__(
+        self, ray: Any, start: Callable[[], Any], loading: tuple[Any, str | None, int], option: str
+    ) -> None:
+        self.ray = ray
+        self.start = start
+        self.loading = loading
+        self.option = option
+        self.running: dict[Any, tuple[Any, Work | None]] = {}  # pending answer -> worker, and what it scores
+        self.deaths: Counter[Any] = Counter()
+        self.n_replaced = 0
+
+    def score(
+        self, n_workers: int, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done
+    ) -> None:
+        """Score every piece once, and stop the workers.
+
+        Raises:
+            InputError: workers cannot load the model, die repeatedly at the same block, or run out of memory.
+        """
+        waiting, n_left = deque(work), len(work)
+        advance(0, "starting workers")
+        try:
+            for _ in range(n_workers):
+                self._start_worker()
+            while n_left:
+                (pending,), _ = self.ray.wait(list(self.running), num_returns=1)
+                worker, one = self.running.pop(pending)
+                answer = self._answer(pending, one)
+                if answer is _DIED:
+                    if one is not None:
+                        waiting.appendleft(one)
+                    self._start_worker()
+                    continue
+                advance(0, "scoring masks" + self._replaced())
+                if one is not None:
+                    done(one.piece, *answer)
+                    advance(one.n_masks(scoring))
+                    n_left -= 1
+                if waiting:
+                    following = waiting.popleft()
+                    pending = worker.score.remote(with_own_memory(following), scoring)
+                    self.running[pending] = (worker, following)
+        finally:
+            for worker, _ in self.running.values():
+                self.ray.kill(worker)
+
+    def _start_worker(self) -> None:
+        worker = self.start()
+        self.running[worker.load.remote(*self.loading)] = (worker, None)
+
+    def _answer(self, pending: Any, one: Work | None) -> Any:
+        """The answer of a worker, or _DIED."""
+        errors = self.ray.exceptions
+        try:
+            answer = self.ray.get(pending)
+        except errors.RayTaskError as error:
+            raise self._explain(error, one) from error
+        except errors.RayError as error:  # the worker, its machine, or the answer on its way was lost
+            self.count_death(error, one)
+            return _DIED
+        if one is None:
+            self.deaths.pop(None, None)
+        return answer
+
+    def count_death(self, error: Exception, one: Work | None) -> None:
+        """Count the death of a worker at a block, or while it loaded the model.
+
+        Raises:
+            InputError: too many workers died at the same point.
+        """
+        piece = None if one is None else one.piece
+        self.deaths[piece] += 1
+        self.n_replaced += 1
+        if self.deaths[piece] < MAX_DEATHS:
+            return
+        where = "while it loaded the model" if piece is None else f"at block {piece.first_block}"
+        if isinstance(error, self.ray.exceptions.OutOfMemoryError):
+            raise InputError(f"{MAX_DEATHS} workers ran out of memory {where}; {self._advice()}") from error
+        raise InputError(
+            f"{MAX_DEATHS} workers died {where}, one after the other, as they do when a machine runs out "
+            f"of memory; {self._advice()}"
+        ) from error
+
+    def _explain(self, error: Any, one: Work | None) -> Exception:
+        """The error of the worker itself, in one line if it is an expected one."""
+        cause = error.cause
+        if _is_out_of_memory(cause):
+            return InputError(f"a worker ran out of memory ({last_line(cause)}); {self._advice()}")
+        if one is None:
+            return InputError(f"a worker could not load the model: {last_line(cause)}")
+        if isinstance(cause, self.ray.exceptions.RayError):
+            return InputError(f"a worker could not read its block: {last_line(cause)}")
+        return cause if isinstance(cause, Exception) else error
+
+    def _replaced(self) -> str:
+        return f" ({self.n_replaced} workers replaced)" if self.n_replaced else ""
+
+    def _advice(self) -> str:
+        return f"lower {self.option} for less in a call, or --workers for fewer models on a machine"
+
+
+def with_own_memory(work: Work) -> Work:
+    """The same work with a copy of its rows: with a slice, all rows that it was cut from would be sent."""
+    return work._replace(rows=work.rows[torch.arange(len(work.rows))])
+
+
+def _is_out_of_memory(error: object) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def last_line(error: object) -> str:
+    """The line of an error that says what happened, without the traces before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    line = lines[-1] if lines else type(error).__name__
+    known = isinstance(error, MaskEvidenceError | OSError) or len(lines) > 1
+    return line.rstrip(".") if known else f"{type(error).__name__}: {line.rstrip('.')}"

@@ -1,0 +1,103 @@
+"""A folder that holds another run, or other files, is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import CommandLine, files_in
+from recorded_runs import a_model
+
+
+class TestAnotherRun:
+    @pytest.fixture
+    def first(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> Path:
+        out = tmp_path / "a"
+        assert run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", out).code == 0
+        return out
+
+    @pytest.mark.parametrize(
+        ("words", "difference"),
+        [
+            (["--design", "leave-one-out"], "design leave-one-out instead of every-size"),
+            (["--masks-per-size", "1"], "masks_per_size 1 instead of 2"),
+            (["--seed", "5"], "seed 5 instead of 0"),
+            (["--masks", "shared"], "masks shared instead of own"),
+            (["--limit", "49"], "n_observations 49 instead of 50"),
+            (["--shard", "1/2"], "shard [1, 2] instead of [1, 1]"),
+        ],
+    )
+    def test_is_refused_unless_overwritten(
+        self,
+        first: Path,
+        saved: tuple[Path, Path],
+        run: CommandLine,
+        words: list[str],
+        difference: str,
+    ) -> None:
+        before = {name: (first / name).read_bytes() for name in files_in(first)}
+        settings = {"--limit": "50", "--masks-per-size": "2"} | dict(
+            zip(words[::2], words[1::2], strict=True)
+        )
+        if "leave-one-out" in words:
+            del settings["--masks-per-size"]
+        command = ["score", *saved, "--out", first, *(word for pair in settings.items() for word in pair)]
+        error = run(*command).error
+        assert "holds another run" in error
+        assert difference in error
+        assert {name: (first / name).read_bytes() for name in files_in(first)} == before
+        assert run(*command, "--overwrite").code == 0
+        assert run(*command).code == 0  # it is the same run now
+
+    def test_with_other_weights(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+        a_model(seed=9).save(saved[0])
+        error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
+        assert "holds another run (model_fingerprint" in error
+
+    def test_with_other_values(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+        values = np.load(saved[1])
+        values[7, 3] += 1e-9
+        np.save(saved[1], values)
+        error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
+        assert "holds another run (fingerprint" in error
+
+    def test_of_a_newer_schema(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+        content = json.loads((first / "run.json").read_text())
+        (first / "run.json").write_text(json.dumps(content | {"schema_version": 7, "more": 1}))
+        message = "has schema 7, written by a newer maskevidence (this one reads 1); update maskevidence"
+        command = ("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first)
+        assert message in run(*command).error
+        assert message in run("summarize", first).error
+        assert message in run("compare", first, first).error
+        assert run(*command, "--overwrite").code == 0
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 1}'])
+    def test_of_a_run_json_that_cannot_be_read(
+        self,
+        first: Path,
+        saved: tuple[Path, Path],
+        run: CommandLine,
+        content: str,
+    ) -> None:
+        (first / "run.json").write_text(content)
+        assert "is not a run.json that this version can read" in run("score", *saved, "--out", first).error
+        assert "is not a run.json that this version can read" in run("summarize", first).error
+
+    def test_a_folder_of_something_else(
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "model").write_text("precious")
+        for words in ([], ["--overwrite"]):
+            assert "holds files of no run" in run("score", *saved, "--out", tmp_path / "mine", *words).error
+        assert files_in(tmp_path / "mine") == {"model"}
+        assert "is a file" in run("score", *saved, "--out", tmp_path / "mine" / "model").error
+
+
+def test_importing_the_package_loads_neither_pyarrow_nor_pydantic() -> None:
+    check = "import sys, maskevidence; print(sorted({'pyarrow', 'pydantic', 'pandas'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

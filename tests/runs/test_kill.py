@@ -1,0 +1,130 @@
+"""A kill at any moment, a full disk and a read-only folder change nothing that was saved."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine, files_in, start
+from maskevidence.runs import list_parts
+from recorded_runs import numbers_of, rows_of, same_rows
+
+
+@pytest.mark.usefixtures("one_thread")
+class TestKill:
+    def test_at_five_random_moments(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+        command = ("score", *saved, "--masks-per-size", 20, "--save-every", 0, "--threads", 1, "--out")
+        assert run(*command, tmp_path / "whole").code == 0
+        n_parts = len(list_parts(tmp_path / "whole" / "scores"))
+        assert n_parts >= 30
+        rng = np.random.default_rng(3)
+        n_saved = []
+        for k in range(5):
+            out = tmp_path / f"killed-{k}"
+            process = start(*command, out)
+            moment = int(rng.integers(0, n_parts))
+            deadline = time.monotonic() + 60
+            while len(list_parts(out / "scores")) < moment and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0, 0.01))
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+            n_saved.append(len(list_parts(out / "scores")))
+            assert run(*command, out).code == 0
+            assert same_rows(out, tmp_path / "whole")
+            assert numbers_of(out) == numbers_of(tmp_path / "whole")
+        assert len(set(n_saved)) > 1
+        assert any(0 < saved < n_parts for saved in n_saved)
+
+    def test_before_the_model_is_kept(
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        command = ("score", "ppca:2", saved[1], "--limit", 100, "--out")
+        assert run(*command, tmp_path / "a").code == 0
+        for name in (
+            "estimate.json",
+            "curve.csv",
+            "curve.png",
+            "model/config.json",
+            "model/model.safetensors",
+        ):
+            (tmp_path / "a" / name).rename(tmp_path / "gone")
+        (tmp_path / "a" / "model").rmdir()
+        for part in list_parts(tmp_path / "a" / "scores"):
+            part.path.unlink()
+        assert run(*command, tmp_path / "a").code == 0
+        assert run(*command, tmp_path / "b").code == 0
+        assert same_rows(tmp_path / "a", tmp_path / "b")
+
+    def test_a_run_that_goes_on_is_scored_by_the_model_that_was_kept(
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        command = ("score", "ppca:2", saved[1], "--limit", 300, "--save-every", 0, "--out", tmp_path / "a")
+        assert run(*command).code == 0
+        before = rows_of(tmp_path / "a")
+        other = me.models.load(tmp_path / "a" / "model")
+        with torch.no_grad():
+            other.mean += 1.0
+        other.save(tmp_path / "a" / "model")
+        list_parts(tmp_path / "a" / "scores")[0].path.unlink()
+        assert run(*command).code == 0
+        changed = rows_of(tmp_path / "a")["score"] != before["score"]
+        assert changed.any()
+        assert not changed.all()
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small file system needs root"
+)
+class TestMounts:
+    def test_a_full_disk_stops_cleanly_and_the_run_goes_on_when_there_is_space(
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        command = ("score", *saved, "--masks-per-size", 20, "--save-every", 0, "--threads", 1, "--out")
+        assert run(*command, tmp_path / "whole").code == 0
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
+        try:
+            (disk / "other").write_bytes(bytes(600_000))
+            for _ in range(2):  # the second finds the disk as full as the first left it
+                result = run(*command, disk / "a")
+                assert "no space is left for" in result.error
+                assert "run the same command again" in result.error
+            parts = list_parts(disk / "a" / "scores")
+            assert parts
+            assert not [name for name in files_in(disk) if "tmp" in name]
+            (disk / "other").unlink()
+            written = {part.path: part.path.stat().st_mtime_ns for part in parts}
+            assert run(*command, disk / "a").code == 0
+            assert {path: path.stat().st_mtime_ns for path in written} == written
+            assert same_rows(disk / "a", tmp_path / "whole")
+            assert numbers_of(disk / "a") == numbers_of(tmp_path / "whole")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+    def test_a_read_only_folder(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", disk], check=True)
+        try:
+            command = ("score", *saved, "--limit", 50, "--out")
+            assert run(*command, disk / "a").code == 0
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+            assert "cannot be written (Read-only file system)" in run(*command, disk / "b").error
+            # what is finished can still be read, and what is not cannot go on
+            assert "was finished before" in " ".join(run(*command, disk / "a").out.split())
+            assert "cannot be written" in run(*command, disk / "a", "--overwrite").error
+            summarized = run("summarize", disk / "a")
+            assert summarized.code == 2
+            assert "cannot be written (Read-only file system)" in summarized.err
+        finally:
+            subprocess.run(["umount", disk], check=True)

@@ -1,0 +1,48 @@
+"""Damaged, missing and duplicated parts are noticed, and only they are redone."""
+
+from pathlib import Path
+
+import pandas
+import pytest
+from pyarrow import parquet
+
+import maskevidence as me
+from maskevidence.runs import Recording, RunDirectory, list_parts, read_run, record_run
+from recorded_runs import a_manifest, a_model, rows_of, some_tokens
+
+
+class TestDamage:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> RunDirectory:
+        model, tokens, folder = a_model(), some_tokens(), RunDirectory(tmp_path / "run")
+        record_run(
+            folder, a_manifest(model, tokens, me.EverySize(2)), model, tokens, Recording(save_every=0.0)
+        )
+        return folder
+
+    @pytest.mark.parametrize("damage", ["truncated", "a byte changed", "empty"])
+    def test_is_found_and_only_that_part_is_redone(self, folder: RunDirectory, damage: str) -> None:
+        before = rows_of(folder.path)
+        part = list_parts(folder.scores)[5].path
+        n_rows, content = parquet.read_metadata(part).num_rows, bytearray(part.read_bytes())
+        content[len(content) // 2] ^= 1
+        part.write_bytes(
+            {"truncated": content[: len(content) // 2], "a byte changed": content, "empty": b""}[damage]
+        )
+        with pytest.raises(me.InputError, match=r"is damaged; run the command in run\.json again"):
+            read_run(folder.path)
+        model, tokens = a_model(), some_tokens()
+        assert record_run(folder, a_manifest(model, tokens, me.EverySize(2)), model, tokens) == n_rows
+        pandas.testing.assert_frame_equal(rows_of(folder.path), before, check_exact=True)
+
+    def test_a_part_that_is_missing_is_not_summarised_over(self, folder: RunDirectory) -> None:
+        list_parts(folder.scores)[5].path.unlink()
+        with pytest.raises(me.InputError, match="is not finished, 1 of its 24 blocks"):
+            read_run(folder.path)
+
+    def test_scores_that_are_there_twice_are_refused(self, folder: RunDirectory) -> None:
+        part = list_parts(folder.scores)[5]
+        copy = part.path.name.replace(part.checksum, "0" * 16)
+        (folder.scores / copy).write_bytes(part.path.read_bytes())
+        with pytest.raises(me.InputError, match="holds scores twice"):
+            read_run(folder.path)
