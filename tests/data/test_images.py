@@ -11,7 +11,8 @@ from PIL import Image
 from pyarrow import parquet
 
 from maskevidence.data.binarise import binarise
-from maskevidence.data.images import is_image_source, read_images
+from maskevidence.data.image_files import is_image_source
+from maskevidence.data.images import read_images
 from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
 

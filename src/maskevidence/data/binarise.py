@@ -1,4 +1,4 @@
-"""Values in [0, 1] as 0 or 1: for models of binary tokens."""
+"""Values in [0, 1] made binary, for models of binary tokens."""
 
 from dataclasses import replace
 
@@ -12,16 +12,16 @@ BINARISE = ("threshold:0.5", "stochastic")
 
 
 def binarise(table: Table, how: str, seed: int = 0) -> Table:
-    """A table of values in [0, 1] as a table of 0 and 1; missing values stay missing.
+    """Turn a table of values in [0, 1] into one of zeros and ones; missing values stay missing.
 
     Args:
         table: grey levels, probabilities or 0/1.
-        how: "threshold" or "threshold:T": 1 where a value exceeds T (0.5); "stochastic": 1 with the value as
-            its probability, drawn once from the seed, the row's id and the column.
-        seed: of the stochastic kind.
+        how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
+            with the value as its probability, drawn once from the seed, the row's id and the column.
+        seed: seed of the stochastic binarisation.
 
     Raises:
-        InputError: a value outside [0, 1], another word, a threshold outside [0, 1).
+        InputError: a value outside [0, 1], an unknown word, or a threshold outside [0, 1).
 
     Source:
         The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of
@@ -60,5 +60,5 @@ def _threshold(how: str, argument: str) -> float:
     except ValueError:
         limit = np.nan
     if not 0.0 <= limit < 1.0:
-        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, say")
+        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, for example")
     return limit

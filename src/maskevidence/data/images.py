@@ -1,29 +1,17 @@
-"""Images: from folders and Parquet files, the usual data sets, and the Hugging Face hub."""
+"""Images of one size, as grey or colour levels 0..255."""
 
 import hashlib
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from maskevidence.data.sources import HubSet, choose_split, divide, from_hub, from_hub_word, splits
+from maskevidence.data.image_files import Encoded, find_images
 from maskevidence.data.tabular import Table, held_out_rows
-from maskevidence.errors import InputError, import_extra, unknown_name
+from maskevidence.errors import InputError, import_extra
 from maskevidence.support.progress import progress
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-IMAGE_SETS = {
-    "mnist": HubSet("mnist", "ylecun/mnist"),
-    "fashion-mnist": HubSet("fashion_mnist", "zalando-datasets/fashion_mnist"),
-    "cifar100": HubSet("cifar100", "uoft-cs/cifar100"),
-    "tiny-imagenet": HubSet("tiny_imagenet", "zh-plus/tiny-imagenet"),
-}
-_SPLITS = ("train", "training", "test", "valid", "validation", "val", "dev")
-_PREFERRED = ("image", "img")
 
 
 @dataclass(frozen=True)
@@ -34,7 +22,7 @@ class Images:
         name: where they come from, as the user named it.
         pixels: shape (N, H, W, C), levels 0..255; C is 1 (grey) or 3 (red, green, blue).
         ids: shape (N,); each image's position in the source.
-        notes: what a reader should know, one sentence each.
+        notes: what was done to the images, one sentence each.
 
     Example:
         >>> images = Images("two", np.zeros((2, 28, 28, 1), dtype=np.uint8), np.arange(2))
@@ -68,10 +56,10 @@ class Images:
         return self.select(slice(limit))
 
     def split(self, test_fraction: float, seed: int) -> tuple["Images", "Images"]:
-        """A training and a held-out part, chosen at random and kept in their order.
+        """Split off a held-out part, chosen at random; both parts keep their order.
 
         Raises:
-            InputError: a share outside (0, 1), or one that leaves a part empty.
+            InputError: a fraction outside (0, 1), or one that leaves a part empty.
         """
         train, test = held_out_rows(len(self), test_fraction, seed)
         return self.select(train), self.select(test)
@@ -87,19 +75,6 @@ class Images:
         return Table(self.name, self.pixels.reshape(n, -1) / 255.0, columns, self.ids, self.notes)
 
 
-def is_image_source(source: str) -> bool:
-    """Whether a DATA word means images: a set's name, a folder, "hub:", or a Parquet file with images.
-
-    Example:
-        >>> is_image_source("mnist:test"), is_image_source("digits")
-        (True, False)
-    """
-    path, (base, _) = Path(source), divide(source)
-    if path.is_file():
-        return path.suffix.lower() == ".parquet" and _holds_images(path)
-    return source.startswith("hub:") or base in IMAGE_SETS or path.is_dir() or Path(base).is_dir()
-
-
 def read_images(
     source: str,
     *,
@@ -108,24 +83,24 @@ def read_images(
     resize: tuple[int, int] | None = None,
     skip_bad: bool = False,
 ) -> Images:
-    """Read images, all of one size, as grey or as colour levels 0..255.
+    """Read images, all of one size, as grey or colour levels 0..255.
 
     Args:
         source: a folder of images, with subfolders for classes and, above these, for splits; a Parquet file
-            or a folder of them named by split; "mnist", "fashion-mnist", "cifar100", "tiny-imagenet" (from
-            MASKEVIDENCE_DATA where it holds them, else from the hub); or "hub:OWNER/NAME[/CONFIG]". A split
-            follows after a colon where there is more than one.
+            or a folder of them named by split; "mnist", "fashion-mnist", "cifar100" or "tiny-imagenet" (from
+            MASKEVIDENCE_DATA if it holds them, otherwise from the hub); or "hub:OWNER/NAME[/CONFIG]". A split
+            follows after a colon; it is required if there is more than one.
         column: the column with the images; by default "image", "img", or the only one with images.
-        limit: read the first so many rows only.
-        resize: (height, width) that every image is brought to; by default sizes must be equal.
-        skip_bad: leave images out that cannot be read, and say which in the notes.
+        limit: read only the first `limit` rows.
+        resize: (height, width) of the result; by default all images must have the same size.
+        skip_bad: skip images that cannot be read, and list them in the notes.
 
     Returns:
-        Grey if every image is grey, colour else (a note says how many grey ones were read as colour).
+        Grey images if every one is grey, otherwise colour images (a note counts the grey ones).
 
     Raises:
         InputError: a source that is missing, empty or damaged, an image that cannot be read (names it),
-            different sizes (names both), transparency, more than 8 bits per channel.
+            different sizes (names both), transparency, or more than 8 bits per channel.
         MissingExtraError: Pillow, or `datasets` for the hub, is not installed.
     """
     import_extra("PIL.Image", "hf", "reading images")
@@ -133,35 +108,11 @@ def read_images(
         raise InputError(f"limit={limit}; give a whole number of 1 or more")
     if resize is not None and min(resize) < 1:
         raise InputError(f"resize={resize}; give a height and a width of 1 or more")
-    encoded = _open(source, column, limit)
+    encoded = find_images(source, column, limit)
     if not encoded:
         raise InputError(f"{source!r} has no image; give one or more")
-    read: list[UInt8[np.ndarray, "H W C"]] = []
-    ids: list[int] = []
-    bad: list[str] = []
-    n_resized = 0
-    with progress("reading images", len(encoded)) as advance:
-        for position, (name, content) in enumerate(encoded):
-            try:
-                pixels = _decode(content)
-            except _BadImage as error:
-                if not skip_bad:
-                    raise InputError(
-                        f"image {name} of {source!r} {error}; mend it, or leave such "
-                        "images out with --skip-bad"
-                    ) from error
-                bad.append(name)
-            else:
-                if resize is not None and pixels.shape[:2] != resize:
-                    pixels, n_resized = _resized(pixels, resize), n_resized + 1
-                if read and pixels.shape[:2] != read[0].shape[:2]:
-                    raise InputError(
-                        f"image {name} of {source!r} has {_by(pixels)} pixels, the first one {_by(read[0])}; "
-                        f"make them equal, or bring them to one size with --resize {_by(read[0])}"
-                    )
-                read.append(pixels)
-                ids.append(position)
-            advance(1)
+    decoded, bad, n_resized = _decode_all(source, encoded, resize, skip_bad)
+    ids, read = list(decoded), list(decoded.values())
     if not read:
         raise InputError(
             f"none of the {len(encoded):,} images of {source!r} can be read; the first is {bad[0]}"
@@ -180,12 +131,44 @@ def read_images(
     return Images(source, pixels, np.array(ids), tuple(notes))
 
 
+def _decode_all(
+    source: str, encoded: Encoded, resize: tuple[int, int] | None, skip_bad: bool
+) -> tuple[dict[int, UInt8[np.ndarray, "H W C"]], list[str], int]:
+    """The images by position, names of those that cannot be read, and the number of resized ones."""
+    decoded: dict[int, UInt8[np.ndarray, "H W C"]] = {}
+    bad: list[str] = []
+    n_resized = 0
+    first = None
+    with progress("reading images", len(encoded)) as advance:
+        for position, (name, content) in enumerate(encoded):
+            advance(1)
+            try:
+                pixels = _decode(content)
+            except _BadImage as error:
+                if not skip_bad:
+                    raise InputError(
+                        f"image {name} of {source!r} {error}; repair it, or skip such images with --skip-bad"
+                    ) from error
+                bad.append(name)
+                continue
+            if resize is not None and pixels.shape[:2] != resize:
+                pixels, n_resized = _resized(pixels, resize), n_resized + 1
+            first = pixels if first is None else first
+            if pixels.shape[:2] != first.shape[:2]:
+                raise InputError(
+                    f"image {name} of {source!r} has {_by(pixels)} pixels, the first one {_by(first)}; "
+                    f"make them equal, or bring them to one size with --resize {_by(first)}"
+                )
+            decoded[position] = pixels
+    return decoded, bad, n_resized
+
+
 class _BadImage(Exception):
-    """Why an image cannot be used, as the end of a sentence about it."""
+    """Says why an image cannot be used, as the end of a sentence about it."""
 
 
 def _decode(content: bytes | Path) -> UInt8[np.ndarray, "H W C"]:
-    """An image file's levels: one channel for modes without colour, three else."""
+    """An image file's levels: one channel for modes without colour, otherwise three."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -193,7 +176,7 @@ def _decode(content: bytes | Path) -> UInt8[np.ndarray, "H W C"]:
             opened.load()
             image = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
-        raise _BadImage("is no image in a format that Pillow knows") from error
+        raise _BadImage("is not an image in a format that Pillow knows") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise _BadImage(f"cannot be read ({' '.join(str(error).split())})") from error
     if image.mode.startswith(("I", "F")):
@@ -217,132 +200,3 @@ def _resized(pixels: UInt8[np.ndarray, "H W C"], size: tuple[int, int]) -> UInt8
 
 def _by(pixels: UInt8[np.ndarray, "H W C"]) -> str:
     return f"{pixels.shape[0]}x{pixels.shape[1]}"
-
-
-Encoded = list[tuple[str, bytes | Path]]
-
-
-def _open(source: str, column: str | None, limit: int | None) -> Encoded:
-    """Names and contents of the image files behind a source, in its order."""
-    path, (base, split) = Path(source), divide(source)
-    if source.startswith("hub:"):
-        return _from_dataset(source, from_hub_word(source), column, limit)
-    if path.is_file():
-        if path.suffix.lower() == ".parquet":
-            return _from_parquet(source, [path], column, limit)
-        raise InputError(
-            f"{source!r} is one file; give the folder with the images, or a Parquet file of them"
-        )
-    if path.is_dir():
-        return _from_folder(source, path, None, column, limit)
-    if Path(base).is_dir():
-        return _from_folder(source, Path(base), split, column, limit)
-    if base in IMAGE_SETS:
-        known = IMAGE_SETS[base]
-        folder = known.local()
-        if folder is not None and (split is None or split in splits(folder, (".parquet",))):
-            return _from_folder(source, folder, split, column, limit)
-        assert known.hub is not None
-        return _from_dataset(source, from_hub(source, known.hub, known.config, split), column, limit)
-    if path.suffix or source.startswith((".", "/", "~")):
-        raise InputError(f"there is no file or folder {source!r}; check the path")
-    raise unknown_name("image data", source, [*IMAGE_SETS, "hub:OWNER/NAME[/CONFIG][:SPLIT]", "a folder"])
-
-
-def _from_folder(
-    source: str, folder: Path, split: str | None, column: str | None, limit: int | None
-) -> Encoded:
-    tables = splits(folder, (".parquet",))
-    if tables:
-        return _from_parquet(source, choose_split(source, tables, split), column, limit)
-    parts = {part.name: part for part in sorted(folder.iterdir()) if part.is_dir() and part.name in _SPLITS}
-    if parts or split is not None:
-        folder = choose_split(source, parts or {"all": folder}, split)
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-    if not files:
-        raise InputError(
-            f"the folder {str(folder)!r} has no image ({', '.join(IMAGE_SUFFIXES)}) and no .parquet"
-        )
-    return [(str(file.relative_to(folder)), file) for file in files[:limit]]
-
-
-def _from_parquet(source: str, files: Sequence[Path], column: str | None, limit: int | None) -> Encoded:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    encoded: Encoded = []
-    for file in files:
-        try:
-            schema = parquet.read_schema(file)
-            chosen = _choose_column(source, column, list(schema.names), _image_columns(schema))
-            rows = parquet.read_table(file, columns=[chosen]).column(0)
-        except (pa.ArrowInvalid, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{str(file)!r} cannot be read as Parquet: {reason}; write it again") from error
-        start = len(encoded)
-        rows = rows.slice(0, None if limit is None else limit - start)
-        encoded += [_entry(start + row, cell) for row, cell in enumerate(rows.to_pylist())]
-        if limit is not None and len(encoded) >= limit:
-            break
-    return encoded
-
-
-def _from_dataset(source: str, found: Any, column: str | None, limit: int | None) -> Encoded:
-    datasets = import_extra("datasets", "hf", "a data set of the hub")
-    images = [name for name, feature in found.features.items() if isinstance(feature, datasets.Image)]
-    chosen = _choose_column(source, column, list(found.column_names), images)
-    if chosen not in images:
-        raise InputError(
-            f"column {chosen!r} of {source!r} holds no images; it has {', '.join(images) or 'none'}"
-        )
-    undecoded = found.cast_column(chosen, datasets.Image(decode=False))
-    rows = range(len(undecoded) if limit is None else min(limit, len(undecoded)))
-    return [_entry(row, undecoded[row][chosen]) for row in rows]
-
-
-def _entry(row: int, cell: Any) -> tuple[str, bytes | Path]:
-    """One cell of an image column: bytes, or a dictionary of bytes and path as the hub stores it."""
-    content = cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell
-    if isinstance(content, str):
-        content = Path(content)
-    return f"in row {row} (from 0)", content or b""
-
-
-def _holds_images(file: Path) -> bool:
-    """Whether a Parquet file can be read and has a column for images."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        return bool(_image_columns(parquet.read_schema(file)))
-    except (pa.ArrowInvalid, OSError):
-        return False
-
-
-def _image_columns(schema: Any) -> list[str]:
-    """Columns of a Parquet schema that can hold images: bytes, or a structure with a field of bytes."""
-    from pyarrow import types
-
-    return [
-        field.name
-        for field in schema
-        if types.is_binary(field.type)
-        or types.is_large_binary(field.type)
-        or (types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0)
-    ]
-
-
-def _choose_column(source: str, column: str | None, names: list[str], images: list[str]) -> str:
-    if column is not None:
-        if column not in names:
-            raise InputError(f"{source!r} has no column {column!r}; it has {', '.join(names)}")
-        if column not in images:
-            known = ", ".join(images) or "none"
-            raise InputError(f"column {column!r} of {source!r} holds no images; those that do: {known}")
-        return column
-    preferred = [name for name in _PREFERRED if name in images] or images
-    if not images:
-        raise InputError(f"{source!r} has no column with images; it has {', '.join(names)}")
-    if len(preferred) > 1 and preferred == images:
-        raise InputError(f"{source!r} has images in {', '.join(images)}; choose with --column NAME")
-    return preferred[0]

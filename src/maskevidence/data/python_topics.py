@@ -1,13 +1,13 @@
-"""The English text that comes with Python: the documentation behind `help("if")` and its kin."""
+"""The English text that comes with Python: the documentation behind `help("if")` and other topics."""
 
 from maskevidence.errors import InputError
 
 
 def python_topics() -> tuple[str, ...]:
-    """Its lines, with their ends. The text is another in each version of Python.
+    """The lines of the text, with their ends; they differ between versions of Python.
 
     Raises:
-        InputError: this Python came without it.
+        InputError: this Python has no such text.
 
     Example:
         >>> sum(map(len, python_topics())) > 300_000

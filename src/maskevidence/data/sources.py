@@ -1,4 +1,4 @@
-"""Where data sets lie: below MASKEVIDENCE_DATA, in a folder with splits, on the Hugging Face hub."""
+"""Where data sets are found: files, folders with splits, MASKEVIDENCE_DATA, and the Hugging Face hub."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, TypeVar
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.hub import hub_reachable, not_in_cache
 
-Found = TypeVar("Found")
+Part = TypeVar("Part")
 
 
 class HubSet(NamedTuple):
-    """A data set that has a word of its own.
+    """A data set with its own name on the command line.
 
     Attributes:
-        folder: below MASKEVIDENCE_DATA.
-        hub: its name on the hub; None where it is not there.
-        config: its configuration there.
+        folder: its folder below MASKEVIDENCE_DATA.
+        hub: its name on the hub; None if it is not there.
+        config: its configuration on the hub.
     """
 
     folder: str
@@ -26,32 +26,72 @@ class HubSet(NamedTuple):
     config: str | None = None
 
     def local(self) -> Path | None:
-        """Its folder below MASKEVIDENCE_DATA, or None where there is none."""
+        """Its folder below MASKEVIDENCE_DATA, or None if there is none."""
         root = os.environ.get("MASKEVIDENCE_DATA")
         folder = Path(root) / self.folder if root else None
         return folder if folder is not None and folder.is_dir() else None
 
 
+def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[str]) -> Any:
+    """Find what a DATA word stands for.
+
+    Args:
+        source: a file, a folder, a key of `sets`, or "hub:OWNER/NAME[/CONFIG]"; a split may follow after a
+            colon.
+        sets: data sets by name.
+        suffixes: of the files that hold the splits of a data set.
+
+    Returns:
+        A file or folder with the split asked for, (Path, str | None); one split of a data set of the hub, a
+        `datasets.Dataset`; None for a word that stands for nothing.
+
+    Raises:
+        InputError: a data set that cannot be loaded.
+
+    Example:
+        >>> find_source("mnits", {"mnist": HubSet("mnist", "ylecun/mnist")}, (".parquet",)) is None
+        True
+    """
+    if source.startswith("hub:"):
+        name, _, split = source.removeprefix("hub:").partition(":")
+        owner_and_name, config = "/".join(name.split("/")[:2]), "/".join(name.split("/")[2:]) or None
+        return from_hub(source, owner_and_name, config, split or None)
+    if Path(source).exists():
+        return Path(source), None
+    base, chosen = divide(source)
+    if Path(base).is_dir():
+        return Path(base), chosen
+    if base not in sets:
+        return None
+    known = sets[base]
+    folder = known.local()
+    if folder is not None and (chosen is None or chosen in splits(folder, suffixes)):
+        return folder, chosen
+    if known.hub is None:
+        raise InputError(f"{source!r} is not in MASKEVIDENCE_DATA; point that variable to the folder with it")
+    return from_hub(source, known.hub, known.config, chosen)
+
+
 def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
     """Files by split: "train-00000-of-00002.parquet" and "train.parquet" belong to train."""
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for file in sorted(folder.iterdir()):
         if file.suffix.lower() in suffixes:
             name = file.stem.split("-")[0] if "-of-" in file.stem else file.stem
-            found.setdefault(name, []).append(file)
-    return found
+            files.setdefault(name, []).append(file)
+    return files
 
 
-def choose_split(source: str, found: Mapping[str, Found], split: str | None) -> Found:
-    """What belongs to a split, or to the only one where none is named.
+def choose_split(source: str, parts: Mapping[str, Part], split: str | None) -> Part:
+    """The part of a data set that belongs to a split, or the only one if no split is named.
 
     Args:
-        source: as the user named it, for the message.
-        found: what there is, by split.
-        split: the one asked for.
+        source: the data set as the user named it, for the message.
+        parts: the parts of the data set, by split.
+        split: the split asked for.
 
     Raises:
-        InputError: there are several and none is named, or the named one is not there (lists those that are).
+        InputError: there are several parts and no split is named, or none has that name (lists the names).
 
     Example:
         >>> choose_split("mnist", {"train": 1, "test": 2}, None)
@@ -59,18 +99,18 @@ def choose_split(source: str, found: Mapping[str, Found], split: str | None) -> 
         ...
         maskevidence.errors.InputError: 'mnist' has the splits train, test; choose one, as in mnist:train
     """
-    if split is None and len(found) > 1:
+    if split is None and len(parts) > 1:
         raise InputError(
-            f"{source!r} has the splits {', '.join(found)}; choose one, as in {source}:{next(iter(found))}"
+            f"{source!r} has the splits {', '.join(parts)}; choose one, as in {source}:{next(iter(parts))}"
         )
-    chosen = next(iter(found)) if split is None else split
-    if chosen not in found:
-        raise InputError(f"{source!r} has no split {chosen!r}; it has {', '.join(found)}")
-    return found[chosen]
+    chosen = next(iter(parts)) if split is None else split
+    if chosen not in parts:
+        raise InputError(f"{source!r} has no split {chosen!r}; it has {', '.join(parts)}")
+    return parts[chosen]
 
 
 def divide(source: str) -> tuple[str, str | None]:
-    """A source and the split after its last colon, None where there is none.
+    """A source and the split after its last colon, None if there is no colon.
 
     Example:
         >>> divide("glue/qnli:validation"), divide("digits")
@@ -80,31 +120,36 @@ def divide(source: str) -> tuple[str, str | None]:
     return base, split or None
 
 
-def from_hub_word(source: str) -> Any:
-    """The data set behind "hub:OWNER/NAME[/CONFIG][:SPLIT]"."""
-    name, _, split = source.removeprefix("hub:").partition(":")
-    owner_and_name, config = "/".join(name.split("/")[:2]), "/".join(name.split("/")[2:]) or None
-    return from_hub(source, owner_and_name, config, split or None)
+@contextmanager
+def reading_parquet(file: Path) -> Iterator[None]:
+    """Turn errors of pyarrow about a Parquet file into one clear line (InputError)."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{str(file)!r} cannot be read as Parquet: {reason}; write it again") from error
 
 
 def from_hub(source: str, name: str, config: str | None, split: str | None) -> Any:
     """One split of a data set of the hub, or of its local cache, as a `datasets.Dataset`.
 
     Args:
-        source: as the user named it, for messages.
+        source: the data set as the user named it, for messages.
         name: OWNER/NAME.
         config: its configuration.
-        split: may be left out where there is one only.
+        split: may be left out if there is only one.
 
     Raises:
-        InputError: it is not there, or the hub cannot be asked.
+        InputError: there is no such data set, or the hub cannot be reached.
         MissingExtraError: `datasets` is not installed.
     """
     datasets = import_extra("datasets", "hf", "a data set of the hub")
     offline = not hub_reachable()
-    with _only_cache(datasets, offline):
+    with _cache_only(datasets, offline):
         try:
-            found = datasets.load_dataset(name, config, split=split)
+            loaded = datasets.load_dataset(name, config, split=split)
         except (ConnectionError, OSError, ValueError, RuntimeError) as error:
             if offline:
                 raise not_in_cache(
@@ -113,12 +158,12 @@ def from_hub(source: str, name: str, config: str | None, split: str | None) -> A
                 ) from error
             reason = " ".join(str(error).split())
             raise InputError(f"data set {source!r} cannot be loaded from the hub: {reason}") from error
-    return choose_split(source, found, None) if hasattr(found, "keys") else found
+    return choose_split(source, loaded, None) if hasattr(loaded, "keys") else loaded
 
 
 @contextmanager
-def _only_cache(datasets: Any, offline: bool) -> Iterator[None]:
-    """No attempts on the network, each of which takes many seconds to fail, where it is known to be gone."""
+def _cache_only(datasets: Any, offline: bool) -> Iterator[None]:
+    """Keep `datasets` off an unreachable network: each of its attempts takes many seconds to fail."""
     before = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = before or offline
     try:

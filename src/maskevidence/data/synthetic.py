@@ -1,4 +1,4 @@
-"""The data that the paper's public code draws."""
+"""The data that the public code of the paper draws."""
 
 import torch
 from jaxtyping import Float
@@ -10,18 +10,18 @@ from maskevidence.models import PPCA
 def published_ppca_data(
     n_rows: int, n_features: int, n_components: int, precision: float = 5.0, seed: int = 1991
 ) -> tuple[Float[Tensor, "N D"], PPCA]:
-    """The data of the paper's Table 1 and figures, draw by draw as published, and the model scored on them.
+    """Draw the data of the paper's Table 1 and figures exactly as published, with the model scored on them.
 
-    x = z Wᵀ + e with one noise draw e = randn/β shared by all features of a row: not the model's noise, which
-    is randn/√β for each feature. Kept to reproduce printed numbers; to draw from the model itself use its
-    `sample`. Global random state is left as it was.
+    x = z Wᵀ + e with one noise draw e = randn/β that all features of a row share. The model's own noise is
+    randn/√β for each feature. Use this function to reproduce printed numbers, and the model's `sample` to
+    draw from the model. The global random state does not change.
 
     Args:
         n_rows: N.
         n_features: D.
         n_components: K.
         precision: β; the model's noise variance is 1/β.
-        seed: of `torch.manual_seed`.
+        seed: the argument of `torch.manual_seed`.
 
     Returns:
         x, shape (N, D), float32, and the PPCA model N(0, W Wᵀ + I/β).

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.data.sources import reading_parquet
 from maskevidence.errors import InputError, import_extra
 from maskevidence.tokens import Tokens
 
@@ -20,11 +21,11 @@ class Table:
     """Rows of numbers with named columns.
 
     Attributes:
-        name: where it comes from, as the user named it.
+        name: where the table comes from, as the user named it.
         values: shape (N, D); NaN where missing.
         columns: D names.
         ids: shape (N,); each row's position in the source.
-        notes: what a reader should know, one sentence each.
+        notes: what was done to the table, one sentence each.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Table:
         """The named columns, in the order given.
 
         Raises:
-            InputError: a column that is not there (lists those that are).
+            InputError: a column that does not exist (lists those that do).
         """
         missing = [column for column in columns if column not in self.columns]
         if missing:
@@ -66,14 +67,14 @@ class Table:
         return replace(self, values=self.values[:, where], columns=tuple(columns))
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
-        """A training and a held-out part, rows chosen at random and kept in their order.
+        """Split off held-out rows, chosen at random; both parts keep their order.
 
         Args:
-            test_fraction: the share of rows held out, in (0, 1).
-            seed: of the choice.
+            test_fraction: the fraction of rows to hold out, in (0, 1).
+            seed: seed of the choice.
 
         Raises:
-            InputError: a share outside (0, 1), or one that leaves a part empty.
+            InputError: a fraction outside (0, 1), or one that leaves a part empty.
         """
         train, test = held_out_rows(len(self), test_fraction, seed)
         return (
@@ -82,7 +83,7 @@ class Table:
         )
 
     def constant_columns(self) -> list[str]:
-        """The columns whose observed values are all equal, or that are observed nowhere."""
+        """The columns whose observed values are all equal, or that have no observed value."""
         observed = ~np.isnan(self.values)
         low = np.where(observed, self.values, np.inf).min(axis=0)
         high = np.where(observed, self.values, -np.inf).max(axis=0)
@@ -92,10 +93,10 @@ class Table:
 def held_out_rows(
     n_rows: int, test_fraction: float, seed: int
 ) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
-    """Positions of a training and a held-out part of rows, chosen at random, each in their order.
+    """Positions of training and held-out rows, chosen at random; each part is in order.
 
     Raises:
-        InputError: a share outside (0, 1), or one that leaves a part empty.
+        InputError: a fraction outside (0, 1), or one that leaves a part empty.
 
     Example:
         >>> train, test = held_out_rows(5, 0.4, seed=0)
@@ -106,7 +107,7 @@ def held_out_rows(
     if not 1 <= n_test < n_rows:
         raise InputError(
             f"a test fraction of {test_fraction:g} of {n_rows} rows leaves no row to train on or none "
-            "to score; give a share in (0, 1) and more rows"
+            "to score; give a fraction in (0, 1) and more rows"
         )
     shuffled = np.random.default_rng(seed).permutation(n_rows)
     return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
@@ -116,12 +117,12 @@ def read_table(path: str | Path) -> Table:
     """Read a table of numbers; an empty CSV cell or NaN is a missing value.
 
     Args:
-        path: a .csv file (a first line of numbers only is data, otherwise it names the columns), a .npy file
-            with a two-dimensional array, or a .parquet file.
+        path: a .csv file, a .npy file with a two-dimensional array, or a .parquet file. The first line of a
+            .csv file names the columns, unless it holds numbers only: then it is data.
 
     Raises:
-        InputError: a file that is missing, empty, of another kind or damaged; text, or an infinite value, in
-            a column; a row or a column without any value (each names where).
+        InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
+            column; a row or column without any value (the message names the place).
 
     Example:
         >>> import tempfile
@@ -196,18 +197,15 @@ def _read_csv(file: Path) -> Table:
 
 
 def _read_parquet(file: Path) -> Table:
-    import pyarrow as pa
     from pyarrow import parquet
 
-    try:
+    with reading_parquet(file):
         table = parquet.read_table(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{str(file)!r} cannot be read as Parquet: {error}") from error
     return _from_arrow(str(file), table, first_line=0)
 
 
 def _from_arrow(name: str, table: "object", first_line: int, notes: tuple[str, ...] = ()) -> Table:
-    """Arrow columns as float64; messages count rows as lines from `first_line`, or from 0 where that is 0."""
+    """Arrow columns as float64; messages count lines from `first_line`, or rows from 0 if that is 0."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -234,14 +232,13 @@ def _from_arrow(name: str, table: "object", first_line: int, notes: tuple[str, .
 
 
 def _numbers(cells: list[str | None], where: str, first_line: int) -> list[float]:
-    """Cells of text as numbers, or the error that names the first that is none."""
+    """Cells of text as numbers; the error names the first cell that is not a number."""
     numbers = []
     for row, cell in enumerate(cells):
         if cell is not None and not _is_number(cell):
             place = f"line {first_line + row}" if first_line else f"row {row} (from 0)"
             raise InputError(
-                f"{where}, {place}: {cell!r}; "
-                "give numbers only, and leave the cell empty where a value is missing"
+                f"{where}, {place}: {cell!r}; give numbers only, and leave cells of missing values empty"
             )
         numbers.append(math.nan if cell is None or cell.strip() in _MISSING else float(cell))
     return numbers
@@ -258,7 +255,7 @@ def _checked(table: Table) -> Table:
         row, column = infinite[0]
         raise InputError(
             f"{table.name!r} has an infinite value in column {table.columns[column]!r}, row {row} (from 0); "
-            "give a finite number, or leave the cell empty where it is missing"
+            "give a finite number, or leave the cell of a missing value empty"
         )
     missing = np.isnan(table.values)
     if missing.all(axis=0).any():

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maskevidence.data.binarise import binarise
-from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
+from maskevidence.data.image_files import IMAGE_SETS, is_image_source
+from maskevidence.data.images import read_images
 from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import HasRefine

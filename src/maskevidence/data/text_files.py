@@ -1,0 +1,112 @@
+"""Columns of texts in .txt, .jsonl, .csv and .parquet files."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.sources import reading_parquet
+from maskevidence.errors import InputError
+
+TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
+
+
+class Columns:
+    """Columns by name, whose values are read on demand.
+
+    Args:
+        columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
+    """
+
+    def __init__(self, columns: dict[str, list[Any]] | Any) -> None:
+        self._columns = columns
+        self.names: list[str] = list(getattr(columns, "column_names", columns))
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column."""
+        values = self._columns[name]
+        return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
+def read_text_file(file: Path, running: bool) -> Columns:
+    """The columns of a file, by its suffix.
+
+    Args:
+        file: a .txt, .jsonl, .csv or .parquet file; the lines of a .txt file are a column "text".
+        running: keep the ends of the lines of a .txt file.
+
+    Raises:
+        InputError: another suffix, or a file that is empty, damaged or not UTF-8.
+    """
+    kind = file.suffix.lower()
+    if kind not in TEXT_SUFFIXES:
+        raise InputError(
+            f"{str(file)!r} is not a {', '.join(TEXT_SUFFIXES)} file; convert it to one of these"
+        )
+    if file.stat().st_size == 0:
+        raise InputError(f"{str(file)!r} is empty; give a text or more")
+    if kind == ".parquet":
+        from pyarrow import parquet
+
+        with reading_parquet(file):
+            return Columns(parquet.read_table(file))
+    text = _utf_8(file)
+    if kind == ".txt":
+        lines = io.StringIO(text, newline=None).readlines()
+        return Columns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
+    return _from_csv(file, text) if kind == ".csv" else _from_jsonl(file, text)
+
+
+def _utf_8(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{str(file)!r} is not UTF-8 text: byte 0x{error.object[error.start]:02x} at offset "
+            f"{error.start:,}; save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{str(file)!r} cannot be read ({error.strerror}); check the path") from error
+
+
+def _from_csv(file: Path, text: str) -> Columns:
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = next(rows)
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for row in rows:
+            if not row:
+                continue  # an empty line
+            if len(row) != len(names):
+                raise InputError(
+                    f"{str(file)!r} has {len(row)} cells in line {rows.line_num} and {len(names)} in the "
+                    "first; make them equal, with quotes around cells that hold a comma"
+                )
+            for name, cell in zip(names, row, strict=True):
+                columns[name].append(cell)
+    except csv.Error as error:
+        raise InputError(
+            f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
+        ) from error
+    return Columns(columns)
+
+
+def _from_jsonl(file: Path, text: str) -> Columns:
+    records = []
+    for number, line in enumerate(text.splitlines() if "\r" in text else text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{str(file)!r} is not JSON in line {number}: {error.msg}; repair that line"
+            ) from error
+        if not isinstance(record, dict):
+            raise InputError(
+                f'{str(file)!r} has no JSON object in line {number}; give one, as {{"text": ...}}'
+            )
+        records.append(record)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return Columns({name: [record.get(name) for record in records] for name in names})
