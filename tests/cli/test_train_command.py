@@ -40,7 +40,10 @@ def test_train_says_what_is_wrong(run: CommandLine, tmp_path: Path) -> None:
         (["--objective", "likelihood", "--draws", "3"], "draws no masks"),
         (["--objective", "every-sise"], "every-size"),
         (["--patience", "3", "--test-fraction", "0"], "--patience needs held-out rows"),
-        (["--steps", "3"], "--steps belongs to masked-lm and vit-mae; leave it out for ppca:1"),
+        (
+            ["--steps", "3"],
+            "--steps belongs to masked language models and masked image models; leave it out for 'ppca:1'",
+        ),
     ):
         assert message in run("train", "ppca:1", table, "--out", out, *options).error
     assert not out.exists()
@@ -64,8 +67,14 @@ def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None
 def test_transformers_and_rows_have_their_own_options(run: CommandLine, tmp_path: Path) -> None:
     for options, message in (
         (["masked-lm", "x.txt", "--epochs", "3"], "--epochs belongs to models of rows"),
-        (["masked-lm", "x.txt", "--masks", "shared"], "--masks shared belongs to models of rows"),
-        (["masked-lm", "x.txt", "--patch-size", "4"], "--patch-size belongs to vit-mae; leave it out"),
-        (["vit-mae", "mnist", "--block-size", "64"], "--block-size belongs to masked-lm; leave it out"),
+        (["masked-lm", "x.txt", "--masks", "shared"], "--masks belongs to models of rows"),
+        (
+            ["masked-lm", "x.txt", "--patch-size", "4"],
+            "--patch-size belongs to masked image models; leave it out",
+        ),
+        (
+            ["vit-mae", "mnist", "--block-size", "64"],
+            "--block-size belongs to masked language models; leave it out",
+        ),
     ):
         assert message in run("train", *options, "--out", tmp_path / "run").error

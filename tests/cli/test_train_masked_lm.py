@@ -254,7 +254,7 @@ def test_train_leaves_a_model_that_score_reads(run: CommandLine, text: Path, tmp
 
 
 def test_the_same_command_goes_on_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
-    from maskevidence.cli import train_masked_lm as module
+    from maskevidence.tasks import train_masked_lm as module
 
     command = ["train", "masked-lm", text, *OPTIONS, "--checkpoint-every", 2, "--out"]
     assert run(*command, tmp_path / "whole").code == 0
@@ -262,7 +262,7 @@ def test_the_same_command_goes_on_after_a_kill(run: CommandLine, text: Path, tmp
         patch.setattr(module.MaskedLM, "save", interrupted)  # training is done, and nothing of it saved
         assert run(*command, tmp_path / "killed").code == 130
     resumed = run(*command, tmp_path / "killed")
-    assert "went on from the checkpoint after step 6" in " ".join(resumed.out.split())
+    assert "resumed from the checkpoint after step 6" in " ".join(resumed.out.split())
     whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 

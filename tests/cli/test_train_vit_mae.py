@@ -238,11 +238,11 @@ def test_what_cannot_be_trained(run: CommandLine, folder: Path, tmp_path: Path) 
         ([folder, "--objective", "likelihood"], "has no closed form; give --objective random-size"),
         ([folder, "--objective", "fixed-rate:1.2"], "mask rate 1.2; give a share of the tokens in (0, 1]"),
         ([folder, "--patch-size", 3], "give a --patch-size that divides 8"),
-        ([folder, "--resize", 10], "10 pixels make no 4 patches a side; give a --patch-size"),
+        ([folder, "--resize", 10], "10 pixels cannot be cut into 4 patches a side; give a --patch-size"),
         ([folder, "--config", "tiny/of/all"], "there is no folder 'tiny/of/all'"),
         ([folder, "--limit", 9], "9 images are too few to train on"),
         ([folder, "--test-fraction", 1], "--test-fraction 1; give a share of the images in [0, 1)"),
-        ([folder, "--text", "a"], "--text belongs to masked-lm"),
+        ([folder, "--text", "a"], "--text belongs to masked language models"),
         ([folder, "--epochs", 3], "--epochs belongs to models of rows"),
         ([tmp_path / "wide"], "a ViT-MAE reads square ones; add --resize 8"),
         ([tmp_path / "none"], "there is no file or folder"),
@@ -253,7 +253,7 @@ def test_what_cannot_be_trained(run: CommandLine, folder: Path, tmp_path: Path) 
 
 
 def test_mean_image_loss_by_hand() -> None:
-    from maskevidence.cli.train_vit_mae import mean_image_loss
+    from maskevidence.tasks.train_vit_mae import mean_image_loss
 
     train, test = (Images("x", smooth_images(5, seed=s), np.arange(5)) for s in (0, 1))
     model = small(pixel_std=[0.2])

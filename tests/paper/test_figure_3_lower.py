@@ -109,7 +109,7 @@ def test_train_and_score(run: CommandLine, table: Path, tmp_path: Path, objectiv
     assert abs(result["log_evidence"] - found["log_evidence_held_out"]) < 5
     again = run(*asked, "--out", out)
     assert again.code == 0, again
-    assert "went on from the checkpoint after epoch 8" in again.out
+    assert "resumed from the checkpoint after epoch 8" in again.out
 
 
 def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:

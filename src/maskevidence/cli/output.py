@@ -81,20 +81,6 @@ def show_scored(screen: Console, scored: "Scored") -> None:
         screen.print(scored.missing)
 
 
-def show_training(screen: Console, title: str, result: Mapping[str, Any], heading: str) -> None:
-    """Print what the training of a transformer gave, and under a heading what is held out of its data."""
-    screen.print(title, style="bold")
-    for note in result["notes"]:
-        screen.print(f"note: {note}")
-    if result["resumed_from"] is not None:
-        screen.print(f"note: went on from the checkpoint after step {result['resumed_from']}")
-    if result["held_out"] is None:
-        screen.print("nothing was held out")
-        return
-    screen.print(heading)
-    show_estimate(screen, result["held_out"])
-
-
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
     """The paper's own quantity at a few of the rates."""
     count = min(4, len(losses))

@@ -41,7 +41,7 @@ def show_figure(screen: Console, figure: Any, out: Path | None, seconds: float) 
         screen.print(f"    {verdicts[claim.holds]}: {claim.measured}")
     screen.print(f"\n{seconds:.1f} s")
     if out is not None:
-        screen.print(f"Left in {out}: {', '.join(figure.write(out))}")
+        screen.print(f"Written to {out}: {', '.join(figure.write(out))}")
         if figure.missing:
             screen.print(figure.missing)
     return figure.to_dict()

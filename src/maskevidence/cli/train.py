@@ -1,149 +1,35 @@
-"""maskevidence train: a model trained by masked prediction, by its exact likelihood, or by a bound on it."""
+"""maskevidence train: train a model by masked prediction, by its exact likelihood, or by a bound on it."""
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
+from rich.console import Console
 
-from maskevidence.cli import options, output
-from maskevidence.cli.train_rows import RowTraining, train_rows
-from maskevidence.cli.transformer import (
-    TRANSFORMERS,
-    TransformerOptions,
-    refuse_options_of_rows,
-    refuse_options_of_transformers,
-)
-from maskevidence.masks import Masks
-from maskevidence.tasks.options import RowReading
-
-_ROWS, _TRANSFORMERS = "Models of rows", "Transformers"
+from maskevidence.cli import output
+from maskevidence.cli.options import use_threads
+from maskevidence.tasks.declaring import Argument
+from maskevidence.tasks.options import Json
+from maskevidence.tasks.training_options import TrainingOptions
 
 
 def train(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; "
-            "masked-lm or vit-mae for transformers.",
+        Argument(
+            "MODEL",
+            "gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; masked-lm or "
+            "vit-mae for transformers.",
         ),
     ],
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Rows, texts or images, as `score` takes them.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Leave the model in this folder.")],
-    objective: Annotated[
-        str,
-        typer.Option(
-            "--objective",
-            help="likelihood, elbo, iwae:5, or a mask design: random-size, every-size, orderings, "
-            "leave-one-out, fixed-rate:0.15, ...",
-        ),
-    ] = "random-size",
-    masks_per_size: Annotated[
-        int | None,
-        typer.Option(
-            "--masks-per-size", rich_help_panel=_ROWS, help="For every-size, fixed-rate, rates; by default 1."
-        ),
-    ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            "--draws", rich_help_panel=_ROWS, help="Masks per observation and step, for random-size; 1."
-        ),
-    ] = None,
-    orders: Annotated[
-        int | None, typer.Option("--orders", rich_help_panel=_ROWS, help="For orderings; by default 1.")
-    ] = None,
-    masks: Annotated[
-        Masks,
-        typer.Option("--masks", rich_help_panel=_ROWS, help="own: for each observation; shared: by all."),
-    ] = "own",
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", rich_help_panel=_ROWS, help="Passes over the rows; by default 500."),
-    ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            "--patience",
-            min=1,
-            rich_help_panel=_ROWS,
-            help="Stop when the evidence of held-out rows was not higher for so many epochs, and keep the "
-            "best.",
-        ),
-    ] = None,
-    binarise: options.Binarise = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="SIZE|FOLDER|NAME",
-            rich_help_panel=_TRANSFORMERS,
-            help="small (the default), base for masked-lm, or a model to go on from.",
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps", min=1, rich_help_panel=_TRANSFORMERS, help="Optimiser steps; 1,000 for texts."
-        ),
-    ] = None,
-    text: options.Text = None,
-    block_size: options.BlockSize = None,
-    tokenizer: options.Tokenizer = None,
-    vocabulary_size: Annotated[
-        int | None,
-        typer.Option(
-            "--vocabulary-size",
-            min=1,
-            rich_help_panel=_TRANSFORMERS,
-            help="Word pieces of a vocabulary that is made from the text, for masked-lm without --tokenizer.",
-        ),
-    ] = None,
-    patch_size: Annotated[
-        int | None,
-        typer.Option(
-            "--patch-size",
-            min=1,
-            rich_help_panel=_TRANSFORMERS,
-            help="Pixels of a patch's side, for vit-mae.",
-        ),
-    ] = None,
-    column: options.Column = None,
-    resize: options.Resize = None,
-    skip_bad: options.SkipBad = False,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            "--learning-rate", help="Of Adam; for rows in standard units, by default 0.02 (VAEs: 0.002)."
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option("--batch-size", min=1, help="Observations in one step; 512 for rows, 32 for texts."),
-    ] = None,
-    test_fraction: Annotated[
-        float | None,
-        typer.Option("--test-fraction", help="Share held out, 0.2, and 0.1 of a text; 0 trains on all."),
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            "--checkpoint-every", min=1, help="Epochs (steps) between two checkpoints; 20 for rows."
-        ),
-    ] = None,
-    seed: options.Seed = 0,
-    limit: options.Limit = None,
-    threads: options.Threads = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = None,
+    data: Annotated[str, Argument("DATA", "Rows, texts or images, as `score` takes them.")],
+    options: TrainingOptions,
+    json: Json = None,
 ) -> None:
-    """Train MODEL on DATA by masked prediction, and leave it in a folder that `score` reads.
+    """Train MODEL on DATA by masked prediction, and write it into a folder that `score` reads.
 
-    Columns are centred and scaled for training, and the model is saved in the data's own units; a model of
-    0 and 1 takes them as they are. A training that was interrupted goes on from its checkpoint when the same
-    command is given again.
+    Columns are centred and scaled for training, and the model is saved in the units of the data; models of
+    0 and 1 take the values as they are. The same command resumes an interrupted training from its
+    checkpoint.
 
     Examples:
 
@@ -157,29 +43,71 @@ def train(
 
         maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
-    given = dict(locals())
-    options.use_threads(threads)
-    screen = output.console(json)
-    if model in TRANSFORMERS:
-        refuse_options_of_rows(model, given)
-        names = TransformerOptions.__dataclass_fields__
-        asked = TransformerOptions(**{name: given[name] for name in names})
-        asked.refuse_options_of_others()
-        result = _train_transformer(asked, screen)
+    use_threads(options.threads)
+    from maskevidence.tasks.train import train as train_task
+
+    trained = train_task(model, data, options)
+    if trained is None:  # another process of this training reports
+        return
+    screen, result = output.console(json), trained.result
+    show = {"masked-lm": _show_texts, "vit-mae": _show_images}.get(model, _show_rows)
+    show(screen, result)
+    if trained.finished_before:
+        screen.print(f"This training in {trained.folder} was finished before; --overwrite trains again.")
     else:
-        refuse_options_of_transformers(model, given)
-        chosen = RowTraining.__dataclass_fields__.keys() - {"rows"}
-        rows = RowReading(column, resize, skip_bad, binarise)
-        settings = {name: given[name] for name in chosen if given[name] is not None}
-        result = train_rows(RowTraining(**settings, rows=rows), screen)
+        screen.print(f"Written to {trained.folder}: {', '.join(trained.files)}")
     output.write_json(result, json)
 
 
-def _train_transformer(asked: TransformerOptions, screen: Any) -> dict[str, Any]:
-    if asked.model == "masked-lm":
-        from maskevidence.cli.train_masked_lm import train_masked_lm
+def _show_rows(screen: Console, result: Mapping[str, Any]) -> None:
+    rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
+    if result["log_evidence_held_out"] is not None:
+        rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
+    what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
+    screen.print(output.table(["rows", "nats per observation"], rows, title))
+    if result["dropped_columns"]:
+        screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["stopped"] is not None:
+        screen.print(f"note: {result['stopped']}; the model is that of epoch {result['best_epoch']}")
+    if result["resumed_from"] is not None:
+        screen.print(f"note: resumed from the checkpoint after epoch {result['resumed_from']}")
 
-        return train_masked_lm(asked, screen)
-    from maskevidence.cli.train_vit_mae import train_vit_mae
 
-    return train_vit_mae(asked, screen)
+def _show_texts(screen: Console, result: Mapping[str, Any]) -> None:
+    recipe = result["recipe"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
+        f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
+    )
+    _show_transformer(screen, title, result, "held out:")
+
+
+def _show_images(screen: Console, result: Mapping[str, Any]) -> None:
+    recipe, held_out = result["recipe"], result["held_out"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, "
+        f"{result['n_patches']} patches of {result['patch_size']}×{result['patch_size']} pixels, trained on "
+        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}"
+    )
+    n_scored = 0 if held_out is None else held_out["n_observations"]
+    _show_transformer(screen, title, result, f"{n_scored:,} of {result['n_test']:,} images held out:")
+    if held_out is not None and "mean_image_loss" in held_out:
+        screen.print(
+            f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
+            f"the mean image: {held_out['mean_image_loss']:.4f}"
+        )
+
+
+def _show_transformer(screen: Console, title: str, result: Mapping[str, Any], heading: str) -> None:
+    """Print the notes of a training and, below a heading, the held-out estimate."""
+    screen.print(title, style="bold")
+    for note in result["notes"]:
+        screen.print(f"note: {note}")
+    if result["resumed_from"] is not None:
+        screen.print(f"note: resumed from the checkpoint after step {result['resumed_from']}")
+    if result["held_out"] is None:
+        screen.print("nothing was held out")
+        return
+    screen.print(heading)
+    output.show_estimate(screen, result["held_out"])

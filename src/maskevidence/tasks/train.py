@@ -1,0 +1,37 @@
+"""Train a model of any kind."""
+
+from maskevidence.tasks.declaring import Kind, refuse_other_kinds
+from maskevidence.tasks.training_folder import TrainingResult
+from maskevidence.tasks.training_options import TrainingOptions
+
+TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
+
+
+def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | None:
+    """Train a model on data, and save it in a folder.
+
+    Args:
+        model: a word such as "ppca:8", "masked-lm" or "vit-mae".
+        data: rows, texts or images.
+        options: how the model is trained.
+
+    Returns:
+        The result; None in the other processes of a training that `torchrun` started.
+
+    Raises:
+        InputError: options that belong to other models, or a model, data or a folder that cannot be used.
+        NumericalError: a loss or a parameter that is not finite.
+    """
+    kind = TRANSFORMERS.get(model, "rows")
+    refuse_other_kinds(kind, model, options)
+    if kind == "texts":
+        from maskevidence.tasks.train_masked_lm import train_masked_lm
+
+        return train_masked_lm(data, options)
+    if kind == "images":
+        from maskevidence.tasks.train_vit_mae import train_vit_mae
+
+        return train_vit_mae(data, options)
+    from maskevidence.tasks.train_rows import train_rows
+
+    return train_rows(model, data, options)

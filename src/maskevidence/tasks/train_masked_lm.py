@@ -1,0 +1,143 @@
+"""Train a masked language model on running text: tokenizer, model, blocks, and held-out log evidence."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.text import Texts, read_texts
+from maskevidence.errors import InputError
+from maskevidence.evidence import estimate_evidence
+from maskevidence.integrations.huggingface import recipe as pretraining
+from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
+from maskevidence.masks import RandomSize
+from maskevidence.models.saving import weights_fingerprint
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.new_bert import SIZES, load_tokenizer, new_bert, word_pieces
+from maskevidence.runs import locked
+from maskevidence.tasks.train_transformer import numbers_of, transformer_job
+from maskevidence.tasks.training_folder import RESULT, TrainingResult
+from maskevidence.tasks.training_options import TextTraining, TrainingOptions
+
+TEST_FRACTION = 0.1
+CHECKPOINT_EVERY = 200
+_TOKENIZER = "tokenizer.json"
+
+
+def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | None:
+    """Train a masked language model, save it, and estimate its held-out log evidence.
+
+    The model is a new BERT, by default with word pieces made from the text, or one whose training is
+    continued. The same call resumes an interrupted training. Started by `torchrun`, all processes train, and
+    the main process writes.
+
+    Args:
+        data: the texts, as `read_texts` takes them.
+        options: how the model is trained.
+
+    Returns:
+        The result; None in a process that is not the main one.
+
+    Raises:
+        InputError: options, texts or a folder that cannot be used.
+        NumericalError: a loss that is not finite.
+    """
+    job = transformer_job("masked-lm", data, options, pretraining.Recipe(), CHECKPOINT_EVERY)
+    columns = None if options.texts.text is None else [name.strip() for name in options.texts.text.split(",")]
+    texts = read_texts(data, columns, limit=options.limit, running=True)
+    train_texts, test_texts = _parts(
+        texts, TEST_FRACTION if options.test_fraction is None else options.test_fraction
+    )
+    given = _given_model(options)
+    start = {
+        "config": options.transformers.config or "small",
+        "weights": None if given is None else weights_fingerprint(given),
+        "tokenizer": options.texts.tokenizer,
+        "vocabulary_size": options.texts.vocabulary_size,
+        "block_size": options.texts.block_size,
+        "text": texts.fingerprint(),
+    }
+    main = is_main_process()
+    with locked(options.out) if main else nullcontext():
+        with main_process_first():
+            finished = job.begin(start, [_TOKENIZER]) if main else None
+            if (options.out / RESULT).exists():
+                return finished
+            model = _new_model(options, train_texts, save=main) if given is None else given
+        block_size = _block_size(options, model)
+        encoded = model.encode(train_texts, block_size=block_size)
+        held_out = None if test_texts is None else model.encode(test_texts, block_size=block_size).tokens
+        trained = pretraining.train_masked_lm(
+            model,
+            encoded.tokens,
+            job.design,
+            job.recipe,
+            out=options.out,
+            checkpoint_every=job.checkpoint_every,
+        )
+        if not main:
+            return None
+        job.save(model, trained)
+        estimate = None
+        if held_out is not None:
+            estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
+        return job.finish(
+            model,
+            trained,
+            ("config.json", "model.safetensors", _TOKENIZER),
+            n_train=len(encoded.tokens),
+            n_test=0 if held_out is None else len(held_out),
+            held_out=None if estimate is None else numbers_of(estimate),
+            notes=list(encoded.notes),
+        )
+
+
+def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:
+    """The first rows to train on, and the last rows held out: running text is not shuffled."""
+    if not 0 <= test_fraction < 1:
+        raise InputError(f"--test-fraction {test_fraction:g}; give a share of the text in [0, 1)")
+    rows = list(zip(*texts.fields, strict=True))
+    n_train = len(rows) - round(len(rows) * test_fraction)
+    train, test = ([text for row in part for text in row] for part in (rows[:n_train], rows[n_train:]))
+    if not any(text.strip() for text in train):
+        raise InputError(f"{texts.name!r} has no word to train on; give a text")
+    return train, test if any(text.strip() for text in test) else None
+
+
+def _given_model(options: TrainingOptions) -> MaskedLM | None:
+    """The model whose training is continued; None for a new one."""
+    config, texts = options.transformers.config or "small", options.texts
+    if config not in SIZES:
+        if texts.vocabulary_size is not None:
+            raise InputError(f"--vocabulary-size belongs to new models; {config!r} has its tokenizer")
+        return MaskedLM.from_pretrained(config, tokenizer=texts.tokenizer)
+    if texts.tokenizer is not None and texts.vocabulary_size is not None:
+        raise InputError("--tokenizer brings its vocabulary; leave --vocabulary-size out")
+    return None
+
+
+def _new_model(options: TrainingOptions, texts: list[str], *, save: bool) -> MaskedLM:
+    """A new BERT of a named size with its tokenizer, which is saved for other processes and for resuming."""
+    config = options.transformers.config or "small"
+    size = SIZES[config]
+    tokenizer = _tokenizer(options.out, texts, options.texts, size.vocabulary_size, save=save)
+    positions = max(size.block_size, options.texts.block_size or 0)
+    return new_bert(tokenizer, config, positions=positions, seed=options.seed)
+
+
+def _tokenizer(out: Path, texts: list[str], asked: TextTraining, vocabulary_size: int, *, save: bool) -> Any:
+    if (out / _TOKENIZER).exists():
+        return load_tokenizer(out)
+    if asked.tokenizer is not None:
+        return load_tokenizer(asked.tokenizer)
+    tokenizer = word_pieces(texts, asked.vocabulary_size or vocabulary_size)
+    if save:
+        tokenizer.save_pretrained(str(out))
+    return tokenizer
+
+
+def _block_size(options: TrainingOptions, model: MaskedLM) -> int:
+    """Tokens of a block: as asked for, or as many as the size or the model takes, but at most 512."""
+    if options.texts.block_size is not None:
+        return options.texts.block_size
+    size = SIZES.get(options.transformers.config or "small")
+    return min(model.max_tokens or 512, 512 if size is None else size.block_size)

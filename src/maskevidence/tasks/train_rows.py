@@ -1,0 +1,167 @@
+"""Train a model of rows in standard units, and save it in the units of the data."""
+
+from maskevidence.data.tabular import Table
+from maskevidence.errors import InputError
+from maskevidence.model import HasLogEvidence
+from maskevidence.models.base import TableModel
+from maskevidence.support.files import write_atomic
+from maskevidence.tasks.declaring import flag
+from maskevidence.tasks.parse import parse_design, parse_model
+from maskevidence.tasks.prepare_rows import TEST_FRACTION, new_model, read_rows
+from maskevidence.tasks.training_folder import (
+    HISTORY,
+    RESULT,
+    TrainingResult,
+    begin_row_training,
+    write_result,
+)
+from maskevidence.tasks.training_options import RowTraining, TrainingOptions
+from maskevidence.training.checkpoints import FILE
+from maskevidence.training.fit import History, fit
+from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
+
+BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
+_COUNTS = ("masks_per_size", "draws", "orders")
+_ONE_EACH = {
+    "every-size": {"masks_per_size": 1},
+    "random-size": {"draws": 1, "replicates": 1},
+    "orderings": {"orders": 1},
+    "fixed-rate": {"masks_per_size": 1},
+    "rates": {"masks_per_size": 1},
+}
+
+
+def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResult:
+    """Train a model of rows, save it, and compute its log evidence.
+
+    Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
+    dropped. The same call resumes an interrupted training from its checkpoint.
+
+    Args:
+        model: a word such as "ppca:8".
+        data: a file, a data set or images, as `read_rows` takes them.
+        options: how the model is trained.
+
+    Raises:
+        InputError: options, data or a folder that cannot be used.
+        NumericalError: a loss or a parameter that is not finite.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> trained = train_rows("ppca:2", "digits", TrainingOptions(folder, rows=RowTraining(epochs=2)))
+        >>> trained.result["n_train"], trained.result["kind"]
+        (1438, 'exact')
+    """
+    objective = parse_objective(options.objective, options.rows, options.seed)
+    build, _ = parse_model(model)
+    if build is None:
+        raise InputError(f"{model!r} is a saved model; give one to be trained, such as ppca:8")
+    train, test = _read(data, options)
+    fitted, dropped = new_model(build, train, "train on")
+    columns = [column for column in train.columns if column not in dropped]
+    train, test = train.select(columns), None if test is None else test.select(columns)
+    if isinstance(objective, Elbo):
+        fitted.add_encoder()
+    begin_row_training(options)
+    history = _fit(fitted, train, test, objective, options)
+    fitted.save(options.out)
+    write_atomic(options.out / HISTORY, history.to_csv())
+    result = write_result(
+        model,
+        data,
+        objective.settings(),
+        options,
+        epochs=len(history),
+        best_epoch=history.best_epoch,
+        stopped=history.stopped,
+        resumed_from=history.resumed_from,
+        n_train=len(train),
+        n_test=0 if test is None else len(test),
+        learning_rate=_learning_rate(fitted, options),
+        kind="exact" if isinstance(fitted, HasLogEvidence) else "lower_bound",
+        log_evidence_train=_log_evidence(fitted, train),
+        log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
+        dropped_columns=dropped,
+    )
+    files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
+    return TrainingResult(result, options.out, files)
+
+
+def _read(data: str, options: TrainingOptions) -> tuple[Table, Table | None]:
+    """The rows to train on and the rows held out, if any."""
+    table = read_rows(data, options.reading, limit=options.limit, seed=options.seed)
+    test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
+    if test_fraction != 0:
+        return table.split(test_fraction, options.seed)
+    if options.rows.patience is not None:
+        raise InputError("--patience needs held-out rows to judge by; give --test-fraction above 0")
+    return table, None
+
+
+def _fit(
+    fitted: TableModel, train: Table, test: Table | None, objective: Objective, options: TrainingOptions
+) -> History:
+    """Train the model in units where the data have spread 1, and turn it into the units of the data."""
+    fitted.set_units(train.values)
+    shift, scale = fitted.units(train.values)
+    judged = None if test is None or options.rows.patience is None else (test.values - shift) / scale
+    every = options.checkpoint_every
+    history = fit(
+        fitted,
+        (train.values - shift) / scale,
+        objective,
+        learning_rate=_learning_rate(fitted, options),
+        epochs=options.rows.epochs,
+        batch_size=BATCH_SIZE if options.batch_size is None else options.batch_size,
+        seed=options.seed,
+        held_out=judged,
+        patience=options.rows.patience,
+        checkpoint=options.out,
+        checkpoint_every=CHECKPOINT_EVERY if every is None else every,
+    )
+    fitted.rescale(shift, scale)
+    return history
+
+
+def _learning_rate(fitted: TableModel, options: TrainingOptions) -> float:
+    return fitted.learning_rate if options.learning_rate is None else options.learning_rate
+
+
+def _log_evidence(fitted: TableModel, table: Table) -> float:
+    return float(fitted.score_samples(table.values).mean())
+
+
+def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int = 0) -> Objective:
+    """An --objective word; a mask design draws one mask of each kind per step by default.
+
+    Args:
+        word: "likelihood", "elbo", "iwae:5" or a mask design.
+        options: the number of masks, and whether rows share them.
+        seed: of masks and draws.
+
+    Raises:
+        InputError: an unknown objective, or numbers of masks for an objective without masks.
+
+    Example:
+        >>> parse_objective("every-size").design
+        EverySize(masks_per_size=1)
+    """
+    counts = {name: count for name in _COUNTS if (count := getattr(options, name)) is not None}
+    name, _, argument = word.partition(":")
+    if name in ("likelihood", "elbo", "iwae") and counts:
+        flags = " and ".join(flag(count) for count in counts)
+        raise InputError(f"objective {word!r} draws no masks; leave {flags} out")
+    if word == "likelihood":
+        return Likelihood()
+    if name == "elbo" and not argument:
+        return Elbo(seed=seed)
+    if name in ("elbo", "iwae"):
+        if name == "elbo" or not argument.isascii() or not argument.isdigit() or int(argument) < 2:
+            raise InputError(f"objective {word!r}; write elbo, or iwae:5 for a bound of 5 weighted draws")
+        return Elbo(int(argument), weighted=True, seed=seed)
+    counts = {**_ONE_EACH.get(name, {}), **counts}
+    if "draws" in counts:
+        counts["replicates"] = 1
+    return MaskedObjective(parse_design(word, **counts), seed=seed, masks=options.masks)

@@ -1,0 +1,138 @@
+"""What the trainings of transformers share: objective, recipe, folder and result."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from torch import nn
+
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate
+from maskevidence.integrations.huggingface.recipe import Recipe, Trained
+from maskevidence.masks import MaskDesign, RandomSize
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.support.files import write_atomic
+from maskevidence.tasks.parse import parse_design
+from maskevidence.tasks.training_folder import (
+    HISTORY,
+    RESULT,
+    SETTINGS,
+    TrainingResult,
+    begin_training,
+    remove_checkpoints,
+    write_result,
+)
+from maskevidence.tasks.training_options import TrainingOptions
+
+
+@dataclass(frozen=True)
+class TransformerJob:
+    """The training of one transformer.
+
+    Attributes:
+        model: "masked-lm" or "vit-mae".
+        data: the DATA word.
+        options: how the model is trained.
+        design: the masks of training, one for each observation and step.
+        recipe: steps, batch size and learning rate.
+        checkpoint_every: the number of steps between two checkpoints.
+    """
+
+    model: str
+    data: str
+    options: TrainingOptions
+    design: MaskDesign
+    recipe: Recipe
+    checkpoint_every: int
+
+    def begin(self, start: Mapping[str, Any], belongings: Sequence[str]) -> TrainingResult | None:
+        """Prepare the folder, or give the result if the training is finished.
+
+        Args:
+            start: what the training depends on, apart from the options and the recipe.
+            belongings: further files to remove with `--overwrite`.
+
+        Raises:
+            InputError: the folder holds another training or model.
+        """
+        settings = {
+            **start,
+            "test_fraction": self.options.test_fraction,
+            "objective": self.options.objective,
+            **asdict(self.recipe),
+            "version": metadata.version("maskevidence"),
+        }
+        return begin_training(self.options, settings, belongings)
+
+    def save(self, network: MaskedLM | MaskedImage, trained: Trained) -> None:
+        """Write the trained model and its history into the folder."""
+        network.save(self.options.out)
+        write_atomic(self.options.out / HISTORY, trained.to_csv())
+
+    def finish(
+        self, network: nn.Module, trained: Trained, files: Sequence[str], **numbers: Any
+    ) -> TrainingResult:
+        """Write `train.json`, and remove the checkpoints, which are no longer needed.
+
+        Args:
+            network: the trained model.
+            trained: the history, and where the training was resumed.
+            files: the files of the model.
+            numbers: what this kind of model reports besides.
+        """
+        result = write_result(
+            self.model,
+            self.data,
+            self.design.settings(),
+            self.options,
+            recipe=asdict(self.recipe),
+            resumed_from=trained.resumed_from,
+            n_parameters=sum(parameter.numel() for parameter in network.parameters()),
+            loss=trained.history[-1]["loss"],
+            **numbers,
+        )
+        remove_checkpoints(self.options.out)
+        return TrainingResult(result, self.options.out, (*files, HISTORY, RESULT, SETTINGS))
+
+
+def transformer_job(
+    model: str, data: str, options: TrainingOptions, default: Recipe, checkpoint_every: int
+) -> TransformerJob:
+    """Read the options that both transformers have.
+
+    Args:
+        model: "masked-lm" or "vit-mae".
+        data: the DATA word.
+        options: how the model is trained.
+        default: the recipe for what the options do not set.
+        checkpoint_every: the default number of steps between two checkpoints.
+
+    Raises:
+        InputError: an objective without masks, an unknown design, or a recipe that cannot be used.
+
+    Example:
+        >>> from pathlib import Path
+        >>> job = transformer_job("masked-lm", "x.txt", TrainingOptions(Path("x"), seed=1), Recipe(), 200)
+        >>> job.design, job.recipe.seed
+        (RandomSize(draws=1, replicates=1), 1)
+    """
+    word = options.objective
+    if word == "likelihood":
+        raise InputError(f"the likelihood of {model} has no closed form; give --objective random-size")
+    design = RandomSize(1, 1) if word == RandomSize.name else parse_design(word)
+    asked: dict[str, Any] = {
+        "steps": options.transformers.steps,
+        "batch_size": options.batch_size,
+        "learning_rate": options.learning_rate,
+        "seed": options.seed,
+    }
+    recipe = replace(default, **{name: value for name, value in asked.items() if value is not None})
+    every = checkpoint_every if options.checkpoint_every is None else options.checkpoint_every
+    return TransformerJob(model, data, options, design, recipe, every)
+
+
+def numbers_of(estimate: EvidenceEstimate) -> dict[str, Any]:
+    """An estimate without its versions and command, which `train.json` holds already."""
+    return {name: value for name, value in estimate.to_dict().items() if name not in ("versions", "command")}

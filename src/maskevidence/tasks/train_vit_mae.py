@@ -1,0 +1,160 @@
+"""Train a ViT-MAE on images: model, pixel variances, and held-out log evidence."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskevidence.data.images import Images, read_images
+from maskevidence.errors import InputError
+from maskevidence.evidence import estimate_evidence
+from maskevidence.integrations.huggingface import vit_mae_training
+from maskevidence.masks import RandomSize
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
+from maskevidence.models.image.reconstruction import ReconstructionLoss
+from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
+from maskevidence.models.saving import weights_fingerprint
+from maskevidence.runs import locked
+from maskevidence.tasks.parse import parse_size
+from maskevidence.tasks.train_transformer import numbers_of, transformer_job
+from maskevidence.tasks.training_folder import TrainingResult
+from maskevidence.tasks.training_options import TrainingOptions
+
+TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
+MAX_CALIBRATION_IMAGES, MAX_SCORED_IMAGES, MAX_MEASURED_IMAGES = 512, 1000, 2000
+STEPS, CHECKPOINT_EVERY = 5000, 500
+_PATCHES_PER_SIDE = 4
+
+
+def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
+    """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
+
+    The model is a new one with the size and channels of the images, or one whose training is continued. The
+    same call resumes an interrupted training.
+
+    Args:
+        data: the images, as `read_images` takes them.
+        options: how the model is trained.
+
+    Raises:
+        InputError: options, images or a folder that cannot be used.
+        NumericalError: a loss that is not finite.
+    """
+    default = replace(vit_mae_training.RECIPE, steps=STEPS)
+    job = transformer_job("vit-mae", data, options, default, CHECKPOINT_EVERY)
+    reading = options.reading
+    size = parse_size(reading.resize)
+    images = read_images(
+        data, column=reading.column, limit=options.limit, resize=size, skip_bad=reading.skip_bad
+    )
+    train, calibration, test = _parts(
+        images, TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
+    )
+    model = _model(options, train)
+    config = options.transformers.config
+    start = {
+        "config": config or "small",
+        "weights": None if config is None else weights_fingerprint(model),
+        "patch_size": model.patch_size,
+        "images": images.fingerprint(),
+    }
+    with locked(options.out):
+        finished = job.begin(start, ["pixel_density.json"])
+        if finished is not None:
+            return finished
+        trained = vit_mae_training.train_vit_mae(
+            model,
+            model.tokens(train.pixels, train.ids),
+            job.design,
+            job.recipe,
+            out=options.out,
+            checkpoint_every=job.checkpoint_every,
+        )
+        model.calibrate(
+            model.tokens(calibration.pixels, calibration.ids),
+            patch_statistics="visible" if model.norm_pix_loss else None,
+            seed=options.seed,
+        )
+        job.save(model, trained)
+        return job.finish(
+            model,
+            trained,
+            ("config.json", "model.safetensors", "preprocessor_config.json", "pixel_density.json"),
+            n_patches=model.n_patches,
+            patch_size=model.patch_size,
+            n_train=len(train),
+            n_calibration=len(calibration),
+            n_test=0 if test is None else len(test),
+            held_out=None if test is None else _held_out(model, train, test, options.seed),
+            notes=list(images.notes),
+        )
+
+
+def _parts(images: Images, test_fraction: float, seed: int) -> tuple[Images, Images, Images | None]:
+    """The images to train on, to fit variances to, and to score.
+
+    `score --test-fraction` with the same share and seed scores the last ones.
+    """
+    if not 0 <= test_fraction < 1:
+        raise InputError(f"--test-fraction {test_fraction:g}; give a share of the images in [0, 1)")
+    if len(images) < 10:
+        raise InputError(f"{len(images)} images are too few to train on; give 10 or more")
+    rest, test = (images, None) if test_fraction == 0 else images.split(test_fraction, seed)
+    share = min(CALIBRATION_FRACTION, MAX_CALIBRATION_IMAGES / len(rest))
+    train, calibration = rest.split(max(share, 1 / len(rest)), seed)
+    return train, calibration, test
+
+
+def _model(options: TrainingOptions, train: Images) -> MaskedImage:
+    """A new model for the images, or the model whose training is continued."""
+    config, patch_size = options.transformers.config or "small", options.images.patch_size
+    if config not in SIZES:
+        if patch_size is not None:
+            raise InputError(f"--patch-size belongs to new models; {config!r} has its own")
+        model = MaskedImage.from_pretrained(config)
+        model.tokens(train.pixels[:1])  # raises if the images do not fit
+        return model
+    _, height, width, channels = train.pixels.shape
+    if height != width:
+        raise InputError(
+            f"the images have {height}×{width} pixels, a ViT-MAE reads square ones; add --resize {height}"
+        )
+    if patch_size is None and height % _PATCHES_PER_SIDE:
+        raise InputError(
+            f"{height} pixels cannot be cut into {_PATCHES_PER_SIDE} patches a side; give a --patch-size"
+        )
+    part = train.pixels[:: max(1, len(train) // MAX_MEASURED_IMAGES)] / 255
+    return new_vit_mae(
+        config,
+        image_size=height,
+        patch_size=patch_size or height // _PATCHES_PER_SIDE,
+        channels=channels,
+        pixel_mean=part.mean((0, 1, 2)).tolist(),
+        pixel_std=np.maximum(part.std((0, 1, 2)), 1e-3).tolist(),
+        seed=options.seed,
+    )
+
+
+def _held_out(model: MaskedImage, train: Images, test: Images, seed: int) -> dict[str, Any]:
+    """The log evidence of held-out images, and their reconstruction loss beside that of the mean image."""
+    assert model.density is not None
+    test = test.select(slice(MAX_SCORED_IMAGES))
+    tokens = model.tokens(test.pixels, test.ids)
+    estimate = estimate_evidence(model, tokens, RandomSize(8), seed=seed)
+    details = {DENSITY: model.density.to_dict(), N_PIXELS: model.n_pixels}
+    numbers = numbers_of(estimate) | details
+    numbers |= image_summary(details, estimate.log_evidence, estimate.curve)
+    if not model.norm_pix_loss:
+        losses = -estimate_evidence(ReconstructionLoss(model), tokens, RandomSize(8), seed=seed).curve.score
+        numbers["reconstruction_loss_mean"] = float(losses.mean())
+        numbers["mean_image_loss"] = mean_image_loss(model, train, test)
+    return numbers
+
+
+def mean_image_loss(model: MaskedImage, train: Images, test: Images) -> float:
+    """The reconstruction loss of the mean training image, a prediction that ignores the visible patches."""
+    mean = train.pixels.mean(axis=0, dtype=np.float64)
+    deviation = torch.from_numpy((test.pixels - mean) / 255) / model.pixel_std.cpu().double()
+    return float(deviation.square().mean())

@@ -1,0 +1,140 @@
+"""The options of training, as dataclasses that Python users can fill, too."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from maskevidence.support.choices import Masks
+from maskevidence.tasks.declaring import Kind, Option
+from maskevidence.tasks.options import (
+    BlockSize,
+    Limit,
+    Overwrite,
+    RowReading,
+    Seed,
+    Text,
+    Threads,
+    Tokenizer,
+)
+
+
+@dataclass(frozen=True)
+class RowTraining:
+    """How a model of rows is trained."""
+
+    panel: ClassVar[str] = "Models of rows"
+    kinds: ClassVar[tuple[Kind, ...]] = ("rows",)
+
+    masks_per_size: Annotated[
+        int | None, Option("Masks per size and step, for every-size, fixed-rate and rates; by default 1.")
+    ] = None
+    draws: Annotated[int | None, Option("Masks per observation and step, for random-size; by default 1.")] = (
+        None
+    )
+    orders: Annotated[int | None, Option("Orders per step, for orderings; by default 1.")] = None
+    masks: Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")] = (
+        "own"
+    )
+    epochs: Annotated[int, Option("Number of passes over the rows.")] = 500
+    patience: Annotated[
+        int | None,
+        Option(
+            "Stop after this many epochs without a better log evidence of the held-out rows, and keep the "
+            "best model.",
+            min=1,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TransformerTraining:
+    """How a transformer is trained."""
+
+    panel: ClassVar[str] = "Transformers"
+    kinds: ClassVar[tuple[Kind, ...]] = ("texts", "images")
+
+    config: Annotated[
+        str | None,
+        Option(
+            "small (the default), base, or a model whose training is continued.",
+            "SIZE|FOLDER|NAME",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
+    ] = None
+
+
+@dataclass(frozen=True)
+class TextTraining:
+    """The texts and the tokenizer of masked-lm."""
+
+    panel: ClassVar[str] = "Texts and masked language models"
+    kinds: ClassVar[tuple[Kind, ...]] = ("texts",)
+
+    text: Text = None
+    block_size: BlockSize = None
+    tokenizer: Tokenizer = None
+    vocabulary_size: Annotated[
+        int | None,
+        Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ImageTraining:
+    """The shape of vit-mae."""
+
+    panel: ClassVar[str] = "Masked image models"
+    kinds: ClassVar[tuple[Kind, ...]] = ("images",)
+
+    patch_size: Annotated[
+        int | None,
+        Option("Side of a patch in pixels; by default a quarter of the image.", min=1),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a model is trained; each kind of model uses its part and refuses the others."""
+
+    out: Annotated[Path, Option("Write the model into this folder.", "DIR")]
+    objective: Annotated[
+        str,
+        Option(
+            "likelihood, elbo, iwae:5, or a mask design: random-size, every-size, orderings, leave-one-out, "
+            "fixed-rate:0.15, ..."
+        ),
+    ] = "random-size"
+    learning_rate: Annotated[
+        float | None,
+        Option(
+            "Learning rate of Adam; by default 0.02 for rows in standard units (VAEs: 0.002), 0.002 for "
+            "masked-lm and 0.001 for vit-mae."
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        Option("Observations in one step; by default 512 rows, 32 texts or 64 images.", min=1),
+    ] = None
+    test_fraction: Annotated[
+        float | None,
+        Option("Share of the data to hold out; by default 0.2, and 0.1 of a text. 0 trains on all data."),
+    ] = None
+    checkpoint_every: Annotated[
+        int | None,
+        Option(
+            "Epochs or steps between two checkpoints; by default 20 epochs for rows, 200 steps for masked-lm "
+            "and 500 steps for vit-mae.",
+            min=1,
+        ),
+    ] = None
+    seed: Seed = 0
+    limit: Limit = None
+    overwrite: Overwrite = False
+    threads: Threads = None
+    rows: RowTraining = field(default_factory=RowTraining)
+    reading: RowReading = field(default_factory=RowReading)
+    transformers: TransformerTraining = field(default_factory=TransformerTraining)
+    texts: TextTraining = field(default_factory=TextTraining)
+    images: ImageTraining = field(default_factory=ImageTraining)
