@@ -1,4 +1,4 @@
-"""What every benchmark shares: interleaved timings, the machine's own speed, one table, one exit code.
+"""Shared by all benchmarks: interleaved timings, the speed of the machine, tables, targets and the exit code.
 
 Import this module before torch: threads that spin while they wait would slow down the other contestant.
 """
@@ -41,8 +41,8 @@ class Target:
     Attributes:
         name: what is measured.
         value: the number measured.
-        low: the least it may be.
-        high: the most it may be.
+        low: smallest acceptable value.
+        high: largest acceptable value.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Target:
 def interleaved(
     contestants: Mapping[str, Callable[[], object]], rounds: int = 7, warmups: int = 1
 ) -> dict[str, Timing]:
-    """Time functions in turn, a, b, a, b, ..., so that a change of the machine's pace hits all of them.
+    """Time functions in turn, a, b, a, b, ..., so that a change in the machine's speed affects all of them.
 
     Args:
-        contestants: name -> what to run.
-        rounds: how often each is timed.
-        warmups: how often each runs before that, untimed.
+        contestants: functions to time, by name.
+        rounds: number of timed runs of each function.
+        warmups: number of runs of each function before that, which are not timed.
     """
     for _ in range(warmups):
         for run in contestants.values():
@@ -84,18 +84,18 @@ def interleaved(
 
 
 def times_faster(timings: Mapping[str, Timing], slow: str, fast: str) -> float:
-    """Ratio of two medians."""
+    """Ratio of the two medians."""
     return timings[slow].median / timings[fast].median
 
 
 def spread_of_ratio(timings: Mapping[str, Timing], slow: str, fast: str) -> str:
-    """Least and largest ratio of the two within a round, as text."""
+    """Smallest and largest ratio of the two within a round, as text."""
     ratios = [s / f for s, f in zip(timings[slow].seconds, timings[fast].seconds, strict=True)]
     return f"{min(ratios):.3g} to {max(ratios):.3g}"
 
 
 def product_rate(rows: int, inner: int, columns: int, dtype: Any = None, rounds: int = 31) -> float:
-    """Operations per second (two per multiply-add) of a dense matrix product: the machine's pace."""
+    """Operations per second (two per multiply-add) of a dense matrix product, the speed of the machine."""
     import torch
 
     left = torch.randn(rows, inner, dtype=dtype or torch.float64)
@@ -105,7 +105,7 @@ def product_rate(rows: int, inner: int, columns: int, dtype: Any = None, rounds:
 
 
 def machine() -> str:
-    """Cores, threads and versions that timings depend on, in one line."""
+    """The cores, threads and versions that timings depend on, in one line."""
     import torch
 
     return (
@@ -115,15 +115,15 @@ def machine() -> str:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """A command line with what all benchmarks take: --json and --quick."""
+    """A parser with the options that all benchmarks accept: --json and --quick."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
-    parser.add_argument("--quick", action="store_true", help="a smaller run, to see that it works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to this file")
+    parser.add_argument("--quick", action="store_true", help="do a smaller run, to check that it works")
     return parser
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a Markdown table under a title, so that docs can hold it as printed."""
+    """Print a title and a Markdown table, in a form that can be pasted into the docs."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -144,7 +144,7 @@ def finish(numbers: dict[str, Any], targets: Sequence[Target], json_file: Path |
     """Print the targets, write the JSON, and return the exit code: 0 if every target is reached, else 1."""
     if targets:
         rows = [(t.name, f"{t.value:.4g}", t.asked, "yes" if t.reached else "NO") for t in targets]
-        show("Targets", ("what", "measured", "asked", "reached"), rows)
+        show("Targets", ("what", "measured", "required", "reached"), rows)
     if json_file is not None:
         record = [{"name": t.name, "value": t.value, "asked": t.asked, "reached": t.reached} for t in targets]
         command = " ".join(["python", *sys.argv])

@@ -1,9 +1,9 @@
-"""Scoring on Ray: what 1, 2 and 4 workers reach on this machine, what Ray costs, and the memory of a worker.
+"""Scoring on Ray: speed of 1, 2 and 4 workers on this machine, Ray's overhead, and memory of a worker.
 
-The same blocks of a run are scored in this process, by Ray's workers, and by as many processes of Python's
-own pool, one thread each and in turn. A rate is that of full swing: from the third part of the blocks on,
-until fewer blocks are left than workers; what comes before the first block is listed apart. On two cores four
-workers can be no faster than two. Takes about seven minutes on two cores.
+The same blocks of a run are scored in turn by a single process, by Ray's workers, and by as many processes of
+Python's own pool, with one thread each. Rates are measured while all workers are busy: after a third of the
+blocks, and before fewer blocks are left than there are workers. The time until the first block is reported
+separately. On two cores, four workers cannot be faster than two. Takes about seven minutes on two cores.
 """
 
 import multiprocessing
@@ -34,8 +34,8 @@ from maskevidence.score import Scoring
 
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)
-LEAST_EFFICIENCY = 0.9
-NAMES = {"local": "this process", "ray": "Ray", "pool": "Python's pool"}
+MIN_EFFICIENCY = 0.9
+NAMES = {"local": "a single process", "ray": "Ray", "pool": "Python's pool"}
 
 
 def main() -> int:
@@ -63,13 +63,13 @@ def main() -> int:
     start = time.perf_counter()
     ray.shutdown()
     seconds["Ray on this machine, stop"] = time.perf_counter() - start
-    show("Once a run", ("what", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()])
+    show("Once per run", ("what", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()])
     print(f"\n{machine()}, Ray {ray.__version__}, {CPUS} cores")
     return finish(numbers | {"seconds": seconds}, targets, options.json)
 
 
 def subjects(quick: bool) -> dict[str, tuple[Any, list[Work], Scoring]]:
-    """A BERT of 4 layers with random weights on texts of 40 tokens, and a Gaussian on rows of 20."""
+    """A 4-layer BERT with random weights on texts of 40 tokens, and a Gaussian on rows of 20 numbers."""
     rng = np.random.default_rng(0)
     n_blocks, n_texts, n_rows = (12, 2, 100) if quick else (48, 4, 400)
     shape = (n_blocks * n_texts, 40)
@@ -128,7 +128,7 @@ def blocks(tokens: me.Tokens, n_rows: int, n_repeats: int) -> list[Work]:
 def throughput(
     name: str, model: Any, work: Sequence[Work], scoring: Scoring, rounds: int
 ) -> tuple[dict[str, Any], list[Target]]:
-    """Masks a second in full swing, round by round, everyone in turn."""
+    """Measure the masks per second while all workers are busy; the contestants take turns in each round."""
     contestants: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {
         ("local", 1): lambda: by_engine(local_engine, 1, model, work, scoring)
     }
@@ -145,13 +145,13 @@ def throughput(
             rate, until_first = run()
             rates[key].append(rate)
             first[key].append(until_first)
-    rows, found, targets = [], {}, []
+    rows, numbers, targets = [], {}, []
     local = rates["local", 1]
     for (kind, n), values in rates.items():
         possible = min(n, CPUS)
         shares = [rate / (possible * alone) for rate, alone in zip(values, local, strict=True)]
         efficiency = statistics.median(shares)
-        found[f"{kind} {n}"] = {"rates": values, "seconds_until_first": first[kind, n]}
+        numbers[f"{kind} {n}"] = {"rates": values, "seconds_until_first": first[kind, n]}
         rows.append(
             (
                 NAMES[kind],
@@ -163,21 +163,21 @@ def throughput(
             )
         )
         if kind == "ray" and n <= CPUS:
-            targets.append(Target(f"efficiency, {name}, {n} workers", efficiency, low=LEAST_EFFICIENCY))
+            targets.append(Target(f"efficiency, {name}, {n} workers", efficiency, low=MIN_EFFICIENCY))
     columns = (
-        "who scores",
+        "scored by",
         "processes",
-        "masks a second",
-        "of local × cores used",
-        "in a round",
+        "masks per second",
+        "efficiency",
+        "range",
         "first block",
     )
     show(f"{name}: {len(work)} blocks of {work[0].n_masks(scoring):,} masks", columns, rows)
-    return found, targets
+    return numbers, targets
 
 
 def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
-    """Masks a second in full swing, and seconds until the first block is back."""
+    """Masks per second while all workers are busy, and seconds until the first block is finished."""
     start, moments = time.perf_counter(), []
     score_all: Scorer
     with engine() as score_all:
@@ -213,23 +213,23 @@ def _score(task: tuple[Work, Scoring]) -> int:
 
 
 def handing_out() -> float:
-    """Blocks a second with next to nothing to score: what one process can hand out and take back."""
+    """Blocks per second that one process can hand out and collect, measured with almost nothing to score."""
     gaussian, _, scoring = subjects(True)["Gaussian of 20"]
     work = blocks(me.Tokens.from_array(np.random.default_rng(0).normal(size=(300, 20))), 1, 2)
     rate, _ = by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
     per_second = rate / work[0].n_masks(scoring)
-    show("Blocks of one row of 20", ("workers", "blocks a second"), [("2", f"{per_second:,.0f}")])
+    show("Blocks of one row of 20", ("workers", "blocks per second"), [("2", f"{per_second:,.0f}")])
     return per_second
 
 
 def memory(quick: bool) -> dict[str, float]:
-    """The most that a worker ever held, by the system's own count of it (VmHWM), in GiB."""
-    found, rows = {}, []
+    """Peak memory of a worker as counted by the operating system (VmHWM), in GiB."""
+    peak_of, rows = {}, []
     gaussian, work, scoring = subjects(True)["Gaussian of 20"]
     with tempfile.TemporaryDirectory() as folder, _highest() as peaks:
         by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
-        found["Gaussian of 20"] = max(peaks.values()) / 2**20
-        rows.append(("Gaussian of 20, sent", "0.00 GiB", f"{found['Gaussian of 20']:.2f} GiB"))
+        peak_of["Gaussian of 20"] = max(peaks.values()) / 2**20
+        rows.append(("Gaussian of 20, sent", "0.00 GiB", f"{peak_of['Gaussian of 20']:.2f} GiB"))
         _, work, scoring = subjects(True)["BERT, 4 layers of 256"]
         for layers, width in ((4, 256),) if quick else ((4, 256), (12, 768)):
             name = f"BERT, {layers} layers of {width}"
@@ -239,15 +239,15 @@ def memory(quick: bool) -> dict[str, float]:
             for way, load in (("loaded by each", partial(bert_in, folder)), ("sent", None)):
                 peaks.clear()
                 by_engine(RayEngine(workers=2, load=load), 2, model, work, scoring)
-                found[f"{name}, {way}"] = max(peaks.values()) / 2**20
-                rows.append((f"{name}, {way}", f"{size:.2f} GiB", f"{found[f'{name}, {way}']:.2f} GiB"))
-    show("Memory of a worker at its highest", ("model", "weights", "worker"), rows)
-    return found
+                peak_of[f"{name}, {way}"] = max(peaks.values()) / 2**20
+                rows.append((f"{name}, {way}", f"{size:.2f} GiB", f"{peak_of[f'{name}, {way}']:.2f} GiB"))
+    show("Peak memory of a worker", ("model", "weights", "worker"), rows)
+    return peak_of
 
 
 @contextmanager
 def _highest() -> Iterator[dict[int, int]]:
-    """VmHWM in KiB of every worker that lives meanwhile, by its process."""
+    """VmHWM in KiB of every worker that is alive in the meantime, by process number."""
     peaks: dict[int, int] = {}
     over = threading.Event()
 
@@ -258,7 +258,7 @@ def _highest() -> Iterator[dict[int, int]]:
                     if b"ray::_Worker" in (folder / "cmdline").read_bytes():
                         status = (folder / "status").read_text()
                         peaks[int(folder.name)] = int(status.split("VmHWM:")[1].split()[0])
-                except (OSError, IndexError):  # it has just ended
+                except (OSError, IndexError):  # the process has just ended
                     continue
 
     watcher = threading.Thread(target=watch)

@@ -1,15 +1,15 @@
-"""Do the 95 % intervals hold the truth in 95 % of the runs, and is the mean over runs the truth?
+"""Do 95 % intervals cover the true value in 95 % of the runs, and is the mean over runs correct?
 
     python benchmarks/coverage.py
 
-A PPCA model with a closed form, fixed for the whole benchmark. Each seed draws fresh rows from the model and
-fresh masks; the truth of that run is the closed-form log evidence of those very rows, so that the interval
-has to cover the error of the masks alone.
+The benchmark uses one PPCA model, which has a closed form. Each seed draws new rows from the model and new
+masks. The true value of a run is the closed-form log evidence of the same rows, so that the interval has to
+cover only the error of the masks.
 
-A second table compares two rules for the degrees of freedom of `EverySize` on single rows. With v the
-variance of each cell and nu = R - 1, the plug-in rule nu (sum v)^2 / sum v^2 is too low on average, for the
-squares of estimated variances are too large by 1 + 2/nu; (nu + 2) (sum v)^2 / sum v^2 - 2 mends that for
-normal scores.
+A second table compares two rules for the degrees of freedom of `EverySize` on single rows. Let v be the
+variance of each cell and nu = R - 1. The plug-in rule nu (sum v)^2 / sum v^2 is too low on average, because
+the squares of estimated variances are too large by a factor of 1 + 2/nu. The rule
+(nu + 2) (sum v)^2 / sum v^2 - 2 corrects this for normal scores.
 """
 
 import math
@@ -33,17 +33,17 @@ DESIGNS = (me.EverySize(4), me.RandomSize(20, replicates=4), me.Orderings(8))
 
 @dataclass(frozen=True)
 class Coverage:
-    """What many runs of one design say together.
+    """Summary of many runs of one design.
 
     Attributes:
-        design: the design, as it is written in Python.
-        n_rows: observations of each run.
-        n_runs: how many runs.
-        coverage: share of the 95 % t-intervals that hold the truth.
-        z: mean error of the runs by its standard error.
-        se_ratio: root mean square of mask_se by the standard deviation of the errors.
+        design: the design, as written in Python.
+        n_rows: number of observations per run.
+        n_runs: number of runs.
+        coverage: share of the 95 % t-intervals that contain the true value.
+        z: mean error of the runs divided by its standard error.
+        se_ratio: root mean square of mask_se divided by the standard deviation of the errors.
         mean_df: mean degrees of freedom.
-        seconds: how long it took.
+        seconds: total time.
     """
 
     design: str
@@ -57,7 +57,7 @@ class Coverage:
 
 
 def measure(model: me.models.PPCA, design: me.MaskDesign, n_rows: int, n_runs: int) -> Coverage:
-    """Estimate the log evidence of `n_runs` fresh tables and count how often the interval holds the truth."""
+    """Estimate the log evidence of `n_runs` new tables and count how often the interval covers it."""
     start = time.perf_counter()
     error, mask_se, df, held = (np.empty(n_runs) for _ in range(4))
     for run in range(n_runs):
@@ -82,15 +82,15 @@ def measure(model: me.models.PPCA, design: me.MaskDesign, n_rows: int, n_runs: i
 
 @dataclass(frozen=True)
 class DfRules:
-    """Coverage on single rows by the rule for the degrees of freedom.
+    """Coverage on single rows, by rule for the degrees of freedom.
 
     Attributes:
         masks_per_size: R.
-        n_rows: how many single-row runs.
-        plug_in: coverage with the plug-in rule, which the package uses.
-        plug_in_df: its mean degrees of freedom.
-        corrected: coverage with the rule that is right for normal scores.
-        corrected_df: its mean degrees of freedom.
+        n_rows: number of runs, each with a single row.
+        plug_in: coverage of the plug-in rule, which the package uses.
+        plug_in_df: mean degrees of freedom of the plug-in rule.
+        corrected: coverage of the rule that is correct for normal scores.
+        corrected_df: mean degrees of freedom of the corrected rule.
         normal: coverage with a normal quantile.
     """
 
@@ -104,7 +104,7 @@ class DfRules:
 
 
 def compare_df_rules(model: me.models.PPCA, masks_per_size: int, n_rows: int) -> DfRules:
-    """Every row of one table is a run of its own: its masks are its own."""
+    """Treat every row of one table as a separate run, because every row has its own masks."""
     rows = model.sample(n_rows, seed=1_000_000 + masks_per_size)
     truth = model.score_samples(rows)
     design = me.EverySize(masks_per_size)
@@ -133,7 +133,7 @@ def compare_df_rules(model: me.models.PPCA, masks_per_size: int, n_rows: int) ->
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=2000, help="runs per design and number of rows")
+    parser.add_argument("--seeds", type=int, default=2000, help="number of runs per design and table size")
     options = parser.parse_args()
     n_runs = 200 if options.quick else options.seeds
     loadings = me.models.PPCA(N_FEATURES, N_COMPONENTS, seed=0).loadings.detach()
@@ -155,7 +155,7 @@ def main() -> int:
     rules = [compare_df_rules(model, masks_per_size, 3 * n_runs) for masks_per_size in (2, 3, 4, 8)]
     columns = ("masks per size", "runs", "plug-in", "its df", "corrected", "its df", "normal")
     show(
-        "Coverage of 95 % on single rows, by rule for the degrees of freedom",
+        "Coverage of 95 % intervals on single rows, by rule for the degrees of freedom",
         columns,
         list(map(_rule, rules)),
     )

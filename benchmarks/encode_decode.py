@@ -1,12 +1,13 @@
-"""Bias of a VAE's conditionals where the exact ones are known: encoding-decoding by number of steps.
+"""Bias of a VAE's conditionals for a model with known exact ones, and for a deep VAE.
 
     python benchmarks/encode_decode.py
 
-A VAE with a linear-Gaussian decoder is PPCA. The area under its curve of scores, by recursive
-encoding-decoding and by importance sampling, less the area by PPCA's exact conditionals on the same masks
-(random sizes, 8 per row), nats per row ± standard error over rows: with the encoder that is the posterior of
-complete rows, and with one whose means are 0.8 and whose scales are 1.3 times those. Then the area of a deep
-VAE (K=8) that the ELBO trained on digits, beside its evidence by annealed importance sampling.
+A VAE with a linear-Gaussian decoder is PPCA. The first table has the area under its curve of scores, by
+recursive encoding-decoding and by importance sampling, minus the area from PPCA's exact conditionals for the
+same masks (random sizes, 8 per row), in nats per row ± standard error over rows. One encoder is the posterior
+of complete rows; the other one has 0.8 times its means and 1.3 times its scales. The second table compares
+the area of a deep VAE (K=8), trained by the ELBO on digits, with its evidence by annealed importance
+sampling.
 """
 
 import sys
@@ -40,7 +41,7 @@ class Encoder(nn.Module):
 
 
 def linear_vae(skill: float, wider: float) -> tuple[VAE, me.models.PPCA]:
-    """A VAE that is PPCA, and that PPCA; loadings with orthogonal columns make the exact encoder diagonal."""
+    """A VAE and the PPCA model it equals; orthogonal loadings make the exact encoder diagonal."""
     generator = torch.Generator().manual_seed(0)
     basis = torch.linalg.qr(torch.randn(D, K, generator=generator, dtype=torch.float64)).Q
     w = basis * torch.tensor([2.0, 3.0, 4.0], dtype=torch.float64)
@@ -88,7 +89,7 @@ def main() -> int:
 
 
 def show_trained(numbers: dict[str, dict[str, float]], quick: bool) -> None:
-    """The area of a trained VAE by several conditionals, and what it should be."""
+    """Compare the area of a trained VAE, for several conditionals, with its annealed evidence."""
     train, test = digits().split(test_fraction=0.2, seed=0)
     x = test.values[: 10 if quick else 40]
     vae = VAE(n_features=64, n_components=8).fit(train.values, epochs=5 if quick else 60)
@@ -103,12 +104,12 @@ def show_trained(numbers: dict[str, dict[str, float]], quick: bool) -> None:
     ):
         vae.conditioning = rule
         start = time.perf_counter()
-        found = me.estimate_evidence(vae, x, me.RandomSize(16, 4))
+        estimate = me.estimate_evidence(vae, x, me.RandomSize(16, 4))
         seconds = time.perf_counter() - start
-        lines.append((str(rule), f"{found.log_evidence:.2f} ± {found.mask_se:.2f}", f"{seconds:.1f}"))
-        numbers["trained VAE"][str(rule)] = found.log_evidence
+        lines.append((str(rule), f"{estimate.log_evidence:.2f} ± {estimate.mask_se:.2f}", f"{seconds:.1f}"))
+        numbers["trained VAE"][str(rule)] = estimate.log_evidence
     title = f"Area of a VAE trained by the ELBO, {len(x)} held-out digits, nats per image ± Monte-Carlo error"
-    show(title, ("by", "area or evidence", "s"), lines)
+    show(title, ("method", "area or evidence", "s"), lines)
 
 
 if __name__ == "__main__":

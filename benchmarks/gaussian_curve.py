@@ -1,12 +1,13 @@
-"""A whole curve of a Gaussian model: against a straightforward loop, and for 2,000 and 2,000,000 rows.
+"""Time of a whole curve of a Gaussian model, against a loop and for 2,000 and 2,000,000 rows.
 
     python benchmarks/gaussian_curve.py
 
-The loop is what one writes first: for every mask, permute the covariance, invert its visible block, predict
-the hidden tokens of all rows, score them; torch in float32, the covariance itself built once outside. Both
-sides get the same masks, one of every size 1..D, and the same threads; the package works in float64 and its
-moments are built inside the timed part. The floor is the number of operations in the matrix products of the
-package's own formula, by the rate of a matrix product of its main size, timed in the same rounds.
+The straightforward loop permutes the covariance for every mask, inverts its visible block, predicts the
+hidden tokens of all rows and scores them. It uses torch in float32, and the covariance is built outside the
+timed part. Both sides use the same masks, one of every size 1..D, and the same number of threads. The package
+works in float64 and builds its moments inside the timed part. The floor is the number of operations in the
+matrix products of the package's formula, divided by the rate of one product of their main size, which is
+timed in the same rounds.
 """
 
 import math
@@ -34,7 +35,7 @@ from torch import Tensor
 import maskevidence as me
 from maskevidence.models.gaussian.low_rank import masks_at_once
 
-CHUNK = 50_000  # rows of one chunk of the large table: 80 MB at D=200
+CHUNK = 50_000  # rows per chunk of the large table: 80 MB at D=200
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Setting:
         n_rows: N.
         n_features: D.
         n_components: K.
-        asked: how many times faster the package shall be.
+        asked: how many times faster the package has to be.
     """
 
     n_rows: int
@@ -78,7 +79,7 @@ def loop(x: Tensor, masks: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
 
 
 def operations(setting: Setting) -> float:
-    """Of the moments and of `score_moments`, two per multiply-add: products only."""
+    """Operations of the moments and of `score_moments`, two per multiply-add, matrix products only."""
     n, d, k = setting.n_rows, setting.n_features, setting.n_components
     moments = 2 * n * d**2
     per_mask = 2 * k * d**2 + 3 * 2 * k**2 * d + 2 * 2 * k**2 * d + 2 * 2 * k**3
@@ -86,7 +87,7 @@ def operations(setting: Setting) -> float:
 
 
 def compare(setting: Setting, rounds: int) -> tuple[list[str], list[str], list[Target], dict[str, Any]]:
-    """Rows of the two tables, targets and numbers of one setting."""
+    """Measure one setting: its row in each of the two tables, its targets and its numbers."""
     n, d, k = setting.n_rows, setting.n_features, setting.n_components
     model = me.models.PPCA(d, k, seed=1)
     full = me.models.Gaussian(model.mean, model.covariance)
@@ -162,7 +163,7 @@ def compare(setting: Setting, rounds: int) -> tuple[list[str], list[str], list[T
 
 
 def rows_do_not_matter(n_large: int, rounds: int) -> tuple[list[list[str]], list[Target], dict[str, Any]]:
-    """One curve from the moments of few rows and of many, which are built apart, chunk by chunk."""
+    """Time one curve from the moments of few and of many rows; the moments are built chunk by chunk."""
     d, k, n_small = 200, 5, 2000
     model = me.models.PPCA(d, k, seed=1)
     generator = torch.Generator().manual_seed(4)
@@ -200,14 +201,14 @@ def _ms(timing: Timing) -> str:
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9, help="timed rounds, at least 7")
+    parser.add_argument("--rounds", type=int, default=9, help="number of timed rounds, at least 7")
     options = parser.parse_args()
     rounds = max(7, options.rounds)
     with torch.no_grad():
         compared = [compare(setting, rounds) for setting in SETTINGS]
         lines, targets, numbers = rows_do_not_matter(100_000 if options.quick else 2_000_000, rounds)
     show(
-        f"PPCA, one mask of every size, moments included; medians of {rounds} rounds; {machine()}",
+        f"PPCA, one mask of every size, with the moments; medians of {rounds} rounds; {machine()}",
         (
             "setting",
             "loop, ms",
@@ -217,21 +218,21 @@ def main() -> int:
             "floor, ms",
             "times the floor",
             "largest difference",
-            "of the area",
+            "difference of the area",
         ),
         [line for line, _, _, _ in compared],
     )
     show(
-        "The same covariance as a Gaussian, one order shared by all rows: every row's score at every size",
+        "The same covariance as a Gaussian, one order shared by all rows, every row scored at every size",
         ("setting", "loop, ms", "score_orderings, ms", "times faster", "largest difference"),
         [line for _, line, _, _ in compared],
     )
     show(
-        "One curve, D=200, K=5, from the moments of",
+        "One curve, D=200, K=5, from the moments of different numbers of rows",
         ("rows", "building the moments once, ms", "the curve, ms"),
         lines,
     )
-    targets = [target for _, _, found, _ in compared for target in found] + targets
+    targets = [target for _, _, asked, _ in compared for target in asked] + targets
     return finish({"curves": [n for _, _, _, n in compared], "rows": numbers}, targets, options.json)
 
 

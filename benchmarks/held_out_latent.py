@@ -1,10 +1,10 @@
-"""Linear Bernoulli models by masked training, the ELBO and the exact likelihood: held-out log evidence.
+"""Held-out log evidence of linear Bernoulli models trained by masked prediction, ELBO and exact likelihood.
 
     MASKEVIDENCE_DATA=FOLDER python benchmarks/held_out_latent.py
 
-K=2, the first 2,000 binarised MNIST training images, the first 2,000 test images; 300 Adam steps of 0.05 on
-all training images, float32, the same initial loadings for all. Log evidences are integrals refined to 1e-3
-nats per image.
+The models have K=2 and see the first 2,000 binarised MNIST training images; the first 2,000 test images are
+held out. All methods start from the same loadings and take 300 Adam steps of 0.05 on all training images, in
+float32. The log evidence is an integral, refined to 1e-3 nats per image.
 """
 
 import sys
@@ -33,7 +33,7 @@ METHODS = (
 
 
 def objective_of(method: str, seed: int) -> me.Elbo | me.MaskedObjective | me.Likelihood:
-    """A new mask in each step: for each image, or for 15 % also one that all share, as in the paper."""
+    """The objective of a method; every step draws new masks, for each image or shared as in the paper."""
     return {
         "ELBO": me.Elbo(seed=seed),
         "masked, 15 %, shared": me.MaskedObjective(me.FixedRate(0.15, 1), seed=seed, masks="shared"),
@@ -50,9 +50,9 @@ def main() -> int:
         binarise(read_images(f"mnist:{split}", limit=n_images).table(), "threshold").values
         for split in ("train", "test")
     )
-    found: dict[str, dict[str, list[float]]] = {}
+    results: dict[str, dict[str, list[float]]] = {}
     for method in METHODS:
-        found[method] = {"train": [], "held_out": [], "seconds": [], "error": []}
+        results[method] = {"train": [], "held_out": [], "seconds": [], "error": []}
         for seed in seeds:
             encoder = method == "ELBO"
             model = BernoulliPCA(train.shape[1], 2, seed=seed, encoder=encoder, dtype=torch.float32)
@@ -66,16 +66,16 @@ def main() -> int:
                 learning_rate=LEARNING_RATE,
                 evidence_every=0,
             )
-            found[method]["seconds"].append(time.perf_counter() - start)
+            results[method]["seconds"].append(time.perf_counter() - start)
             parts = {"train": tokens, "held_out": model.tokens(test)}
             for part, rows in parts.items():
                 integral = model.integrate(rows, tolerance=TOLERANCE)
-                found[method][part].append(float(integral.log_evidence.mean()))
-                found[method]["error"].append(integral.error)
-            print(method, seed, found[method], file=sys.stderr, flush=True)
-    base = np.array(found["ELBO"]["held_out"])
+                results[method][part].append(float(integral.log_evidence.mean()))
+                results[method]["error"].append(integral.error)
+            print(method, seed, results[method], file=sys.stderr, flush=True)
+    base = np.array(results["ELBO"]["held_out"])
     lines = []
-    for method, values in found.items():
+    for method, values in results.items():
         ahead = np.array(values["held_out"]) - base
         lines.append(
             (
@@ -92,7 +92,7 @@ def main() -> int:
     )
     columns = ("trained by", "training", "held out", "held out − ELBO, paired", "s of training")
     show(title, columns, lines)
-    return finish({"found": found, "seeds": list(seeds)}, [], options.json)
+    return finish({"found": results, "seeds": list(seeds)}, [], options.json)
 
 
 def mean_and_se(values: object, sign: str = "") -> str:

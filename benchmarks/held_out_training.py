@@ -1,11 +1,12 @@
-"""Masked training, exact likelihood and EM on real tables with and without holes: held-out log evidence.
+"""Held-out log evidence of masked training, exact likelihood and EM on tables, some with missing values.
 
     MASKEVIDENCE_DATA=FOLDER python benchmarks/held_out_training.py
 
-FOLDER holds tabular/horse-colic.csv (19 % missing; its identifier column c2 is left out) and
-tabular/winequality-red.csv. Columns are standardised by the training part of each of five random splits (a
-fifth held out); constant ones are dropped. Both gradient methods start from the same parameters and make the
-same number of Adam steps on all rows; masked training draws one mask of random size for every row and step.
+FOLDER contains tabular/horse-colic.csv (19 % missing; its identifier column c2 is left out) and
+tabular/winequality-red.csv. There are five random splits, each with a fifth of the rows held out. Columns are
+standardised with the statistics of the training rows, and constant columns are dropped. Both gradient methods
+start from the same parameters and take the same number of Adam steps on all rows; masked training draws one
+mask of random size for every row and step.
 """
 
 import math
@@ -45,7 +46,7 @@ def split(table: Table, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def train_one(
     how: str, build: Callable[..., torch.nn.Module], rows: np.ndarray, epochs: int
 ) -> torch.nn.Module:
-    """A model of these rows, by one of the three ways."""
+    """Fit a model to the rows by one of the three methods."""
     model = build(rows.shape[1], N_COMPONENTS, seed=0)
     if how == "EM or closed form":
         return model.fit(rows)
@@ -58,7 +59,7 @@ def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
     folder = os.environ.get("MASKEVIDENCE_DATA")
     if folder is None:
-        print("set MASKEVIDENCE_DATA to the folder that holds tabular/", file=sys.stderr)
+        print("MASKEVIDENCE_DATA is not set; set it to the folder that contains tabular/", file=sys.stderr)
         return 2
     n_splits, epochs = (2, 100) if options.quick else (5, EPOCHS)
     lines, numbers = [], {}

@@ -1,11 +1,12 @@
-"""Deep VAEs trained by masked prediction and by the ELBO, equal steps: log evidence of MNIST test images.
+"""Log evidence of MNIST test images for deep VAEs trained by masked prediction and by the ELBO.
 
     MASKEVIDENCE_DATA=FOLDER python benchmarks/held_out_vae.py
 
-Gaussian likelihood, grey levels in [0, 1], K=20, two hidden layers of 200. For every seed all methods start
-from the same networks and make the same number of Adam steps; masked training draws one mask for every image
-and step, its conditionals by importance sampling. The log evidence is the highest of three stochastic lower
-bounds (importance-weighted; annealed from the prior; annealed from the encoder), all on the same test images.
+The VAEs have a Gaussian likelihood on grey levels in [0, 1], K=20 and two hidden layers of 200. For every
+seed, all methods start from the same networks and take the same number of Adam steps. Masked training draws
+one mask for every image and step, and computes conditionals by importance sampling. The log evidence is the
+highest of three stochastic lower bounds (importance-weighted, annealed from the prior, annealed from the
+encoder), which all use the same test images.
 """
 
 import sys
@@ -32,7 +33,7 @@ ANNEALINGS = (Annealing(8, 100, 5), Annealing(8, 40, 5, "encoder"))
 
 
 def bounds(model: VAE, x: np.ndarray, draws: int = 1024) -> list[me.models.EvidenceBound]:
-    """Stochastic lower bounds of the same log evidences; collapsed weights make them low, never high."""
+    """Stochastic lower bounds on the log evidence of the rows; collapsed weights only make them lower."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", me.errors.CollapsedWeightsWarning)
         annealed = [model.annealed_evidence(x, annealing=one) for one in ANNEALINGS]
@@ -46,7 +47,7 @@ def main() -> int:
     )
     train = read_images("mnist:train", limit=n_train).table().values
     test = read_images("mnist:test", limit=n_test).table().values
-    found: dict[str, list[list[me.models.EvidenceBound]]] = {}
+    bounds_of: dict[str, list[list[me.models.EvidenceBound]]] = {}
     seconds: dict[str, list[float]] = {}
     for seed in seeds:
         for name, objective in OBJECTIVES.items():
@@ -64,14 +65,15 @@ def main() -> int:
                 evidence_every=0,
             )
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            found.setdefault(name, []).append(bounds(model, test))
+            bounds_of.setdefault(name, []).append(bounds(model, test))
     best = {
-        name: np.array([max(b.mean for b in each) for each in of_seeds]) for name, of_seeds in found.items()
+        name: np.array([max(b.mean for b in each) for each in of_seeds])
+        for name, of_seeds in bounds_of.items()
     }
     lines = [
         (
             name,
-            *(plus_minus(np.array([each[i].mean for each in found[name]])) for i in range(3)),
+            *(plus_minus(np.array([each[i].mean for each in bounds_of[name]])) for i in range(3)),
             plus_minus(best[name]),
             "" if name == "ELBO" else plus_minus(best[name] - best["ELBO"]),
             f"{np.median(seconds[name]):.0f}",
@@ -82,7 +84,7 @@ def main() -> int:
         name: {
             "bounds": [
                 {b.method: {"mean": b.mean, "draw_se": b.draw_se, "data_se": b.data_se} for b in each}
-                for each in found[name]
+                for each in bounds_of[name]
             ],
             "log_evidence": best[name].tolist(),
             "seconds": seconds[name],

@@ -1,4 +1,4 @@
-"""How large is the package, and how fast does it start? Beside another revision, with `--base`.
+"""Size of the source and start times of the command line, optionally beside those of another revision.
 
     python benchmarks/house.py --base 609ae8c
 

@@ -1,16 +1,17 @@
-"""Imputation of real holes: the Gaussian family against scikit-learn's IterativeImputer and the column mean.
+"""Imputation of missing values: the Gaussian family, scikit-learn's IterativeImputer and the column mean.
 
     MASKEVIDENCE_DATA=... python benchmarks/imputation.py
 
-Two tables with missing values, without their identifier column. A split hides 10 % of the observed values on
-top; everything else, scaling included, is learned from the values that are left. Each method then fills the
-table, and is held against the hidden values: root mean squared error in standard deviations of the column and
-mean log-probability of a hidden value given the values left in its row, in nats. K is chosen by the log
-evidence of a fifth of the rows under a fit to the others, so that the hidden values have no part in it.
+The data are two tables with missing values, without their identifier columns. Each split hides another 10 %
+of the observed values, and everything, including the scaling, is learned from the remaining ones. Each method
+then imputes the table, and is evaluated on the hidden values by the root mean squared error in standard
+deviations of the column, and by the mean log-probability of a hidden value given the remaining values of its
+row, in nats. K is selected by the log evidence of a fifth of the rows under a fit to the other rows, so that
+the hidden values do not influence it.
 
-IterativeImputer and the column mean state no density. Theirs is a normal one about their prediction, with a
-variance for each column: the mean squared residual of the values that are left, either under the fit that
-saw them ("training residuals") or out of fold, five folds of those values.
+IterativeImputer and the column mean do not provide a density. They are given a normal density around their
+prediction, with one variance per column: the mean squared residual of the remaining values, either under the
+fit that used them ("training residuals") or out of fold, with five folds of these values.
 """
 
 import math
@@ -36,16 +37,16 @@ import maskevidence as me
 IDENTIFIER = {"horse-colic": 2, "breast-cancer-wisconsin": 0}
 HIDDEN_SHARE = 0.1
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10)
-ROUNDS = 100  # of IterativeImputer; its default of 10 does not converge here
+ROUNDS = 100  # iterations of IterativeImputer; the default of 10 does not converge on these tables
 
 
 class Prediction(NamedTuple):
-    """What a method expects of every value of the table that is not left.
+    """What a method predicts for every missing or hidden value of the table.
 
     Attributes:
         values: shape (N, D).
         variance: shape (N, D).
-        note: what was chosen on the way.
+        note: the selected settings.
     """
 
     values: np.ndarray
@@ -55,13 +56,13 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One method on one split; NaN where it failed.
+    """Result of one method on one split; NaN if it failed.
 
     Attributes:
-        rmse: standard deviations of the column.
-        log_probability: nats per hidden value.
-        seconds: from table to prediction, the choice of K included.
-        note: what was chosen, or why it failed.
+        rmse: root mean squared error, in standard deviations of the column.
+        log_probability: mean log-probability in nats per hidden value.
+        seconds: time from table to prediction, including the selection of K.
+        note: the selected settings, or the reason of the failure.
     """
 
     rmse: float
@@ -71,7 +72,7 @@ class Result:
 
 
 def low_rank(model_class: type) -> Callable[[np.ndarray], Prediction]:
-    """PPCA or factor analysis with K chosen on held-out rows."""
+    """PPCA or factor analysis, with K selected on held-out rows."""
 
     def predict(left: np.ndarray) -> Prediction:
         width = left.shape[1]
@@ -98,7 +99,7 @@ def full_gaussian(left: np.ndarray) -> Prediction:
 
 
 def iterative_imputer(left: np.ndarray) -> Prediction:
-    """With the variance of the residuals of its own training values."""
+    """IterativeImputer, with the variance of the residuals of its training values."""
     imputer, filled, note = _impute_iteratively(left)
     variance = np.empty(left.shape[1])
     for step in imputer.imputation_sequence_[-left.shape[1] :]:
@@ -109,7 +110,7 @@ def iterative_imputer(left: np.ndarray) -> Prediction:
 
 
 def iterative_imputer_out_of_fold(left: np.ndarray) -> Prediction:
-    """The same prediction, with the variance of residuals of values that a fit did not see."""
+    """The same prediction, with the variance of the residuals of values that were not used in the fit."""
     _, filled, note = _impute_iteratively(left)
     fold = np.random.default_rng(0).integers(5, size=left.shape)
     expected = np.empty(left.shape)
@@ -143,7 +144,7 @@ METHODS: dict[str, Callable[[np.ndarray], Prediction]] = {
 
 
 def hide(table: np.ndarray, split: int) -> np.ndarray:
-    """Which observed values a split hides: 10 % of them, never the last one of a row."""
+    """Select the observed values that a split hides: 10 % of them, but never the last one of a row."""
     rows, columns = np.nonzero(~np.isnan(table))
     rng = np.random.default_rng(split)
     hidden = np.zeros(table.shape, dtype=bool)
@@ -156,7 +157,7 @@ def hide(table: np.ndarray, split: int) -> np.ndarray:
 
 
 def measure(table: np.ndarray, split: int) -> dict[str, Result]:
-    """All methods on one split."""
+    """Evaluate all methods on one split."""
     hidden = hide(table, split)
     left = np.where(hidden, np.nan, table)
     varies = np.nanmax(left, 0) > np.nanmin(left, 0)
@@ -167,25 +168,25 @@ def measure(table: np.ndarray, split: int) -> dict[str, Result]:
     for name, method in METHODS.items():
         start = time.perf_counter()
         try:
-            found = method(left)
+            prediction = method(left)
         except me.NumericalError as error:
             results[name] = Result(math.nan, math.nan, time.perf_counter() - start, str(error))
             continue
         seconds = time.perf_counter() - start
-        error, variance = (truth - found.values)[hidden], found.variance[hidden]
+        error, variance = (truth - prediction.values)[hidden], prediction.variance[hidden]
         log_density = -0.5 * (np.log(2 * np.pi * variance) + error**2 / variance)
         rmse = math.sqrt(float(np.mean(error**2)))
-        results[name] = Result(rmse, float(log_density.mean()), seconds, found.note)
+        results[name] = Result(rmse, float(log_density.mean()), seconds, prediction.note)
     return results
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=5, help="how often values are hidden anew")
+    parser.add_argument("--splits", type=int, default=5, help="number of random splits")
     options = parser.parse_args()
     folder = os.environ.get("MASKEVIDENCE_DATA")
     if folder is None:
-        print("MASKEVIDENCE_DATA is not set; point it at the folder of the data sets", file=sys.stderr)
+        print("MASKEVIDENCE_DATA is not set; set it to the folder that contains tabular/", file=sys.stderr)
         return 2
     n_splits = 2 if options.quick else options.splits
     numbers: dict[str, Any] = {}
@@ -199,7 +200,7 @@ def main() -> int:
             f"{name}: {table.shape[0]} rows, {table.shape[1]} columns, {missing} values missing, "
             f"{HIDDEN_SHARE:.0%} of the others hidden; mean ± standard error over {n_splits} splits"
         )
-        columns = ("method", "RMSE", "log-probability, nats", "seconds", "chosen")
+        columns = ("method", "RMSE", "log-probability, nats", "seconds", "settings")
         show(title, columns, [_cells(method, [split[method] for split in splits]) for method in METHODS])
         for number, split in enumerate(splits):
             for method, result in split.items():
@@ -215,9 +216,9 @@ def _cells(method: str, results: list[Result]) -> tuple[str, ...]:
     if failed:
         return method, "–", "–", seconds, f"fails in {failed} of {len(results)} splits (below)"
     notes = [result.note for result in results if result.note]
-    chosen = " ".join(dict.fromkeys(sorted(notes)))
+    settings = " ".join(dict.fromkeys(sorted(notes)))
     rmse, log_probability = ([getattr(r, key) for r in results] for key in ("rmse", "log_probability"))
-    return method, _mean(rmse), _mean(log_probability), seconds, chosen
+    return method, _mean(rmse), _mean(log_probability), seconds, settings
 
 
 def _mean(values: list[float]) -> str:

@@ -1,13 +1,14 @@
-"""A training epoch of the linear Bernoulli model against the straightforward integral: time and memory.
+"""Time and memory of a training epoch of the linear Bernoulli model, against the straightforward integral.
 
     python benchmarks/latent.py
 
-D=784, K=2, 20×20 nodes, float32, one mask of 15 % shared by all rows: loss, gradients and a step of Adam. The
-straightforward form holds log p(x_j | z_q) of every row, node and token at once; it is given its masks, while
-an epoch of ours draws them too. Both at N=500, where that array fits into the memory of most machines, and
-ours at N=2000; beside it masks of each row's own, random sizes, the exact likelihood of the same quadrature,
-and the ELBO. Contestants take turns; medians are quoted. Memory is the peak of a process that makes three
-epochs, over what it has before the first.
+An epoch consists of the loss, its gradients and a step of Adam, with D=784, K=2, 20×20 nodes and float32. The
+straightforward form holds log p(x_j | z_q) of every row, node and token at once, and uses one mask of 15 %
+shared by all rows. Its masks are drawn beforehand, whereas the package draws them within the epoch. Both are
+timed at N=500, where the array fits into the memory of most machines, and the package also at N=2000. Further
+contestants are own masks for each row, random sizes, the exact likelihood of the same quadrature, and the
+ELBO. Contestants take turns, and times are medians. Memory is the peak of a process that runs three epochs,
+minus what the process held before the first.
 """
 
 import argparse
@@ -41,7 +42,7 @@ OBJECTIVES: dict[str, Callable[[], object]] = {
 
 
 def straightforward_loss(model: BernoulliPCA, values: Tensor, masked: Tensor) -> Tensor:
-    """-D·S(x; M) of one mask that all rows share, as one writes it first."""
+    """-D·S(x; M) of one mask that all rows share, in the straightforward form."""
     points, log_weights = NODES.nodes(N_COMPONENTS, values.dtype)
     logits = points @ model.loadings.T + model.bias
     x = values[:, None, :]
@@ -52,7 +53,7 @@ def straightforward_loss(model: BernoulliPCA, values: Tensor, masked: Tensor) ->
 
 
 def epochs(n_rows: int) -> dict[str, Callable[[], Tensor]]:
-    """One epoch of each contestant on the same rows; the loss before its step."""
+    """Functions that run an epoch of each contestant on the same rows and return the loss before the step."""
     rows = BernoulliPCA(WIDTH, N_COMPONENTS, seed=1).sample(n_rows, seed=2)
 
     def model_and_step(encoder: bool) -> tuple[BernoulliPCA, Callable[[Callable[[], Tensor]], Tensor]]:
@@ -85,7 +86,7 @@ def epochs(n_rows: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def peak_memory(name: str, n_rows: int) -> float:
-    """MiB that three epochs take over what the process had before, in a process of their own."""
+    """Memory in MiB that three epochs need in a separate process, in addition to what it held before."""
     command = [sys.executable, __file__, "--memory-of", name, "--rows", str(n_rows)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -93,9 +94,9 @@ def peak_memory(name: str, n_rows: int) -> float:
 
 def _print_memory(name: str, n_rows: int) -> None:
     contestant = epochs(n_rows)[name]
-    torch.randn(64, 64).requires_grad_().square().sum().backward()  # autograd and its threads are there
-    ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not there to be used again
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+    torch.randn(64, 64).requires_grad_().square().sum().backward()  # start autograd and its threads
+    ctypes.CDLL(None).malloc_trim(0)  # return freed memory, so that it cannot be reused unnoticed
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the memory resident now
     before = _resident("VmRSS")
     for _ in range(3):
         contestant()
@@ -103,7 +104,7 @@ def _print_memory(name: str, n_rows: int) -> None:
 
 
 def _resident(what: str) -> int:
-    """KiB of this process's memory: now (VmRSS) or at its peak (VmHWM), as Linux knows it."""
+    """Memory of this process in KiB as counted by Linux, now (VmRSS) or at its peak (VmHWM)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what))
 
@@ -118,9 +119,9 @@ def main() -> int:
         return 0
     few, many = (100, 200) if options.quick else (500, 2000)
     rounds = 3 if options.quick else 7
-    made = epochs(few)
-    difference = abs(float(made[STRAIGHT]()) / float(made[OURS]()) - 1)
-    timings = interleaved({name: made[name] for name in (STRAIGHT, *OBJECTIVES)}, rounds)
+    contestants = epochs(few)
+    difference = abs(float(contestants[STRAIGHT]()) / float(contestants[OURS]()) - 1)
+    timings = interleaved({name: contestants[name] for name in (STRAIGHT, *OBJECTIVES)}, rounds)
     larger = interleaved({k: v for k, v in epochs(many).items() if k != STRAIGHT}, 3 * rounds)
     memory = {name: peak_memory(name, few) for name in (STRAIGHT, OURS, OWN)}
     memory_larger = {name: peak_memory(name, many) for name in (OURS, OWN)}
@@ -142,10 +143,10 @@ def main() -> int:
     show(
         f"One epoch, medians of {rounds} and {3 * rounds} rounds; {machine()}",
         (
-            "how",
+            "method",
             f"ms, N={few}",
             "times faster",
-            "least to most",
+            "range",
             f"MiB, N={few}",
             f"ms, N={many}",
             f"MiB, N={many}",
@@ -155,7 +156,7 @@ def main() -> int:
     targets = [
         Target("times faster, shared masks", slow / timings[OURS].median, low=10.0),
         Target("times less memory, shared masks", memory[STRAIGHT] / memory[OURS], low=20.0),
-        Target("losses differ by (relative, float32)", difference, high=1e-5),
+        Target("relative difference of the losses (float32)", difference, high=1e-5),
     ]
     numbers = {
         "seconds": {f"N={few}": {k: list(v.seconds) for k, v in timings.items()}}

@@ -1,9 +1,9 @@
-"""Masked language models on QNLI text at a 15 % mask rate: packed calls and a head at masked positions only,
-against the loop that one would write, and the peak memory of long and of many texts.
+"""Speed of scoring with masked language models on QNLI text, and peak memory for long and for many texts.
 
-The loop takes the texts in the order of the data, 32 at a time, padded to the longest of them, and computes
-full logits and their log-softmax. Both sides get the same token ids and the same masks, and must agree on
-every score. Tokens are counted without padding. Takes about three minutes on two cores.
+The package packs calls and computes the head at masked positions only. The straightforward loop takes the
+texts in the order of the data, 32 at a time, padded to the longest of them, and computes full logits and
+their log-softmax. Both sides use the same token ids and the same masks of 15 %, and must agree on every
+score. Tokens are counted without padding. Takes about three minutes on two cores.
 """
 
 import os
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--memory", choices=MEMORY_RUNS, help=argparse_suppressed())
     options = parser.parse_args()
     if "MASKEVIDENCE_DATA" not in os.environ:
-        print("MASKEVIDENCE_DATA is not set; point it at the folder of the data sets", file=sys.stderr)
+        print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
         return 2
     if options.memory:
         print(peak_memory(options.memory, options.quick))
@@ -76,8 +76,8 @@ def main() -> int:
         "texts",
         "tokens/s, ours",
         "tokens/s, loop",
-        "times the loop (rounds)",
-        "of the encoder's speed (rounds)",
+        "times faster (range)",
+        "share of the encoder's speed (range)",
         "largest difference",
     )
     show(f"QNLI validation, {RATE:.0%} masked, float32; {machine()}", columns, rows)
@@ -115,13 +115,12 @@ def bert(hidden_size: int, layers: int, heads: int) -> me.models.MaskedLM:
 
 
 def measure(hidden_size: int, layers: int, heads: int, n_texts: int, rounds: int) -> dict[str, Any]:
-    """Tokens per second of ours, the loop and the encoder alone, interleaved; and the largest difference."""
+    """Measure the tokens per second of the package, the loop and the encoder alone; compare the scores."""
     model = bert(hidden_size, layers, heads)
     texts = read_texts("glue/qnli:validation", ["question", "sentence"])
     every = model.encode(texts["question"], second=texts["sentence"]).tokens
-    tokens = every[
-        torch.from_numpy(np.sort(np.random.default_rng(0).choice(len(every), n_texts, replace=False)))
-    ]
+    rows = np.sort(np.random.default_rng(0).choice(len(every), n_texts, replace=False))
+    tokens = every[torch.from_numpy(rows)]
     present = tokens.maskable | tokens.context
     key = MaskKey(0)
     ids = tokens.ids.numpy()
@@ -167,8 +166,8 @@ def measure(hidden_size: int, layers: int, heads: int, n_texts: int, rounds: int
 def user_loop(
     model: me.models.MaskedLM, tokens: Tokens, present: torch.Tensor, masked: torch.Tensor
 ) -> torch.Tensor:
-    """The score of each text's mask, as one would write it."""
-    found = []
+    """The score of each text's mask, computed by the straightforward loop."""
+    scores = []
     with torch.no_grad():
         for start in range(0, len(tokens), LOOP_BATCH):
             part = slice(start, start + LOOP_BATCH)
@@ -183,12 +182,12 @@ def user_loop(
                 token_type_ids=(ends.cumsum(1) - ends).clamp(max=1),
             ).logits
             log_probs = F.log_softmax(logits, dim=-1).gather(-1, labels[..., None])[..., 0]
-            found.append((log_probs * hidden).sum(1) / hidden.sum(1))
-    return torch.cat(found).double()
+            scores.append((log_probs * hidden).sum(1) / hidden.sum(1))
+    return torch.cat(scores).double()
 
 
 def peak_memory(what: str, quick: bool) -> float:
-    """Score, and return the most memory that this process ever held, MiB."""
+    """Score the texts and return the peak memory of this process in MiB."""
     model = bert(128, 2, 2)
     if what == MEMORY_RUNS[0]:
         text = "\n".join(read_texts("tiny-shakespeare")["text"])
@@ -200,7 +199,7 @@ def peak_memory(what: str, quick: bool) -> float:
         tokens = model.encode((list(questions) * 2)[: 1000 if quick else 10_000]).tokens
         design = me.RandomSize(1, replicates=1)
     me.estimate_evidence(model, tokens, design)
-    # not getrusage: its maximum is inherited from the process that started this one
+    # Not getrusage, whose maximum is inherited from the parent process.
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 

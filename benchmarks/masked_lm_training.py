@@ -1,9 +1,9 @@
-"""A step of masked training: the vocabulary head at the hidden positions only, against the model's own loss.
+"""Time of a step of masked training with the head at hidden positions only, against the model's own loss.
 
-Loss and gradients of 32 blocks of 64 tokens, a BERT with 2 layers of 128, vocabularies of 2,048 (as in
-`make run`) and of 30,522 pieces (as of BERT-base); masks of random sizes, and of 15 %. Both sides get the
-same batches. Last, how often two processes (`torchrun`, on this machine) end with exit code 0, and how far
-their weights are from those of one process, in float64.
+The benchmark times the loss and gradients of 32 blocks of 64 tokens for a BERT with 2 layers of 128, with
+vocabularies of 2,048 pieces (as in `make run`) and of 30,522 pieces (as in BERT-base), and with masks of
+random sizes and of 15 %. Both sides use the same batches. It also counts how often two processes (`torchrun`,
+on this machine) end with exit code 0, and compares their weights with those of a single process, in float64.
 """
 
 import os
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from _timing import arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
 
@@ -33,7 +32,7 @@ RECIPE = Recipe(steps=20, batch_size=8, warmup=5)
 
 
 def model_with(vocabulary_size: int) -> me.models.MaskedLM:
-    """A small BERT whose vocabulary is filled up with words that never come."""
+    """A small BERT whose vocabulary is padded with words that never occur."""
     tokenizer = word_pieces([WORDS] * 3, 100)
     tokenizer.add_tokens([f"word{i}" for i in range(vocabulary_size - len(tokenizer))])
     return new_bert(tokenizer)
@@ -47,8 +46,8 @@ def batches(model: me.models.MaskedLM, design: me.MaskDesign, n: int) -> list[di
     return [collator([order[k] for k in range(i * BATCH, (i + 1) * BATCH)]) for i in range(n)]
 
 
-def steps(model: me.models.MaskedLM, made: list[dict[str, torch.Tensor]], *, own_loss: bool) -> None:
-    for batch in made:
+def steps(model: me.models.MaskedLM, drawn: list[dict[str, torch.Tensor]], *, own_loss: bool) -> None:
+    for batch in drawn:
         inputs = dict(batch)
         labels, weight = inputs.pop("labels"), inputs.pop(WEIGHT)
         if own_loss:
@@ -67,7 +66,7 @@ def trained() -> me.models.MaskedLM:
 
 
 def two_processes(folder: Path) -> tuple[int, float]:
-    """Exit code, and the largest difference between the weights of two processes and of one."""
+    """Train in two processes; the exit code, and the largest difference of a weight from one process."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [*torchrun, __file__, "--worker", str(folder)]
@@ -80,7 +79,9 @@ def two_processes(folder: Path) -> tuple[int, float]:
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--worker", type=Path, help="one of two processes; leaves its model there")
+    parser.add_argument(
+        "--worker", type=Path, help="run as one of two processes and save the model to this folder"
+    )
     options = parser.parse_args()
     if options.worker is not None:
         model = trained()
@@ -93,16 +94,16 @@ def main() -> int:
         model = model_with(vocabulary_size)
         model.network.train()
         for name, design in DESIGNS.items():
-            made = batches(model, design, 2)
+            drawn = batches(model, design, 2)
             timings = interleaved(
                 {
-                    "own": lambda m=model, b=made: steps(m, b, own_loss=True),
-                    "hidden": lambda m=model, b=made: steps(m, b, own_loss=False),
+                    "own": lambda m=model, b=drawn: steps(m, b, own_loss=True),
+                    "hidden": lambda m=model, b=drawn: steps(m, b, own_loss=False),
                 },
                 rounds=3 if options.quick else 9,
             )
             ratio, spread = times_faster(timings, "own", "hidden"), spread_of_ratio(timings, "own", "hidden")
-            ms = {side: 1000 * t.median / len(made) for side, t in timings.items()}
+            ms = {side: 1000 * t.median / len(drawn) for side, t in timings.items()}
             numbers[f"{vocabulary_size}, {name}"] = {**ms, "ratio": ratio}
             rows.append(
                 (
@@ -113,19 +114,19 @@ def main() -> int:
                     f"{ratio:.2f} ({spread})",
                 )
             )
-    columns = ("vocabulary", "masks", "own loss, ms", "hidden positions, ms", "times faster (rounds)")
+    columns = ("vocabulary", "masks", "own loss, ms", "hidden positions only, ms", "times faster (range)")
     show("Loss and gradients of a step, medians", columns, rows)
     runs = 2 if options.quick else 20
-    found: list[Any] = []
+    ends: list[tuple[int, float]] = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(two_processes(Path(folder)))
-    clean = sum(code == 0 for code, _ in found)
-    largest = max(difference for _, difference in found)
+            ends.append(two_processes(Path(folder)))
+    clean = sum(code == 0 for code, _ in ends)
+    largest = max(difference for _, difference in ends)
     numbers["two processes"] = {"runs": runs, "clean": clean, "largest_difference": largest}
     show(
         "Two processes",
-        ("runs", "ended with exit code 0", "largest difference of a weight to one process"),
+        ("runs", "ended with exit code 0", "largest difference of a weight from one process"),
         [(str(runs), str(clean), f"{largest:.1e}")],
     )
     return finish(numbers, [], options.json)

@@ -1,8 +1,8 @@
-"""The report of a run of 10,000 observations: how much it weighs, and how fast a browser opens and draws it.
+"""Size of the report of a run of 10,000 observations, and the time a browser takes to open and draw it.
 
-Each opening is a new context of headless Chromium, without a cache, from the navigation to the drawn curve.
-Beside it stands the page that plotly itself writes for the same curve alone, its library inside. Needs
-Chromium and the extras plots and dev; takes about two minutes on two cores.
+Each opening uses a new context of headless Chromium, without a cache, and is timed from the navigation to the
+drawn curve. It is compared with the page that plotly writes for the same curve alone, including its library.
+The benchmark needs Chromium and the extras plots and dev, and takes about two minutes on two cores.
 """
 
 import shutil
@@ -29,8 +29,8 @@ from maskevidence.tasks.score import score_prepared
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
-MOST_SECONDS = 3.0
-MOST_BYTES = 8_000_000
+MAX_SECONDS = 3.0
+MAX_BYTES = 8_000_000
 CURVE = "path.js-line[d*=L], .points path"
 
 
@@ -38,46 +38,51 @@ def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        raise SystemExit("there is no Chromium here; apt-get install chromium")
+        raise SystemExit("Chromium was not found; install it, for example with: apt-get install chromium")
     n_rows, rounds = (1_000, 3) if options.quick else (10_000, 9)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = make_run(folder, n_rows)
+        run = make_run(folder, n_rows)
         start = time.perf_counter()
-        write_report(read_runs([made]), folder / "report.html")
-        written = time.perf_counter() - start
-        plotly_page(made, folder / "plotly.html")
+        write_report(read_runs([run]), folder / "report.html")
+        seconds_to_write = time.perf_counter() - start
+        plotly_page(run, folder / "plotly.html")
         timings = time_openings(chromium, folder, rounds)
-        weights = {kind: (folder / f"{kind}.html").stat().st_size for kind in ("report", "plotly")}
+        n_bytes = {kind: (folder / f"{kind}.html").stat().st_size for kind in ("report", "plotly")}
     rows = [
         (
             label,
-            f"{weights[kind] / 1e6:.2f} MB",
+            f"{n_bytes[kind] / 1e6:.2f} MB",
             f"{timings[kind].median:.2f} s",
             f"{min(timings[kind].seconds):.2f} to {max(timings[kind].seconds):.2f} s",
         )
-        for kind, label in (("report", "report, all of it"), ("plotly", "plotly's own page, the curve alone"))
+        for kind, label in (
+            ("report", "the whole report"),
+            ("plotly", "plotly's own page with the curve alone"),
+        )
     ]
-    show(f"{n_rows:,} observations of 20 tokens", ("page", "weight", "opened, median", "range"), rows)
+    show(f"{n_rows:,} observations of 20 tokens", ("page", "size", "opened, median", "range"), rows)
     ratio = timings["report"].median / timings["plotly"].median
-    print(f"\nReport over plotly's own page: {ratio:.2f} ({spread_of_ratio(timings, 'report', 'plotly')})")
-    print(f"Record read and page written: {written:.2f} s\n{machine()}")
+    print(
+        f"\nTime of the report / plotly's page: {ratio:.2f} ({spread_of_ratio(timings, 'report', 'plotly')})"
+    )
+    print(f"Reading the run and writing the page: {seconds_to_write:.2f} s\n{machine()}")
     numbers = {
         "n_rows": n_rows,
         "seconds": timings["report"].median,
         "seconds_plotly": timings["plotly"].median,
-        "bytes": weights["report"],
-        "seconds_to_write": written,
+        "bytes": n_bytes["report"],
+        "seconds_to_write": seconds_to_write,
     }
     targets = [
-        Target("seconds until the curve is drawn", timings["report"].median, high=MOST_SECONDS),
-        Target("bytes of the page", weights["report"], high=MOST_BYTES),
+        Target("seconds until the curve is drawn", timings["report"].median, high=MAX_SECONDS),
+        Target("bytes of the page", n_bytes["report"], high=MAX_BYTES),
     ]
     return finish(numbers, targets, options.json)
 
 
 def make_run(folder: Path, n_rows: int) -> Path:
-    """A scored table of so many rows of 20 numbers, each size twice, which the report can read again."""
+    """Score a file of `n_rows` rows of 20 numbers, each size twice, which the report can read again."""
     file = folder / "rows.npy"
     values = me.models.PPCA(n_features=20, n_components=3).sample(n_rows, seed=1)
     np.save(file, values)
@@ -105,7 +110,7 @@ def make_run(folder: Path, n_rows: int) -> Path:
 
 
 def plotly_page(run: Path, target: Path) -> None:
-    """The same curve as plotly writes it by itself."""
+    """Write the page that plotly generates for the same curve."""
     (reported,) = read_runs([run])
     assert reported.estimate is not None
     curve = reported.estimate.curve
@@ -113,7 +118,7 @@ def plotly_page(run: Path, target: Path) -> None:
 
 
 def time_openings(chromium: str, folder: Path, rounds: int) -> dict[str, Any]:
-    """Seconds from the navigation to the drawn curve, in turn."""
+    """Time both pages in turn, from the navigation to the drawn curve."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
 

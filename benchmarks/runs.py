@@ -1,9 +1,9 @@
-"""Run directories: kills at random moments, what saving costs, and how fast a large run is summarised.
+"""Run directories: resuming after kills, the cost of saving, and the time to summarise a large run.
 
 Kills: `maskevidence score --out` is started, killed with SIGKILL at a random moment and resumed, each time in
-a new folder; sorted Parquet rows and estimate must be those of an uninterrupted run, to the last bit.
-Overhead: a run with a run directory, summary included, against the same estimate in memory. Summary: one
-million rows in 20 parts. Takes about six minutes on two cores.
+a new folder. The sorted Parquet rows and the estimate must be bit-identical to those of an uninterrupted run.
+Overhead: a run with a run directory, including the summary, is compared with the same estimate in memory.
+Summary: one million rows in 20 parts are summarised. Takes about six minutes on two cores.
 """
 
 import json
@@ -41,8 +41,8 @@ from maskevidence.score_table import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
 KILLS = 20
-MOST_OVERHEAD = 0.03
-MOST_SECONDS = 5.0
+MAX_OVERHEAD = 0.03
+MAX_SECONDS = 5.0
 
 
 def main() -> int:
@@ -51,15 +51,14 @@ def main() -> int:
     targets: list[Target] = []
     with tempfile.TemporaryDirectory() as folder:
         for part in (kills, overhead, summary):
-            found, asked = part(Path(folder) / part.__name__, options.quick)
-            numbers[part.__name__] = found
+            numbers[part.__name__], asked = part(Path(folder) / part.__name__, options.quick)
             targets += asked
     print(f"\n{machine()}")
     return finish(numbers, targets, options.json)
 
 
 def kills(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """Kill and resume; the share of the masks that were saved before the kill is where it struck."""
+    """Kill and resume runs, and record the share of the parts that was saved before each kill."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     root = rng.normal(size=(6, 6))
@@ -79,7 +78,7 @@ def kills(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     wanted_rows, wanted = sorted_rows(folder / "whole"), estimate(folder / "whole")
     n_parts = len(list_parts(folder / "whole" / "scores"))
     moments = random.Random(0)
-    struck, same = [], 0
+    saved, same = [], 0
     for k in range(3 if quick else KILLS):
         out = folder / f"killed-{k}"
         process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -87,20 +86,20 @@ def kills(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
         time.sleep(moments.uniform(0.0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        struck.append(len(list_parts(out / "scores")) / n_parts)
+        saved.append(len(list_parts(out / "scores")) / n_parts)
         run(out)
         same += sorted_rows(out) == wanted_rows and estimate(out) == wanted
-    inside = sum(0.0 < share < 1.0 for share in struck)
+    inside = sum(0.0 < share < 1.0 for share in saved)
     rows = [
         ("uninterrupted run", f"{seconds:.1f} s, {n_parts} parts"),
-        ("kills", str(len(struck))),
-        ("of these with some scores saved and some not", str(inside)),
-        ("share saved at the kill", f"{min(struck):.0%} to {max(struck):.0%}"),
-        ("ended bit-equal to the uninterrupted run", str(same)),
+        ("kills", str(len(saved))),
+        ("of these, with only some of the scores saved", str(inside)),
+        ("share saved at the kill", f"{min(saved):.0%} to {max(saved):.0%}"),
+        ("bit-identical to the uninterrupted run", str(same)),
     ]
-    show("Killed with SIGKILL and resumed", ("what", "found"), rows)
-    found = {"seconds": seconds, "parts": n_parts, "share_saved": struck, "bit_equal": same}
-    return found, [Target("kills that ended bit-equal", same, low=len(struck))]
+    show("Killed with SIGKILL and resumed", ("what", "result"), rows)
+    numbers = {"seconds": seconds, "parts": n_parts, "share_saved": saved, "bit_equal": same}
+    return numbers, [Target("resumed runs that are bit-identical", same, low=len(saved))]
 
 
 def wait_for_parts(out: Path, n: int, limit: float) -> None:
@@ -110,7 +109,7 @@ def wait_for_parts(out: Path, n: int, limit: float) -> None:
 
 
 def sorted_rows(folder: Path) -> bytes:
-    """All rows of the Parquet files, sorted, as bytes."""
+    """The sorted rows of all Parquet files, as bytes."""
     table = parquet.read_table(folder / "scores").sort_by(
         [("id", "ascending"), ("draw", "ascending"), ("size", "ascending")]
     )
@@ -119,15 +118,15 @@ def sorted_rows(folder: Path) -> bytes:
 
 
 def estimate(folder: Path) -> dict[str, Any]:
-    """estimate.json but for what names the folder."""
+    """The content of estimate.json without the entries that depend on the folder."""
     content = json.loads((folder / "estimate.json").read_text())
     return {name: value for name, value in content.items() if name not in ("command", "versions")}
 
 
 def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """A run with a directory against the same in memory, interleaved."""
+    """Time a run with a run directory against the same estimate in memory, in turn."""
     folder.mkdir()
-    rows, found, targets = [], {}, []
+    rows, numbers, targets = [], {}, []
     for name, (model, tokens, design) in subjects(quick).items():
         places = iter(range(10_000))
 
@@ -150,7 +149,7 @@ def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
         timings = interleaved({"in memory": in_memory, "run directory": on_disk}, rounds=rounds)
         ratios = [d / m for m, d in zip(*(t.seconds for t in timings.values()), strict=True)]
         extra = float(np.median(ratios)) - 1.0
-        found[name] = {key: timing.seconds for key, timing in timings.items()} | {"overhead": extra}
+        numbers[name] = {key: timing.seconds for key, timing in timings.items()} | {"overhead": extra}
         rows.append(
             (
                 name,
@@ -159,20 +158,20 @@ def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
                 spread_of_ratio(timings, "run directory", "in memory"),
             )
         )
-        targets.append(Target(f"overhead, {name}", extra, high=MOST_OVERHEAD))
-    columns = ("model and rows", "in memory", "run directory", "overhead", "ratio in a round")
-    show("What a run directory costs, its summary included (median of the rounds' ratios)", columns, rows)
-    return found, targets
+        targets.append(Target(f"overhead, {name}", extra, high=MAX_OVERHEAD))
+    columns = ("model and rows", "in memory", "run directory", "overhead", "range of ratios")
+    show("Cost of a run directory, summary included (median of the ratios within a round)", columns, rows)
+    return numbers, targets
 
 
 def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
-    """A 2-layer BERT with random weights on texts of 12 to 60 tokens, and a Gaussian on 10,000 rows."""
+    """Models to time: a Gaussian on rows of 20 numbers, and a 2-layer BERT with random weights on texts."""
     rng = np.random.default_rng(0)
     n_rows, width = 2_000 if quick else 10_000, 20
     root = rng.normal(size=(width, width))
     covariance = torch.from_numpy(root @ root.T + np.eye(width))
     gaussian = me.models.Gaussian(torch.zeros(width, dtype=torch.float64), covariance)
-    found: dict[str, tuple[Any, me.Tokens, me.MaskDesign]] = {
+    cases: dict[str, tuple[Any, me.Tokens, me.MaskDesign]] = {
         f"gaussian, {n_rows:,} rows of {width}": (
             gaussian,
             me.Tokens.from_array(rng.normal(size=(n_rows, width))),
@@ -182,7 +181,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
     try:
         from transformers import BertConfig, BertForMaskedLM
     except ImportError:
-        return found
+        return cases
     from maskevidence.models.text.masked_lm import MaskedLM
 
     config = BertConfig(
@@ -205,8 +204,8 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
         ids=torch.arange(n_texts),
         n_bytes=torch.from_numpy(5 * lengths),
     )
-    found[f"2-layer BERT, {n_texts} texts"] = (model, tokens, me.RandomSize(8))
-    return found
+    cases[f"2-layer BERT, {n_texts} texts"] = (model, tokens, me.RandomSize(8))
+    return cases
 
 
 def manifest_of(model: Any, tokens: me.Tokens, design: me.MaskDesign) -> Manifest:
@@ -222,7 +221,7 @@ def manifest_of(model: Any, tokens: me.Tokens, design: me.MaskDesign) -> Manifes
 
 
 def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """One million rows: 50,000 observations of 20 tokens with a mask of each size."""
+    """Time the summary of one million rows: 50,000 observations of 20 tokens with a mask of each size."""
     n, width, n_parts = (5_000, 20, 20) if quick else (50_000, 20, 20)
     rng = np.random.default_rng(0)
     design = me.EverySize(1)
@@ -255,8 +254,8 @@ def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     command = [*PROGRAM, "summarize", str(folder)]
     timings = interleaved(
         {
-            "files read, summary computed and written": in_process,
-            "the whole command, program start included": lambda: subprocess.run(
+            "reading the files, computing and writing the summary": in_process,
+            "the whole command, including program start": lambda: subprocess.run(
                 command, check=True, capture_output=True, env=os.environ
             ),
         },
@@ -265,9 +264,9 @@ def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     n_rows = len(read_run(folder).estimate.scores)
     rows = [(name, f"{timing.median:.2f} s") for name, timing in timings.items()]
     show(f"Summary of {n_rows:,} rows in {n_parts} parts", ("what", "median"), rows)
-    found = {name: timing.seconds for name, timing in timings.items()}
+    numbers = {name: timing.seconds for name, timing in timings.items()} | {"rows": n_rows}
     first = next(iter(timings.values()))
-    return found | {"rows": n_rows}, [Target("seconds for a million rows", first.median, high=MOST_SECONDS)]
+    return numbers, [Target("seconds for a million rows", first.median, high=MAX_SECONDS)]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""How mask sizes are drawn: the error of the log evidence at equal numbers of forward passes.
+"""Error of the log evidence for different ways of drawing mask sizes, at equal numbers of forward passes.
 
-Two models. A small BERT, trained here on the English text that comes with Python, saved and loaded again. And
-a model of near-deterministic text, 32 random letters that are repeated four times: it knows a hidden letter
-as soon as one of its copies is visible, so that its curve is steep. For some texts a table holds the scores
-of `MASKS` random masks of every size; a repetition of a sampler draws sizes its own way and one mask of the
-table for each, so that many repetitions cost no more passes, and the truth is known: the area under the
-table's mean.
+There are two models. One is a small BERT, which is trained on the English text that comes with Python, saved
+and loaded again. The other is a model of near-deterministic text, 32 random letters repeated four times: it
+knows a hidden letter as soon as one of its copies is visible, so that its curve is steep. A table holds the
+scores of `MASKS` random masks of every size for some texts. Each repetition of a sampler draws sizes, and for
+each size one mask of the table. Many repetitions therefore cost no additional passes, and the true value is
+known: the area under the mean of the table.
 
-Samplers: the paper's 99 rates, dealt out in turn over the passes; independent sizes; the rounded linspace of
-masked diffusion models (first size k uniform on 1..D, then k + i·D/n rounded half to even, within each text);
-sizes stratified within each text (systematic); and ours, stratified over the data set (`me.RandomSize`).
+The samplers are the paper's 99 rates, assigned to the passes in turn; independent sizes; the rounded linspace
+of masked diffusion models (a first size k uniform on 1..D, then k + i·D/n rounded half to even, within each
+text); sizes stratified within each text (systematic); and ours, stratified over the data set
+(`me.RandomSize`).
 """
 
 import math
@@ -76,7 +77,7 @@ SAMPLERS: dict[str, Sampler] = {
 
 
 def train(network: Any, batch: Callable[[torch.Generator], torch.Tensor], mask_id: int, steps: int) -> None:
-    """AdamW at 2e-3 with a short rise and a linear fall; 32 texts a step, their rates uniform on (0, 0.6)."""
+    """Train with AdamW at 2e-3, a warm-up and a linear decay, 32 texts per step, and rates up to 0.6."""
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min((i + 1) / 50, 1 - i / steps))
@@ -124,20 +125,20 @@ def saved_and_loaded(network: Any, tokenizer: Any) -> me.models.MaskedLM:
 
 
 def trained_bert(steps: int) -> tuple[me.models.MaskedLM, me.Tokens]:
-    """A BERT with its own 2,048 word pieces, trained on nine tenths of the text; blocks of the last tenth."""
+    """A BERT with 2,048 word pieces trained on nine tenths of the text, and blocks of the last tenth."""
     from pydoc_data.topics import topics
 
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizerFast
 
     lines = [line for topic in topics.values() for line in topic.splitlines() if line.strip()]
-    trained, held_out = lines[: len(lines) * 9 // 10], lines[len(lines) * 9 // 10 :]
+    training, held_out = lines[: len(lines) * 9 // 10], lines[len(lines) * 9 // 10 :]
     pieces = BertWordPieceTokenizer(lowercase=True)
-    pieces.train_from_iterator(trained, vocab_size=2048, show_progress=False)
+    pieces.train_from_iterator(training, vocab_size=2048, show_progress=False)
     tokenizer = BertTokenizerFast(vocab=pieces.get_vocab(), do_lower_case=True)
     network = small_bert(len(tokenizer))
     model = me.models.MaskedLM(network, tokenizer)
-    blocks = model.tokens(trained, block_size=BERT_TOKENS + 2).values
+    blocks = model.tokens(training, block_size=BERT_TOKENS + 2).values
 
     def batch(generator: torch.Generator) -> torch.Tensor:
         return blocks[torch.randint(len(blocks), (32,), generator=generator)]
@@ -148,7 +149,7 @@ def trained_bert(steps: int) -> tuple[me.models.MaskedLM, me.Tokens]:
 
 
 def near_deterministic() -> tuple[me.models.MaskedLM, me.Tokens]:
-    """A model of a pattern of random letters that is repeated, and such texts; id 26 is [MASK]."""
+    """A model of repeated patterns of random letters, and such texts; id 26 is [MASK]."""
 
     def network(ids: torch.Tensor) -> torch.Tensor:
         letters = torch.nn.functional.one_hot(ids, LETTERS + 1)[..., :LETTERS]
@@ -165,7 +166,7 @@ def near_deterministic() -> tuple[me.models.MaskedLM, me.Tokens]:
 
 
 def table_of_scores(model: me.models.MaskedLM, tokens: me.Tokens) -> np.ndarray:
-    """Scores of MASKS masks of every size of every text, shape (N_TEXTS, n_tokens, MASKS), nats."""
+    """Scores of MASKS masks of every size for every text in nats, shape (N_TEXTS, n_tokens, MASKS)."""
     n_tokens = tokens.width if not tokens.context.any() else tokens.width - 2
     assert tokens.n_tokens.tolist() == [n_tokens] * N_TEXTS
     scores = me.estimate_evidence(model, tokens, me.EverySize(MASKS)).scores
@@ -175,21 +176,21 @@ def table_of_scores(model: me.models.MaskedLM, tokens: me.Tokens) -> np.ndarray:
 
 
 def errors(table: np.ndarray, sampler: Sampler, n: int, repetitions: int) -> np.ndarray:
-    """Error of the mean log evidence in every repetition, nats per text."""
+    """Error of the mean log evidence in every repetition, in nats per text."""
     n_tokens = table.shape[1]
     truth = table.mean(2).sum(1).mean()
     rows = np.arange(N_TEXTS)[:, None]
-    found = []
+    differences = []
     for seed in range(repetitions):
         rng = np.random.default_rng([seed, n])
         size = sampler(n, n_tokens, seed, rng)
         mask = rng.integers(MASKS, size=size.shape)
-        found.append(n_tokens * table[rows, size - 1, mask].mean() - truth)
-    return np.array(found)
+        differences.append(n_tokens * table[rows, size - 1, mask].mean() - truth)
+    return np.array(differences)
 
 
 def unevenness(n_tokens: int = 100, n: int = 8) -> dict[str, Any]:
-    """The exact marginals of the rounded sampler: each first size once."""
+    """The exact marginals of the rounded sampler, by enumerating the first size."""
     counts = np.bincount(
         _rounded(np.arange(1, n_tokens + 1)[:, None], n, n_tokens).ravel(), minlength=n_tokens + 1
     )
@@ -208,11 +209,11 @@ def main() -> int:
     print(machine())
     numbers: dict[str, Any] = {}
     targets = []
-    made = {
+    subjects = {
         "BERT on English": trained_bert(60 if options.quick else 1000),
         "near-deterministic": near_deterministic(),
     }
-    for name, (model, tokens) in made.items():
+    for name, (model, tokens) in subjects.items():
         table = table_of_scores(model, tokens)
         curve = table.mean((0, 2))
         n_tokens = len(curve)
@@ -238,7 +239,7 @@ def main() -> int:
         for i, n in enumerate(PASSES_PER_TEXT):
             rms_of = {key: value["rms"][i] for key, value in numbers[name]["samplers"].items()}
             best = min(rms_of.values())
-            se = math.hypot(best, rms_of[OURS]) / math.sqrt(2 * REPETITIONS)  # of the difference
+            se = math.hypot(best, rms_of[OURS]) / math.sqrt(2 * REPETITIONS)  # error of the difference
             what = f"{name}, {n * N_TEXTS} passes: ours behind the best, in standard errors"
             targets.append(Target(what, (rms_of[OURS] - best) / se, high=2.0))
         if name == "near-deterministic":
@@ -246,7 +247,7 @@ def main() -> int:
             targets.append(Target(f"{name}: variance, independent over ours (median)", gain, low=10.0))
     share = unevenness()
     show(
-        "Rounded linspace, D = 100, n = 8: share of a size against 1/D, over all first sizes",
+        "Rounded linspace, D = 100, n = 8: share of a size relative to 1/D, over all first sizes",
         ("least", "most", "mean of odd sizes", "mean of even sizes"),
         [tuple(f"{share[key]:.2f}" for key in ("least", "most", "odd", "even"))],
     )

@@ -1,10 +1,10 @@
-"""One training epoch of Figures 2 and 5 against a loop over masks, and a step against the number of rows.
+"""Time of a training epoch of Figures 2 and 5, against a loop over masks, and of a step by number of rows.
 
     python benchmarks/training.py
 
-The loop is what one writes first: for every initialisation and every mask, permute, invert the visible block
-of the covariance, score all rows, then backward through torch autograd; float64, the same masks and the same
-Adam. Contestants take turns within a round; medians are quoted.
+For every initialisation and every mask, the straightforward loop permutes the covariance, inverts its visible
+block, scores all rows, and then differentiates with torch autograd. It uses float64, the same masks and the
+same Adam. Contestants take turns within a round, and times are medians.
 """
 
 import math
@@ -27,7 +27,7 @@ NOISE = 0.2
 
 
 def loop_loss(loadings: Tensor, x: Tensor, masked: Tensor, weight: Tensor) -> Tensor:
-    """Minus the weighted scores of the masks for one initialisation, mask by mask."""
+    """Minus the weighted sum of the masks' scores for one initialisation, computed mask by mask."""
     covariance = loadings @ loadings.T + NOISE * torch.eye(x.shape[1], dtype=x.dtype)
     total = torch.zeros((), dtype=x.dtype)
     for mask, w in zip(masked, weight, strict=True):
@@ -49,7 +49,7 @@ def loop_loss(loadings: Tensor, x: Tensor, masked: Tensor, weight: Tensor) -> Te
 def contestants(
     n_rows: int, width: int, masks_per_size: int, seeds: tuple[int, ...]
 ) -> tuple[dict[str, Callable[[], object]], float]:
-    """One epoch each of the loop, of the moments one by one, and batched; and how far their losses differ."""
+    """Epochs by the loop, by single moments and by batched moments; and the difference of their losses."""
     x, _ = published(n_rows, width, 2)
     moments = me.GaussianMoments.from_rows(x)
     design = me.EverySize(masks_per_size)
@@ -84,15 +84,15 @@ def contestants(
     first, _ = start()
     with torch.no_grad():
         difference = float((losses_of_loop(first) - losses_batched(first)).abs().max())
-    made = {"loop over masks": epoch(losses_of_loop), "moments": epoch(losses_one_by_one)}
+    epochs = {"loop over masks": epoch(losses_of_loop), "moments": epoch(losses_one_by_one)}
     if len(seeds) > 1:
-        made["moments, batched"] = epoch(losses_batched)
-    return made, difference
+        epochs["moments, batched"] = epoch(losses_batched)
+    return epochs, difference
 
 
 def steps_by_rows(sizes: tuple[int, ...]) -> dict[str, Callable[[], object]]:
-    """One step of `MaskedObjective` on moments of so many rows."""
-    made: dict[str, Callable[[], object]] = {}
+    """One step of `MaskedObjective` on moments, for each number of rows."""
+    steps: dict[str, Callable[[], object]] = {}
     for n_rows in sizes:
         chunks = [torch.randn(min(n_rows, 100_000), 50, dtype=torch.float64)] * max(1, n_rows // 100_000)
         moments = me.GaussianMoments.from_rows(chunks[0])
@@ -107,8 +107,8 @@ def steps_by_rows(sizes: tuple[int, ...]) -> dict[str, Callable[[], object]]:
             objective(model, moments).backward()
             optimizer.step()
 
-        made[f"{n_rows:,} rows"] = step
-    return made
+        steps[f"{n_rows:,} rows"] = step
+    return steps
 
 
 def main() -> int:
@@ -119,8 +119,8 @@ def main() -> int:
         ("Figure 5 left: N=1000, D=50, P=20", (1000, 50, 20, SEEDS[:1]), 40.0, 9),
     ):
         rounds = 3 if options.quick else rounds
-        made, difference = contestants(*setting)
-        timings = interleaved(made, rounds)
+        epochs, difference = contestants(*setting)
+        timings = interleaved(epochs, rounds)
         slow = timings["loop over masks"].median
         for contestant, timing in timings.items():
             spread = (
@@ -132,11 +132,11 @@ def main() -> int:
             rows.append((name, contestant, ms, f"{slow / timing.median:.1f}", spread))
         fastest = list(timings)[-1]
         targets.append(Target(f"times faster, {name}", slow / timings[fastest].median, low=least))
-        targets.append(Target(f"losses differ by, {name}", difference, high=1e-8))
+        targets.append(Target(f"difference of the losses, {name}", difference, high=1e-8))
         numbers[name] = {c: list(t.seconds) for c, t in timings.items()}
     show(
         f"One epoch (losses, gradients, Adam), medians of 101 and 9 rounds; {machine()}",
-        ("setting", "how", "ms", "times faster", "least to most in a round"),
+        ("setting", "method", "ms", "times faster", "range"),
         rows,
     )
     few, many = 2_000, 100_000 if options.quick else 2_000_000
@@ -147,7 +147,7 @@ def main() -> int:
         ("moments of", "ms"),
         [(name, f"{1000 * timing.median:.2f}") for name, timing in timings.items()],
     )
-    targets.append(Target("step from many rows / from few", ratio, high=1.2))
+    targets.append(Target("time of a step from many rows / from few rows", ratio, high=1.2))
     numbers["steps"] = {name: timing.median for name, timing in timings.items()}
     return finish(numbers, targets, options.json)
 
