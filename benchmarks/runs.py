@@ -30,13 +30,13 @@ from maskevidence.runs import (
     DataSource,
     Manifest,
     RunDirectory,
-    list_parts,
     read_run,
     record_run,
     rows_per_block,
-    write_scores,
     write_summary,
 )
+from maskevidence.runs.parts import list_parts
+from maskevidence.runs.score_into import write_scores
 from maskevidence.score_table import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")

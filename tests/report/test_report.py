@@ -29,7 +29,8 @@ from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
 from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.runs import DataSource, Manifest, RunDirectory, list_parts, write_run
+from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
+from maskevidence.runs.parts import list_parts
 from maskevidence.score_table import ScoreTable
 from maskevidence.wording import typeset
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts

@@ -12,7 +12,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine, files_in, start
-from maskevidence.runs import list_parts
+from maskevidence.runs.parts import list_parts
 from recorded_runs import numbers_of, rows_of, same_rows
 
 

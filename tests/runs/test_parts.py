@@ -7,7 +7,8 @@ import pytest
 from pyarrow import parquet
 
 import maskevidence as me
-from maskevidence.runs import Recording, RunDirectory, list_parts, read_run, record_run
+from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from maskevidence.runs.parts import list_parts
 from recorded_runs import a_manifest, a_model, rows_of, some_tokens
 
 

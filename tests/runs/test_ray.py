@@ -20,10 +20,11 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine, start
 from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.runs import Recording, RunDirectory, list_parts, read_run, record_run
+from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs import ray as ray_engine
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Work
+from maskevidence.runs.parts import list_parts
 from maskevidence.runs.ray import RayEngine
 from maskevidence.runs.ray_workers import WorkerPool, with_own_memory
 from maskevidence.score import Scoring

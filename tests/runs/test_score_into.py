@@ -12,7 +12,8 @@ from pyarrow import parquet
 import maskevidence as me
 from command_line import files_in
 from maskevidence.masks import MaskDesign
-from maskevidence.runs import Recording, RunDirectory, list_parts, read_run, record_run
+from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from maskevidence.runs.parts import list_parts
 from recorded_runs import a_manifest, a_model, rows_of, same_rows, some_tokens
 
 DESIGNS = [

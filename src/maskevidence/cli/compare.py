@@ -29,7 +29,8 @@ def compare_runs(
         maskevidence compare runs/a runs/b
     """
     from maskevidence.runs import compare_runs as pair_runs
-    from maskevidence.runs import distinct, read_run
+    from maskevidence.runs import read_run
+    from maskevidence.runs.pairing import distinct
 
     if len(runs) < 2:
         raise InputError("one run was given; give two or more to compare")

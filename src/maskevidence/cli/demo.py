@@ -9,8 +9,10 @@ import typer
 from maskevidence.cli import options, output
 from maskevidence.cli.paper import table_1_view
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.runs import CURVE_PICTURE, DataSource, Manifest, RunDirectory, write_atomic, write_run
+from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
 from maskevidence.runs.curve_picture import draw_curves
+from maskevidence.runs.directory import CURVE_PICTURE
+from maskevidence.support.files import write_atomic
 
 BERT = "bert"
 REPORT = "report.html"

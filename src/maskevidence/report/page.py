@@ -16,7 +16,7 @@ from maskevidence.report.observations import Extremes, find_extremes
 from maskevidence.report.plots import Plot, plot_curves
 from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
-from maskevidence.runs import MODEL
+from maskevidence.runs.directory import MODEL
 from maskevidence.support.files import write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
-from maskevidence.runs import Manifest, Run, RunDirectory, distinct, list_parts, read_part, read_run
+from maskevidence.runs import Manifest, Run, RunDirectory, read_run
+from maskevidence.runs.pairing import distinct
+from maskevidence.runs.parts import list_parts, read_part
 from maskevidence.score_table import ScoreTable
 
 

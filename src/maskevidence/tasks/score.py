@@ -14,18 +14,17 @@ from maskevidence.models.image.summary import image_summary
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import (
     DataSource,
-    Engine,
     Manifest,
     Recording,
     RunDirectory,
-    local_engine,
-    parse_shard,
     read_run,
     record_run,
     rows_per_block,
     write_summary,
 )
+from maskevidence.runs.blocks import parse_shard
 from maskevidence.runs.directory import TOKENS
+from maskevidence.runs.engine import Engine, local_engine
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic

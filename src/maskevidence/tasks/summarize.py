@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskevidence.errors import InputError
-from maskevidence.runs import MODEL, Run, RunDirectory, locked, read_run, write_summary
+from maskevidence.runs import Run, RunDirectory, read_run, write_summary
+from maskevidence.runs.directory import MODEL
+from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic, writing
 from maskevidence.tasks.score import Scored
 

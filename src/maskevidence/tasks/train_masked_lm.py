@@ -13,7 +13,7 @@ from maskevidence.masks import RandomSize
 from maskevidence.models.saving import weights_fingerprint
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, load_tokenizer, new_bert, word_pieces
-from maskevidence.runs import locked
+from maskevidence.runs.lock import locked
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import RESULT, TrainingResult
 from maskevidence.tasks.training_options import TextTraining, TrainingOptions

@@ -16,7 +16,7 @@ from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 from maskevidence.models.image.reconstruction import ReconstructionLoss
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
 from maskevidence.models.saving import weights_fingerprint
-from maskevidence.runs import locked
+from maskevidence.runs.lock import locked
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import TrainingResult
