@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def console(json_target: str | None) -> Console:
-    """Where tables go: standard output, or the error output where standard output is to be JSON."""
+    """The console for tables: standard output, or the error output if JSON goes to standard output."""
     return Console(stderr=json_target == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def write_json(content: Mapping[str, Any], target: str | None) -> None:
-    """Write JSON to a file, to standard output for "-", nowhere for None."""
+    """Write JSON to a file, to standard output for "-", or nowhere for None."""
     if target is None:
         return
     if target == "-":
@@ -31,47 +31,47 @@ def write_json(content: Mapping[str, Any], target: str | None) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
-    """A plain table; the first column to the left, the others to the right."""
-    made = Table(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
+    """A plain table: the first column is aligned to the left, the others to the right."""
+    grid = Table(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
     for place, column in enumerate(columns):
-        made.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
+        grid.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
     for row in rows:
-        made.add_row(*row)
-    return made
+        grid.add_row(*row)
+    return grid
 
 
 def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
-    """The headline numbers of an estimate.json, one a row, and its notes below."""
-    made = Table(box=box.SIMPLE, show_header=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column()
-    made.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
-    made.add_row("  mask error", _mask_error(result))
-    made.add_row("  data error", standard_error(result["data_se"], 4))
+    """Print the numbers of an estimate.json, one per row, and its notes below."""
+    grid = Table(box=box.SIMPLE, show_header=False)
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    grid.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
+    grid.add_row("  mask error", _mask_error(result))
+    grid.add_row("  data error", standard_error(result["data_se"], 4))
     if result.get("closed_form") is not None:
-        made.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
-    made.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
+        grid.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
+    grid.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
     if result.get("bits_per_byte") is not None:
-        made.add_row("per byte", f"{result['bits_per_byte']:.4f} bits of code per byte of text")
+        grid.add_row("per byte", f"{result['bits_per_byte']:.4f} bits of code per byte of text")
     if result.get("bits_per_dimension") is not None:
-        made.add_row("per pixel", f"{result['bits_per_dimension']:.4f} bits of code per level (dimension)")
+        grid.add_row("per pixel", f"{result['bits_per_dimension']:.4f} bits of code per level (dimension)")
     if result.get("reconstruction_loss"):
-        made.add_row("beside it", _reconstruction(result["reconstruction_loss"]))
+        grid.add_row("loss", _reconstruction(result["reconstruction_loss"]))
     if result.get("perplexity_bound") is not None:
-        made.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per token")
-    made.add_row("kind", f"{kind_name(result['kind'])}: {KINDS[result['kind']]}")
-    made.add_row(
+        grid.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per token")
+    grid.add_row("kind", f"{kind_name(result['kind'])}: {KINDS[result['kind']]}")
+    grid.add_row(
         "scored",
         f"{result['n_observations']:,} observations, {result['n_tokens']:,} tokens, "
         f"{result['n_masks']:,} masks, {result['n_model_calls']:,} model calls",
     )
-    screen.print(made)
+    screen.print(grid)
     for note in result["notes"]:
         screen.print(f"note: {note}")
 
 
 def show_scored(screen: Console, scored: "Scored") -> None:
-    """An estimate, and the files of the run directory that holds it."""
+    """Print an estimate, and the files of the run directory that holds it."""
     show_estimate(screen, scored.result)
     if scored.finished_before:
         screen.print(f"This run in {scored.folder} was finished before; --overwrite computes it again.")
@@ -82,7 +82,7 @@ def show_scored(screen: Console, scored: "Scored") -> None:
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
-    """The paper's own quantity at a few of the rates."""
+    """The reconstruction loss, which is the quantity of the paper, at up to four rates."""
     count = min(4, len(losses))
     some = [losses[round(i * (len(losses) - 1) / max(1, count - 1))] for i in range(count)]
     text = ", ".join(f"{entry['loss']:.4g} at {entry['rate']:.0%}" for entry in some)

@@ -17,12 +17,12 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class EmbeddedText:
-    """The text in blocks of 64 tokens, with word pieces of its own.
+    """The text in blocks of 64 tokens, with a tokenizer made from it.
 
     Attributes:
-        tokenizer: 2,048 word pieces made from the part to train on.
+        tokenizer: by default 2,048 word pieces, made from the training part.
         train: the first nine tenths of the lines.
-        held_out: the last tenth.
+        held_out: the last tenth of the lines.
     """
 
     tokenizer: Any
@@ -30,11 +30,11 @@ class EmbeddedText:
     held_out: Tokens
 
     def new_model(self, seed: int = 0) -> MaskedLM:
-        """A BERT with 2 layers of 128 and random weights."""
+        """A BERT with 2 layers of width 128 and random weights."""
         return new_bert(self.tokenizer, seed=seed)
 
     def trained(self, design: MaskDesign, recipe: Recipe) -> MaskedLM:
-        """One that was trained with masks of a design; the recipe's seed is also that of its weights."""
+        """A new model trained with the masks of a design; the seed of the recipe also sets its weights."""
         model = self.new_model(recipe.seed)
         train_masked_lm(model, self.train, design, recipe)
         return model
@@ -42,7 +42,7 @@ class EmbeddedText:
     def unigram_score(self) -> float:
         """Mean log-probability of a held-out token by its frequency in the other part, nats.
 
-        Frequencies are counted with one of each token added. It is what a model scores that knows no context.
+        One is added to the count of each token. This is the score of a model that ignores the context.
         """
         counts = torch.bincount(self.train.values[self.train.maskable], minlength=len(self.tokenizer)) + 1.0
         log_p = torch.log(counts / counts.sum())
@@ -50,13 +50,13 @@ class EmbeddedText:
 
 
 def embedded_text(vocabulary_size: int | None = None) -> EmbeddedText:
-    """The text, cut into blocks.
+    """Read the text and cut it into blocks.
 
     Args:
-        vocabulary_size: word pieces; by default 2,048.
+        vocabulary_size: the number of word pieces; by default 2,048.
 
     Raises:
-        InputError: this Python came without it.
+        InputError: this Python was installed without the text.
 
     Example:
         >>> text = embedded_text(vocabulary_size=512)
