@@ -22,9 +22,9 @@ import maskevidence as me
 from maskevidence.masks import MaskKey
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
-from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
+from maskevidence.runs import Manifest, RunDirectory, write_run
 from maskevidence.score import Scoring
-from maskevidence.tasks.prepared import Prepared
+from maskevidence.tasks.prepare_rows import use_saved
 from maskevidence.tasks.score import score_prepared
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
@@ -86,20 +86,14 @@ def make_run(folder: Path, n_rows: int) -> Path:
     file = folder / "rows.npy"
     values = me.models.PPCA(n_features=20, n_components=3).sample(n_rows, seed=1)
     np.save(file, values)
-    table = me.data.read_table(file)
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
     design = me.EverySize(masks_per_size=2)
-    result, estimate = score_prepared(Prepared(model, table, ()), Scoring(design, MaskKey()))
-    data = DataSource(
-        name=str(file),
-        fingerprint=table.fingerprint(),
-        n_observations=n_rows,
-        columns=list(table.columns),
-    )
+    ready = use_saved(model, me.data.read_table(file))
+    result, estimate = score_prepared(ready, Scoring(design, MaskKey()))
     manifest = Manifest(
         model="ppca:3",
         conditionals="exact",
-        data=data,
+        data=ready.source,
         design=design.settings(),
         masks="own",
         seed=0,

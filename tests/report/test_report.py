@@ -489,7 +489,7 @@ def test_the_demonstration_writes_one(tmp_path: Path) -> None:
     table = digits().head(150)
     ranked = choose_components(table, components=(1, 2, 3))
     screen = Console(file=io.StringIO())
-    report_candidates(screen, ranked, smallest_of_the_best(ranked), table, tmp_path / "report.html")
+    report_candidates(screen, ranked, smallest_of_the_best(ranked), tmp_path / "report.html")
     assert "report.html" in screen.file.getvalue()  # type: ignore[attr-defined]
     shown = text_of((tmp_path / "report.html").read_text())
     assert "Comparison" in shown

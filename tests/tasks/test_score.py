@@ -70,14 +70,14 @@ def test_options_that_do_not_belong(table: str, tmp_path: Path) -> None:
 
 def test_rows_are_prepared(table: str) -> None:
     ready = prepare_rows("gaussian", table, Sample(limit=20))
-    assert (len(ready.table), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
+    assert (len(ready.tokens), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
 
 
 def test_rows_are_made_binary(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(size=(20, 4)))
     reading = RowReading(binarise="threshold:0.5")
     ready = prepare_rows("bernoulli-pca:1", str(tmp_path / "x.npy"), reading=reading)
-    assert set(np.unique(ready.table.tokens().values)) == {0.0, 1.0}
+    assert set(np.unique(ready.tokens.values)) == {0.0, 1.0}
 
 
 def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:

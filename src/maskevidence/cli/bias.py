@@ -45,8 +45,7 @@ def bias(
     from maskevidence.tasks.prepare_rows import prepare_rows
 
     ready = prepare_rows(model, data, sample)
-    tokens = ready.table.tokens()
-    biases = bias_by_rate(ready.model, asked, tokens, masks_per_row=masks_per_row, seed=sample.seed)
+    biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)
     screen.print(_accuracy(biases))
     screen.print(_cost(biases))

@@ -9,7 +9,7 @@ import typer
 from maskevidence.cli import options, output
 from maskevidence.cli.paper import table_1_view
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
+from maskevidence.runs import Manifest, RunDirectory, write_run
 from maskevidence.runs.curve_picture import draw_curves
 from maskevidence.runs.directory import CURVE_PICTURE
 from maskevidence.support.files import write_atomic
@@ -63,42 +63,34 @@ def demo(
     for note in chosen.prepared.notes:
         screen.print(f"note: {note}")
 
-    manifest = _manifest(chosen, table)
+    manifest = _manifest(chosen)
     folder.check(manifest, overwrite=overwrite)
     missing = write_run(folder, manifest, chosen.result, chosen.estimate, chosen.prepared.model)
     screen.print(f"Part 2, PPCA on digits: {time.perf_counter() - start:.1f} s\n")
     screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))
 
     bert = _small_bert(screen, out / BERT, seed)
-    report_candidates(screen, ranked, chosen, table, out / REPORT)
+    report_candidates(screen, ranked, chosen, out / REPORT)
     results = {"table_1": printed, "digits": [candidate.result for candidate in ranked], "bert": bert}
     output.write_json(results, json)
 
 
-def _manifest(candidate: Any, table: Any) -> Manifest:
+def _manifest(candidate: Any) -> Manifest:
     """What the run of one candidate is of."""
     prepared, estimate = candidate.prepared, candidate.estimate
     return Manifest(
         model=f"ppca:{candidate.n_components}",
         conditionals=prepared.model.conditionals,
-        data=DataSource(
-            name=table.name,
-            fingerprint=prepared.table.fingerprint(),
-            source_fingerprint=table.fingerprint(),
-            n_observations=len(prepared.table),
-            columns=list(prepared.table.columns),
-            test_fraction=0.2,
-            notes=list(prepared.notes),
-        ),
+        data=prepared.source,
         design=estimate.design,
         masks=estimate.masks,
         seed=estimate.seed,
-        rows_per_block=len(prepared.table),
+        rows_per_block=len(prepared.tokens),
         closed_form=candidate.result["closed_form"],
     )
 
 
-def report_candidates(screen: Any, ranked: Any, chosen: Any, table: Any, target: Path) -> None:
+def report_candidates(screen: Any, ranked: Any, chosen: Any, target: Path) -> None:
     """One page on the best candidates for digits, and on the smallest for contrast."""
     from maskevidence.report.page import write_report
     from maskevidence.report.reading import ReportedRun
@@ -106,7 +98,7 @@ def report_candidates(screen: Any, ranked: Any, chosen: Any, table: Any, target:
     smallest = min(ranked, key=lambda candidate: candidate.n_components)
     shown = {candidate.n_components: candidate for candidate in (ranked[0], chosen, ranked[1], smallest)}
     runs = [
-        ReportedRun(f"ppca:{k}", _manifest(candidate, table), candidate.estimate)
+        ReportedRun(f"ppca:{k}", _manifest(candidate), candidate.estimate)
         for k, candidate in sorted(shown.items())
     ]
     try:

@@ -44,7 +44,6 @@ def reconstructions(
     from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
     from maskevidence.support.files import write_atomic
     from maskevidence.support.provenance import command, versions
-    from maskevidence.tasks.image_rows import ImageRows
     from maskevidence.tasks.parse import kind_of_model
     from maskevidence.tasks.prepare_images import prepare_images
 
@@ -54,12 +53,11 @@ def reconstructions(
         )
     seed = preparation.sample.seed
     ready = prepare_images(model, data, preparation)
-    rows = ready.table
-    assert isinstance(rows, ImageRows)
-    tokens = rows.tokens()[slice(images)]
+    assert ready.images is not None
+    tokens = ready.tokens[slice(images)]
     pictures = reconstruct_images(ready.model, tokens, RATES, seed)
     title = f"{model} on {data}: log p of hidden patches given visible ones ({ready.model.density.name})"
-    write_atomic(out / PICTURE, draw_reconstructions(rows.images.pixels[:images], pictures, title))
+    write_atomic(out / PICTURE, draw_reconstructions(ready.images.pixels[:images], pictures, title))
     result: dict[str, Any] = {
         "model": model,
         "data": data,

@@ -12,9 +12,8 @@ from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.models.saving import fingerprint, same_fingerprint
-from maskevidence.runs import RunDirectory
+from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tasks.image_rows import ImageRows
 from maskevidence.tasks.options import ImageOptions, ImagePreparation
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.prepared import Prepared
@@ -66,8 +65,17 @@ def prepare_images(
     assert loaded.density is not None
     notes += _what_is_scored(loaded, loaded.density)
     patches = loaded.tokens(images.pixels, images.ids)
+    source = DataSource(
+        name=data,
+        fingerprint=images.fingerprint(),
+        n_observations=len(images),
+        columns=[f"patches of {patches.values.shape[2]} numbers"],
+        test_fraction=sample.test_fraction,
+        notes=notes,
+    )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
-    return Prepared(loaded, ImageRows(images, patches), tuple(notes), sample.test_fraction, details=details)
+    prepared = Prepared(loaded, patches, source, details=details, images=images)
+    return prepared.read_with(data, {"limit": sample.limit, **vars(reading)})
 
 
 def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:

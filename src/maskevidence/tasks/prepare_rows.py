@@ -1,6 +1,7 @@
 """A model of rows, fitted to a training part of the rows or saved before, and the rows to score it on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from maskevidence.data.binarise import binarise
@@ -10,6 +11,7 @@ from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import HasRefine
 from maskevidence.models.base import TableModel
+from maskevidence.runs import DataSource
 from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.options import RowReading, Sample
 from maskevidence.tasks.parse import parse_model, parse_size
@@ -35,15 +37,17 @@ def prepare_rows(
 
     Example:
         >>> ready = prepare_rows("gaussian", "digits", Sample(limit=100))
-        >>> len(ready.table), ready.notes[0]
+        >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
     build, saved = parse_model(model)
     table = read_rows(data, reading, limit=sample.limit, seed=sample.seed)
     if build is None:
-        return use_saved(saved, table, sample.test_fraction, sample.seed)
-    test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
-    return fit_held_out(build, table, test_fraction, sample.seed)
+        ready = use_saved(saved, table, sample.test_fraction, sample.seed)
+    else:
+        test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
+        ready = fit_held_out(build, table, test_fraction, sample.seed)
+    return ready.read_with(data, {"limit": sample.limit, **vars(reading)})
 
 
 def read_rows(
@@ -138,8 +142,9 @@ def fit_held_out(
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
-    notes += _refined(model, test)
-    return Prepared(model, test, tuple(notes), test_fraction, True, table.fingerprint())
+    prepared = _prepared(model, test, test_fraction, notes)
+    source = prepared.source.model_copy(update={"source_fingerprint": table.fingerprint()})
+    return replace(prepared, source=source, fitted=True)
 
 
 def use_saved(model: TableModel, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
@@ -161,10 +166,20 @@ def use_saved(model: TableModel, table: Table, test_fraction: float | None = Non
     if model.columns is not None:
         table = table.select(model.columns)
     model.check_width(len(table.columns))
-    notes += _refined(model, table)
-    return Prepared(model, table, tuple(notes), test_fraction)
+    return _prepared(model, table, test_fraction, notes)
 
 
-def _refined(model: TableModel, table: Table) -> list[str]:
-    """Refine a numerical integral until it is accurate for these rows; returns what the model reports."""
-    return [model.refine(table.tokens())] if isinstance(model, HasRefine) else []
+def _prepared(model: TableModel, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
+    """The model and the rows to score, after a numerical integral is made accurate for these rows."""
+    tokens = table.tokens()
+    if isinstance(model, HasRefine):
+        notes = [*notes, model.refine(tokens)]
+    source = DataSource(
+        name=table.name,
+        fingerprint=table.fingerprint(),
+        n_observations=len(table),
+        columns=list(table.columns),
+        test_fraction=test_fraction,
+        notes=notes,
+    )
+    return Prepared(model, tokens, source)

@@ -1,8 +1,12 @@
 """A masked language model, and the texts to score it on."""
 
+import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
@@ -10,12 +14,13 @@ from maskevidence.masks import LeaveOneOut, MaskDesign
 from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.whole_words import WholeWords
+from maskevidence.runs import DataSource
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import progress
 from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.options import DeviceOptions, TextOptions
 from maskevidence.tasks.prepared import Prepared
-from maskevidence.tasks.text_rows import TextRows
+from maskevidence.tokens import Tokens
 
 
 def prepare_texts(
@@ -60,13 +65,31 @@ def prepare_texts(
     if options.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = None if options.tokenizer is None else _full_path(options.tokenizer)
-    return Prepared(
+    source = DataSource(
+        name=data,
+        fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
+        text_fingerprint=texts.fingerprint(),
+        n_observations=len(encoded.tokens),
+        columns=list(texts.columns),
+        notes=notes,
+    )
+    prepared = Prepared(
         loaded if words is None else WholeWords(loaded, words),
-        TextRows(data, texts.columns, encoded, texts.fingerprint()),
-        tuple(notes),
+        encoded.tokens,
+        source,
         load=partial(_load, _full_path(model), tokenizer, options, device, words),
         tokenizer=loaded.tokenizer,
     )
+    reading = {"limit": limit, "block_size": options.block_size, "context_field": options.context_field}
+    return prepared.read_with(data, reading)
+
+
+def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
+    """A hash of encoded texts: of the names of their columns, the tokens, their roles and their ids."""
+    digest = hashlib.sha256("\x1f".join(columns).encode())
+    for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
+        digest.update(np.ascontiguousarray(part.numpy()).tobytes())
+    return digest.hexdigest()
 
 
 def _read(data: str, options: TextOptions, limit: int | None) -> tuple[Texts, list[str]]:
@@ -109,7 +132,7 @@ def _full_path(name: str) -> str:
 
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
     """log p of each token given all others, nats, from the scores of a leave-one-out run."""
-    tokens = prepared.table.tokens()
+    tokens = prepared.tokens
     place = {int(number): row for row, number in enumerate(tokens.ids)}
     columns = [row.nonzero().flatten() for row in tokens.maskable]
     listed = []

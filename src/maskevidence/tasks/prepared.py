@@ -1,36 +1,44 @@
-"""A model and the rows to score it on."""
+"""A model and the observations to score it on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from maskevidence.data.tabular import Table
-from maskevidence.tasks.image_rows import ImageRows
-from maskevidence.tasks.text_rows import TextRows
+from maskevidence.data.images import Images
+from maskevidence.runs import DataSource
+from maskevidence.tokens import Tokens
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model that is ready, and the rows to score it on.
+    """A model that is ready, and the observations to score it on.
 
     Attributes:
-        model: fitted or loaded; its `columns` are those of a table of numbers.
-        table: the rows to score.
-        notes: what was done to prepare them, one sentence each.
-        test_fraction: the share of the rows that was held out and is scored; None if all rows are.
+        model: fitted or loaded.
+        tokens: the observations.
+        source: where they come from, as run.json says it, with notes on what was done to prepare them.
         fitted: whether the model was fitted for this score.
-        source_fingerprint: of all rows, before some were held out; None unless the model was fitted.
         details: what else decides the numbers and is stored with them, such as the density of pixels.
         load: loads the same model in another process; None if the model itself can be sent.
         tokenizer: of a masked language model; None for other models.
+        images: the same observations as pixels, for a masked image model; None for other models.
     """
 
     model: Any
-    table: Table | TextRows | ImageRows
-    notes: tuple[str, ...]
-    test_fraction: float | None = None
+    tokens: Tokens
+    source: DataSource
     fitted: bool = False
-    source_fingerprint: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
     load: Callable[[], Any] | None = None
     tokenizer: Any = None
+    images: Images | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done to prepare the model and the data, one sentence each."""
+        return self.source.notes
+
+    def read_with(self, data: str, options: dict[str, Any]) -> "Prepared":
+        """Record the DATA word, and the options that the data were read with; None and False are left out."""
+        given = {name: value for name, value in options.items() if value}
+        return replace(self, source=self.source.model_copy(update={"name": data, "options": given}))

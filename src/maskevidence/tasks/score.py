@@ -13,7 +13,6 @@ from maskevidence.model import HasLogEvidence
 from maskevidence.models.image.summary import image_summary
 from maskevidence.models.saving import fingerprint
 from maskevidence.runs import (
-    DataSource,
     Manifest,
     Recording,
     RunDirectory,
@@ -32,7 +31,6 @@ from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.options import DesignOptions, ImagePreparation, Preparation, RunOptions
 from maskevidence.tasks.parse import kind_of_model, parse_design
 from maskevidence.tasks.prepared import Prepared
-from maskevidence.tasks.text_rows import TextRows
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
@@ -94,8 +92,7 @@ def score(
         result, estimate = score_prepared(ready, scoring)
         scored = Scored(result)
     else:
-        source = _data_source(data, ready, preparation)
-        scored = _score_into(RunDirectory(run.out), model, source, ready, scoring, run)
+        scored = _score_into(RunDirectory(run.out), model, ready, scoring, run)
     if not preparation.texts.per_token:
         return scored
     scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
@@ -113,11 +110,10 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
         What `estimate.json` holds, and the estimate. A model with a closed form has its mean over the same
         rows as `closed_form`.
     """
-    tokens = prepared.table.tokens()
     key = scoring.key
     estimate = estimate_evidence(
         prepared.model,
-        tokens,
+        prepared.tokens,
         scoring.design,
         seed=key.seed,
         masks=key.masks,
@@ -126,7 +122,7 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
-            result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
+            result["closed_form"] = float(prepared.model.log_evidence(prepared.tokens).mean())
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]
@@ -162,58 +158,27 @@ def _prepare(
     return prepare_rows(model, data, how.sample, how.rows)
 
 
-def _data_source(data: str, ready: Prepared, how: Preparation) -> DataSource:
-    """What run.json says of the data, with every option that they were read with."""
-    rows, texts = how.rows, how.texts
-    options = {
-        "limit": how.sample.limit,
-        "column": rows.column,
-        "resize": rows.resize,
-        "skip_bad": rows.skip_bad,
-        "binarise": rows.binarise,
-        "block_size": texts.block_size,
-        "context_field": texts.context_field,
-    }
-    return DataSource(
-        name=data,
-        fingerprint=ready.table.fingerprint(),
-        source_fingerprint=ready.source_fingerprint,
-        text_fingerprint=ready.table.text_fingerprint if isinstance(ready.table, TextRows) else None,
-        n_observations=len(ready.table),
-        columns=list(ready.table.columns),
-        test_fraction=ready.test_fraction,
-        options={name: value for name, value in options.items() if value},
-        notes=list(ready.notes),
-    )
-
-
 def _score_into(
-    folder: RunDirectory,
-    model: str,
-    source: DataSource,
-    ready: Prepared,
-    scoring: Scoring,
-    run: RunOptions,
+    folder: RunDirectory, model: str, ready: Prepared, scoring: Scoring, run: RunOptions
 ) -> Scored:
     """Score into a run directory, or resume the same run that it holds."""
-    tokens = ready.table.tokens()
     manifest = Manifest(
         model=model,
         model_fingerprint=None if ready.fitted else fingerprint(ready.model),
         conditionals=ready.model.conditionals,
-        data=source,
+        data=ready.source,
         design=scoring.design.settings(),
         masks=scoring.key.masks,
         seed=scoring.key.seed,
         shard=(1, 1) if run.shard is None else parse_shard(run.shard),
-        rows_per_block=rows_per_block(ready.model, tokens, scoring.design, scoring.key),
+        rows_per_block=rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key),
         details=ready.details,
     )
     n_scored = record_run(
         folder,
         manifest,
         ready.model,
-        tokens,
+        ready.tokens,
         Recording(scoring.batch_size, run.save_every, _engine(run, ready), run.overwrite),
         fitted=ready.fitted,
     )

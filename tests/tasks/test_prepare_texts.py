@@ -1,7 +1,7 @@
-"""Encoded texts as rows: their fingerprint."""
+"""Texts that are ready to be scored: their fingerprint."""
 
 from maskevidence.models.text.encoding import Encoding, encode_texts
-from maskevidence.tasks.text_rows import TextRows
+from maskevidence.tasks.prepare_texts import tokens_fingerprint
 from text_models import SENTENCES, small_tokenizer
 
 
@@ -13,6 +13,7 @@ def test_a_fingerprint_tells_texts_and_roles_apart() -> None:
         encode_texts(tokenizer, SENTENCES, Encoding(second=SENTENCES)),
         encode_texts(tokenizer, SENTENCES, Encoding(context=SENTENCES)),
     ]
-    prints = [TextRows("a", ("text",), encoded).fingerprint() for encoded in encodings]
+    prints = [tokens_fingerprint(("text",), encoded.tokens) for encoded in encodings]
     assert len(set(prints)) == 4
-    assert TextRows("b", ("text",), encode_texts(tokenizer, SENTENCES)).fingerprint() == prints[0]
+    again = encode_texts(tokenizer, SENTENCES)
+    assert tokens_fingerprint(("text",), again.tokens) == prints[0]
