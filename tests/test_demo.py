@@ -1,4 +1,4 @@
-"""The demonstration's small BERT, in smaller."""
+"""The BERT of the demonstration, with few steps."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The command `train` on rows: what it leaves, and what it refuses."""
+"""The command `train` on rows: its files, and its errors."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from command_line import CommandLine
 
 
 @pytest.mark.parametrize("word", ["ppca:2", "factor-analysis:2", "gaussian"])
-def test_train_leaves_a_model_that_score_reads(word: str, run: CommandLine, tmp_path: Path) -> None:
+def test_train_writes_a_model_that_score_reads(word: str, run: CommandLine, tmp_path: Path) -> None:
     table, out, target = tmp_path / "table.csv", tmp_path / "run", tmp_path / "a.json"
     x = me.models.PPCA(4, 2, seed=3).sample(150) * [1.0, 100.0, 0.01, 5.0] + [0.0, 1e3, 0.0, -7.0]
     x[::9, 1] = np.nan
@@ -28,7 +28,7 @@ def test_train_leaves_a_model_that_score_reads(word: str, run: CommandLine, tmp_
     assert "of another training" in refused.error
 
 
-def test_train_says_what_is_wrong(run: CommandLine, tmp_path: Path) -> None:
+def test_bad_input_gets_a_one_line_error(run: CommandLine, tmp_path: Path) -> None:
     table, out = tmp_path / "table.csv", tmp_path / "run"
     np.savetxt(
         table, np.random.default_rng(0).normal(size=(30, 3)), delimiter=",", header="a,b,c", comments=""
@@ -51,7 +51,7 @@ def test_train_says_what_is_wrong(run: CommandLine, tmp_path: Path) -> None:
 
 def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None:
     table, target = tmp_path / "table.csv", tmp_path / "a.json"
-    x = np.random.default_rng(1).normal(size=(40, 6))  # nothing to be learned: soon worse on other rows
+    x = np.random.default_rng(1).normal(size=(40, 6))  # noise: the model soon gets worse on other rows
     np.savetxt(table, x, delimiter=",", header="a,b,c,d,e,f", comments="")
     options = ["--epochs", "400", "--learning-rate", "0.1", "--json", target]
     patient = run("train", "ppca:4", table, "--out", tmp_path / "p", "--patience", "5", *options)
@@ -64,7 +64,7 @@ def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None
     assert len(history) == result["epochs"]
 
 
-def test_transformers_and_rows_have_their_own_options(run: CommandLine, tmp_path: Path) -> None:
+def test_options_of_other_models_are_refused(run: CommandLine, tmp_path: Path) -> None:
     for options, message in (
         (["masked-lm", "x.txt", "--epochs", "3"], "--epochs belongs to models of rows"),
         (["masked-lm", "x.txt", "--masks", "shared"], "--masks belongs to models of rows"),

@@ -1,6 +1,6 @@
-"""Training masked language models: from Python, by `maskevidence train masked-lm`, in two processes."""
+"""Training masked language models from Python, by `train masked-lm`, and in two processes."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+# ruff: noqa: F811 (a fixture is imported and used by its name)
 
 import json
 import os
@@ -47,7 +47,7 @@ def largest_difference(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
 
 
 def stop_at(step: int) -> Any:
-    """A callback that ends the process's training as Ctrl-C does."""
+    """A callback that interrupts the training as Ctrl-C does."""
     import transformers
 
     class Stop(transformers.TrainerCallback):
@@ -59,7 +59,7 @@ def stop_at(step: int) -> Any:
 
 
 def test_it_learns_a_text_and_leaves_the_random_state_alone(unchecked: None) -> None:
-    """Without run-time checks, which draw random numbers of their own."""
+    """Run-time type checks are off, since they draw random numbers."""
     model = new_model()
     tokens = model.tokens(SENTENCES)
     start = me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence
@@ -78,14 +78,14 @@ def test_it_learns_a_text_and_leaves_the_random_state_alone(unchecked: None) -> 
     assert before[2] == after[2]
 
 
-def test_the_order_of_training_is_whole_permutations() -> None:
+def test_the_order_of_training_consists_of_whole_permutations() -> None:
     order = TrainingOrder(me.Tokens.from_array(np.arange(7.0)[:, None]), length=20, seed=1).order
     assert sorted(order[:7]) == sorted(order[7:14]) == list(range(7))
     assert order[:7].tolist() != order[7:14].tolist()
 
 
 def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: Path) -> None:
-    """Bit by bit, dropout included; the checkpoint that a kill left half written is passed over."""
+    """Bit by bit, with dropout. An incomplete checkpoint of a killed process is ignored."""
     whole = new_model(hidden_dropout_prob=0.2)
     tokens = whole.tokens(SENTENCES)
     train_masked_lm(whole, tokens, recipe=RECIPE, out=tmp_path / "a", checkpoint_every=3)
@@ -101,17 +101,17 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: 
     resumed = train_masked_lm(fresh, tokens, **options)
     assert resumed.resumed_from == 3
     assert largest_difference(weights(whole), weights(fresh)) == 0.0
-    again = train_masked_lm(new_model(), tokens, **options)  # from its end: nothing is left to do
+    again = train_masked_lm(new_model(), tokens, **options)  # resumes at the end, with nothing left to do
     assert again.resumed_from == 9
 
 
 def test_accumulated_steps_are_one_step_with_the_whole_batch(tmp_path: Path) -> None:
     import transformers
 
-    found = []
+    outcomes = []
     for size, accumulated in ((8, 1), (2, 4)):
         model = new_model()
-        model.double()  # Adam turns the rounding of a gradient that is 0, such as a key's bias, into steps
+        model.double()  # Adam turns rounding errors of gradients that are 0, such as a key bias, into steps
         args = transformers.TrainingArguments(
             output_dir=str(tmp_path),
             max_steps=3,
@@ -138,9 +138,9 @@ def test_accumulated_steps_are_one_step_with_the_whole_batch(tmp_path: Path) -> 
         trainer.remove_callback(transformers.PrinterCallback)
         with torch.random.fork_rng():
             trainer.train()
-        found.append((weights(model), trainer.evaluate()["eval_loss"]))
-    assert largest_difference(found[0][0], found[1][0]) < 1e-5
-    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+        outcomes.append((weights(model), trainer.evaluate()["eval_loss"]))
+    assert largest_difference(outcomes[0][0], outcomes[1][0]) < 1e-5
+    assert outcomes[0][1] == pytest.approx(outcomes[1][1], rel=1e-4)
 
 
 def test_a_loss_that_is_not_finite_ends_training() -> None:
@@ -225,7 +225,7 @@ OPTIONS = (
 )
 
 
-def test_train_leaves_a_model_that_score_reads(run: CommandLine, text: Path, tmp_path: Path) -> None:
+def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp_path: Path) -> None:
     out, target = tmp_path / "run", tmp_path / "a.json"
     command = ["train", "masked-lm", text, *OPTIONS, "--out", out, "--json", target]
     result = run(*command)
@@ -253,13 +253,13 @@ def test_train_leaves_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     )
 
 
-def test_the_same_command_goes_on_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
+def test_the_same_command_resumes_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
     from maskevidence.tasks import train_masked_lm as module
 
     command = ["train", "masked-lm", text, *OPTIONS, "--checkpoint-every", 2, "--out"]
     assert run(*command, tmp_path / "whole").code == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.MaskedLM, "save", interrupted)  # training is done, and nothing of it saved
+        patch.setattr(module.MaskedLM, "save", interrupted)  # after training, before anything is saved
         assert run(*command, tmp_path / "killed").code == 130
     resumed = run(*command, tmp_path / "killed")
     assert "resumed from the checkpoint after step 6" in " ".join(resumed.out.split())
@@ -271,7 +271,7 @@ def interrupted(*_arguments: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_what_is_wrong_is_one_line(run: CommandLine, text: Path, tmp_path: Path) -> None:
+def test_bad_input_gets_a_one_line_error(run: CommandLine, text: Path, tmp_path: Path) -> None:
     empty, blank = tmp_path / "empty.txt", tmp_path / "blank.txt"
     empty.write_text("")
     blank.write_text("\n \n\n")
@@ -286,7 +286,7 @@ def test_what_is_wrong_is_one_line(run: CommandLine, text: Path, tmp_path: Path)
     me.models.PPCA(4, 2).save(rows)
     foreign = tmp_path / "foreign"
     (foreign / "checkpoint-500").mkdir(parents=True)
-    asked: list[tuple[list[object], str]] = [
+    cases: list[tuple[list[object], str]] = [
         ([empty], "is empty"),
         ([blank], "has no word to train on"),
         ([text, "--objective", "fixed-rate:1.5"], "mask rate 1.5"),
@@ -304,7 +304,7 @@ def test_what_is_wrong_is_one_line(run: CommandLine, text: Path, tmp_path: Path)
         ([tmp_path / "none.txt"], "there is no file"),
         ([text, "--epochs", 3], "--epochs belongs to models of rows"),
     ]
-    for number, (words, message) in enumerate(asked):
+    for number, (words, message) in enumerate(cases):
         assert message in run("train", "masked-lm", *words, "--out", tmp_path / f"out{number}").error, words
     for held in (rows, foreign):
         assert "holds another model" in run("train", "masked-lm", text, *OPTIONS, "--out", held).error

@@ -1,6 +1,6 @@
-"""Training a ViT-MAE: positions that differ, sizes and masks by the design, resuming, the command."""
+"""Training a ViT-MAE: positions, sizes and masks, resuming, and the command."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+# ruff: noqa: F811 (a fixture is imported and used by its name)
 
 import json
 from pathlib import Path
@@ -55,17 +55,17 @@ def test_positions_and_tokens_are_spread() -> None:
 
 
 def test_positions_are_sines_and_cosines_of_column_and_row() -> None:
-    found = sin_cos_positions(3, 8).double()
+    positions = sin_cos_positions(3, 8).double()
     for row in range(3):
         for column in range(3):
             frequency = np.array([1.0, 0.01])
             direct = [f(place * frequency) for place in (column, row) for f in (np.sin, np.cos)]
-            np.testing.assert_allclose(found[3 * row + column], np.concatenate(direct), atol=1e-7)
+            np.testing.assert_allclose(positions[3 * row + column], np.concatenate(direct), atol=1e-7)
     with pytest.raises(InputError, match="a multiple of 4"):
         sin_cos_positions(3, 6)
 
 
-def test_weights_are_a_function_of_the_seed_and_leave_no_trace() -> None:
+def test_weights_depend_on_the_seed_and_leave_the_random_state_alone() -> None:
     before = torch.random.get_rng_state()
     same, again, other = (small(seed=s).state_dict() for s in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -89,7 +89,7 @@ def test_a_batch_shares_its_size_and_not_its_masks() -> None:
     torch.testing.assert_close(batch["pixel_values"], expected)
     assert batch["hidden"].sum(1).tolist() == [collator.size_of_step(2)] * 6
     assert len({tuple(row.tolist()) for row in batch["hidden"]}) > 1
-    # a part of the batch, as another process has it, is that part
+    # Another process, which has a part of the batch, gets the same masks for it.
     part = collator(features(range(12, 18), model)[3:])
     assert torch.equal(part["hidden"], batch["hidden"][3:])
 
@@ -126,8 +126,8 @@ def test_training_beats_the_mean_image_and_the_curve_falls() -> None:
     assert estimate.curve.score[:4].mean() > estimate.curve.score[-4:].mean() + 1
 
 
-def test_the_loss_of_a_step_is_the_networks_own() -> None:
-    """Recomputed by hand for a single step from the untrained weights, order and masks of the collator."""
+def test_the_loss_of_a_step_is_the_loss_of_the_network() -> None:
+    """Recompute the loss of a single step from the untrained weights, the order and the masks."""
     images = random_images(4)
     model, fresh = tiny(), tiny()
     trained = train_vit_mae(model, model.tokens(images), recipe=Recipe(steps=1, batch_size=4, warmup=0))
@@ -197,10 +197,10 @@ def test_old_variances_are_dropped_and_bad_training_is_refused() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from PIL import Image
 
-    made = tmp_path_factory.mktemp("images")
+    path = tmp_path_factory.mktemp("images")
     for i, image in enumerate(smooth_images(40)):
-        Image.fromarray(image[:, :, 0]).save(made / f"{i:02}.png")
-    return made
+        Image.fromarray(image[:, :, 0]).save(path / f"{i:02}.png")
+    return path
 
 
 def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None
     assert "nothing was held out" in result.out
 
 
-def test_what_cannot_be_trained(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_bad_input_gets_a_one_line_error(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     (tmp_path / "wide").mkdir()
     for i in range(12):
         Image.fromarray(np.zeros((8, 12), dtype=np.uint8)).save(tmp_path / "wide" / f"{i}.png")
-    asked: list[tuple[list[object], str]] = [
+    cases: list[tuple[list[object], str]] = [
         ([folder, "--objective", "likelihood"], "has no closed form; give --objective random-size"),
         ([folder, "--objective", "fixed-rate:1.2"], "mask rate 1.2; give a share of the tokens in (0, 1]"),
         ([folder, "--patch-size", 3], "give a --patch-size that divides 8"),
@@ -247,7 +247,7 @@ def test_what_cannot_be_trained(run: CommandLine, folder: Path, tmp_path: Path) 
         ([tmp_path / "wide"], "a ViT-MAE reads square ones; add --resize 8"),
         ([tmp_path / "none"], "there is no file or folder"),
     ]
-    for words, message in asked:
+    for words, message in cases:
         assert message in run("train", "vit-mae", *words, "--out", tmp_path / "x").error, words
     assert not (tmp_path / "x" / "config.json").exists()
 

@@ -1,4 +1,4 @@
-"""The upper half of Figure 3, in small, and linear Bernoulli models on the command line."""
+"""The upper half of Figure 3 on small data, and linear Bernoulli models on the command line."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ ROWS = 60
 
 @pytest.fixture(scope="module")
 def table() -> Table:
-    """Rows of 0 and 1 from a model, one column always 0."""
+    """Rows of 0 and 1 drawn from a model, with one column that is always 0."""
     values = me.models.BernoulliPCA(12, 2, seed=1).sample(ROWS, seed=0)
     values[:, 3] = 0.0
     return Table("drawn", values, tuple(f"c{j}" for j in range(12)), np.arange(ROWS))
@@ -28,7 +28,7 @@ def table() -> Table:
 
 @pytest.fixture
 def images(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figure on a few small rows in place of images."""
+    """Replace the images of the figure by a few short rows."""
     monkeypatch.setattr(figure_3, "binary_images", lambda dataset, n_images: table.head(n_images))
 
 
@@ -46,7 +46,7 @@ def test_both_methods_start_from_the_same_model_and_rise(table: Table) -> None:
 
 
 @pytest.mark.usefixtures("images")
-def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
+def test_the_command_writes_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     result = run(
         "paper",
@@ -62,26 +62,26 @@ def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path:
     assert result.code == 0, result
     for text in ("variational inference", "masked training", "±", "similar log evidence"):
         assert text in result.out
-    found = json.loads(target.read_text())
-    assert found["numbers"]["n_images"] == ROWS
-    assert found["numbers"]["seeds"] == [4, 44]
-    assert [row[0] for row in found["tables"][0]["rows"]] == list(figure_3.METHODS)
-    assert f"{ROWS} images of fashion-mnist" in found["title"]
+    content = json.loads(target.read_text())
+    assert content["numbers"]["n_images"] == ROWS
+    assert content["numbers"]["seeds"] == [4, 44]
+    assert [row[0] for row in content["tables"][0]["rows"]] == list(figure_3.METHODS)
+    assert f"{ROWS} images of fashion-mnist" in content["title"]
     name = "figure_3_upper_fashion_mnist"
     assert (tmp_path / f"{name}.png").read_bytes()[1:4] == b"PNG"
     rows = list(csv.DictReader(io.StringIO((tmp_path / f"{name}.csv").read_text())))
     assert len(rows) == 2 * 2 * 61
     last = [float(row["log_evidence"]) for row in rows if row["epoch"] == "60"]
-    assert last == [v for name in figure_3.METHODS for v in found["numbers"]["log_evidence"][name]]
+    assert last == [v for name in figure_3.METHODS for v in content["numbers"]["log_evidence"][name]]
 
 
-def test_an_unknown_data_set_is_named_with_the_known(run: CommandLine) -> None:
+def test_an_unknown_data_set_is_named_with_its_close_matches(run: CommandLine) -> None:
     assert "did you mean 'mnist'" in run("paper", "figure-3-upper", "--dataset", "minst").error
 
 
 @pytest.fixture
 def files(table: Table, tmp_path: Path) -> dict[str, Path]:
-    """The table as a file of 0 and 1, and others that are no such thing."""
+    """Files with the table of 0 and 1, and with values that are not 0 or 1."""
     header = ",".join(table.columns)
 
     def write(name: str, values: np.ndarray) -> Path:
@@ -97,7 +97,7 @@ def files(table: Table, tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("objective", ["elbo", "random-size", "likelihood"])
-def test_train_leaves_a_model_that_score_reads(
+def test_train_writes_a_model_that_score_reads(
     objective: str, run: CommandLine, files: dict[str, Path], tmp_path: Path
 ) -> None:
     out, target = tmp_path / "run", tmp_path / "a.json"
@@ -105,7 +105,7 @@ def test_train_leaves_a_model_that_score_reads(
     trained = run("train", "bernoulli-pca:2", files["binary"], *arguments)
     assert trained.code == 0, trained
     result = json.loads(target.read_text())
-    assert result["dropped_columns"] == []  # a black pixel stays
+    assert result["dropped_columns"] == []  # a pixel that is always black stays
     model = me.models.load(out)
     assert model.n_features == 12
     assert (model.encoder is not None) == (objective == "elbo")
@@ -127,7 +127,9 @@ def test_score_fits_and_integrates(run: CommandLine, files: dict[str, Path], tmp
     assert estimate["n_tokens"] == 12 * 12
 
 
-def test_what_is_not_0_or_1_gets_one_line(run: CommandLine, files: dict[str, Path], tmp_path: Path) -> None:
+def test_values_other_than_0_and_1_get_a_one_line_error(
+    run: CommandLine, files: dict[str, Path], tmp_path: Path
+) -> None:
     for command in (("score",), ("train", "--out", tmp_path / "x")):
         grey = run(command[0], "bernoulli-pca:2", files["grey"], *command[1:]).error
         assert "--binarise threshold or stochastic" in grey

@@ -1,4 +1,4 @@
-"""The lower half of Figure 3, in small, and VAEs on the command line."""
+"""The lower half of Figure 3 on small data, and VAEs on the command line."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ ROWS, WIDTH = 60, 12
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a model in place of images, and little annealing."""
+    """Replace the images by rows of a model, and anneal only a little."""
     x = me.models.PPCA(WIDTH, 2, seed=1).sample(ROWS, seed=0)
     monkeypatch.setattr(figure_3_lower, "grey_images", lambda dataset, n_images: x[:n_images])
     monkeypatch.setattr(figure_3_lower, "DURING", Annealing(4, 8, 2))
@@ -63,26 +63,26 @@ def test_codes_drawn_from_the_prior_have_size_one() -> None:
     assert figure_3_lower.code_size(model, x) == pytest.approx((4 + 1 + 0 + 9) / 2)
 
 
-def test_the_command_leaves_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
+def test_the_command_writes_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     result = run("paper", "figure-3-lower", "--quick", "--out", tmp_path, "--json", target)
     assert result.code == 0, result
     for text in ("masked, chains", "ELBO", "annealed", "below the annealed one"):
         assert text in result.out
-    found = json.loads(target.read_text())
-    assert found["numbers"]["seeds"] == [4]
-    assert found["numbers"]["n_judged"] == 12
-    assert [row[0] for row in found["tables"][0]["rows"]] == list(figure_3_lower.METHODS)
+    content = json.loads(target.read_text())
+    assert content["numbers"]["seeds"] == [4]
+    assert content["numbers"]["n_judged"] == 12
+    assert [row[0] for row in content["tables"][0]["rows"]] == list(figure_3_lower.METHODS)
     assert (tmp_path / "figure_3_lower.png").read_bytes()[1:4] == b"PNG"
     rows = list(csv.DictReader(io.StringIO((tmp_path / "figure_3_lower.csv").read_text())))
     assert len(rows) == 3 * 41
     last = [float(row["log_evidence"]) for row in rows if row["epoch"] == "40"]
-    assert last == [found["numbers"]["log_evidence"][name][0] for name in figure_3_lower.METHODS]
+    assert last == [content["numbers"]["log_evidence"][name][0] for name in figure_3_lower.METHODS]
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Real-valued rows with a hole, in a file."""
+    """A file of real-valued rows with a missing value."""
     x = 100 + 5 * me.models.PPCA(5, 2, seed=1).sample(80, seed=0)
     x[3, 2] = np.nan
     path = tmp_path / "rows.csv"
@@ -93,21 +93,21 @@ def table(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("objective", ["elbo", "iwae:3", "random-size"])
 def test_train_and_score(run: CommandLine, table: Path, tmp_path: Path, objective: str) -> None:
     out = tmp_path / "m"
-    asked = ("train", "vae:2", table, "--objective", objective, "--epochs", 8, "--batch-size", 32)
-    trained = run(*asked, "--out", out)
+    command = ("train", "vae:2", table, "--objective", objective, "--epochs", 8, "--batch-size", 32)
+    trained = run(*command, "--out", out)
     assert trained.code == 0, trained
     assert "importance-weighted" in trained.out
-    found = json.loads((out / "train.json").read_text())
-    assert found["kind"] == "lower_bound"
-    assert found["learning_rate"] == 0.002
-    assert -60 < found["log_evidence_held_out"] < 0  # in the data's units
+    content = json.loads((out / "train.json").read_text())
+    assert content["kind"] == "lower_bound"
+    assert content["learning_rate"] == 0.002
+    assert -60 < content["log_evidence_held_out"] < 0  # in the units of the data
     design = ("--design", "random-size", "--draws", 4)
     scored = run("score", out, table, "--test-fraction", 0.2, *design, "--json", tmp_path / "s.json")
     assert scored.code == 0, scored
     result = json.loads((tmp_path / "s.json").read_text())
     assert result["kind"] == "approximate"
-    assert abs(result["log_evidence"] - found["log_evidence_held_out"]) < 5
-    again = run(*asked, "--out", out)
+    assert abs(result["log_evidence"] - content["log_evidence_held_out"]) < 5
+    again = run(*command, "--out", out)
     assert again.code == 0, again
     assert "resumed from the checkpoint after epoch 8" in again.out
 
@@ -131,7 +131,7 @@ def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:
         (("vae:2", "--learning-rate", 1e30, "--objective", "elbo"), "lower the learning rate"),
     ],
 )
-def test_bad_input_gets_one_line(
+def test_bad_input_gets_a_one_line_error(
     run: CommandLine, table: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
 ) -> None:
     result = run("train", arguments[0], table, *arguments[1:], "--out", tmp_path / "m")

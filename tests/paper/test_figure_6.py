@@ -1,6 +1,6 @@
-"""Figure 6 and show reconstructions: on small images and models, as a user has them."""
+"""Figure 6 and `show reconstructions` on small images and models."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+# ruff: noqa: F811 (a fixture is imported and used by its name)
 
 import csv
 import json
@@ -26,14 +26,14 @@ from maskevidence.report.reconstructions import reconstruct_images
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from PIL import Image
 
-    made = tmp_path_factory.mktemp("images")
-    (made / "grey").mkdir()
+    path = tmp_path_factory.mktemp("images")
+    (path / "grey").mkdir()
     for i, image in enumerate(smooth_images(400)):
-        Image.fromarray(image[:, :, 0]).save(made / "grey" / f"{i:03}.png")
-    saved(small_vit_mae(num_channels=3), made / "colour")
-    saved(small_vit_mae(), made / "model")
-    saved(small_vit_mae(norm_pix_loss=True), made / "normalised")
-    return made
+        Image.fromarray(image[:, :, 0]).save(path / "grey" / f"{i:03}.png")
+    saved(small_vit_mae(num_channels=3), path / "colour")
+    saved(small_vit_mae(), path / "model")
+    saved(small_vit_mae(norm_pix_loss=True), path / "normalised")
+    return path
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
-    """Images whose visible patches say a lot, and a training long enough to use them."""
+    """The visible patches are informative, and the training is long enough to use them."""
     images = module.ImageSet("smooth", str(folder / "grey"), None, 2, 250)
     figure = module.figure_6(model="small", sets=[images], masks_per_size=8)
     assert [claim.holds for claim in figure.claims] == [True, True, True], figure.claims
@@ -62,11 +62,11 @@ def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
     assert figure.figure is not None
     assert figure.missing is None
     again = module.figure_6(model="small", sets=[replace(images, steps=2)], masks_per_size=2, test_images=5)
-    assert again.claims[1].holds is False  # an untrained model does not pass for a trained one
+    assert again.claims[1].holds is False  # a model that is hardly trained does not pass for a trained one
 
 
 def test_z_of_difference_is_a_paired_test() -> None:
-    """Rows of the model itself: many repetitions without a difference stay within their errors."""
+    """Rows of the model itself have no difference, so that z has a standard deviation of 1."""
     model = me.models.Gaussian(torch.zeros(4), torch.eye(4))  # every size has the same score
     z = []
     for seed in range(60):
@@ -80,7 +80,7 @@ def test_z_of_difference_is_a_paired_test() -> None:
 def test_a_pretrained_model_beside_random_weights(
     run: CommandLine, folder: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Grey images are given to a model of colours in equal channels, and brought to its size."""
+    """A model of coloured images gets grey images as three equal channels, resized for it."""
     monkeypatch.setattr(module, "PRETRAINED_SETS", (str(folder / "grey"),))
     words = ("paper", "figure-6", "--model", folder / name, "--out", tmp_path, "--json", tmp_path / "f.json")
     result = run(*words)
@@ -95,9 +95,9 @@ def test_reconstructions_and_their_log_probabilities(folder: Path) -> None:
     images = smooth_images(5, seed=3)
     tokens = model.tokens(images)
     model.calibrate(model.tokens(smooth_images(20, seed=4)))
-    made = reconstruct_images(model, tokens, (0.25, 1.0), seed=2)
-    assert [of.size for of in made] == [4, 16]
-    for of in made:
+    reconstructions = reconstruct_images(model, tokens, (0.25, 1.0), seed=2)
+    assert [of.size for of in reconstructions] == [4, 16]
+    for of in reconstructions:
         hidden = of.hidden.reshape(5, 4, 4).repeat(2, axis=1).repeat(2, axis=2)[..., None]
         np.testing.assert_array_equal(of.levels[~hidden], images[~hidden])
         assert model.density is not None
@@ -117,12 +117,12 @@ def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) ->
     assert [entry["rate"] for entry in written["rates"]] == [0.25, 0.5, 0.75, 0.9]
     assert len(written["rates"][0]["log_prob"]) == 3
     grey = folder / "grey"
-    asked: list[tuple[list[object], str]] = [
+    cases: list[tuple[list[object], str]] = [
         ([folder / "normalised", grey], "are not pixels; calibrate it with patch_statistics='visible'"),
         ([folder / "colour", grey], "the images are grey"),
         (["ppca:2", grey], "is no model of images"),
         ([folder / "none", grey], "is no model of images"),
     ]
-    for given, message in asked:
-        assert message in run("show", "reconstructions", *given, "--out", tmp_path / "x").error
+    for words, message in cases:
+        assert message in run("show", "reconstructions", *words, "--out", tmp_path / "x").error
     assert not (tmp_path / "x").exists()

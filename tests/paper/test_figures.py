@@ -1,4 +1,4 @@
-"""The paper's figures in small: their numbers against the slow way, their files, and the commands."""
+"""Small versions of the paper's figures: numbers against slow computations, files, and commands."""
 
 import csv
 import io
@@ -71,8 +71,8 @@ def test_random_sizes_for_each_row_are_the_objective() -> None:
 
 
 def test_figure_1_accumulates_what_each_number_of_masks_gives() -> None:
-    made = figure_1.figure_1(SEEDS[:2], max_masks=6)
-    rows = list(csv.DictReader(io.StringIO(made.to_csv())))
+    figure = figure_1.figure_1(SEEDS[:2], max_masks=6)
+    rows = list(csv.DictReader(io.StringIO(figure.to_csv())))
     x, model = published(100, 5, 2, SEEDS[1])
     true = float(model.score_samples(x).mean())
     for p in (1, 4, 6):
@@ -83,11 +83,8 @@ def test_figure_1_accumulates_what_each_number_of_masks_gives() -> None:
             if (row["panel"], row["seed"], row["masks"]) == ("D=5", str(SEEDS[1]), str(p))
         ]
         assert got == [pytest.approx(true - estimate.log_evidence, abs=1e-10)]
-    assert [claim.holds for claim in made.claims[2:]] == [
-        True,
-        True,
-        True,
-    ]  # a bias of 7 nats needs few masks
+    # A few masks are enough to show a bias of 7 nats.
+    assert [claim.holds for claim in figure.claims[2:]] == [True, True, True]
 
 
 def test_all_sizes_reach_maximum_likelihood_and_20_percent_does_not() -> None:
@@ -120,25 +117,25 @@ def test_the_drop_rule() -> None:
 
 
 def test_figure_4_finds_the_areas_and_the_drops() -> None:
-    made = figure_4.figure_4(SEEDS[:3], masks_per_size=(1, 8, 3))
-    assert all(claim.holds for claim in made.claims), made.claims
+    figure = figure_4.figure_4(SEEDS[:3], masks_per_size=(1, 8, 3))
+    assert all(claim.holds for claim in figure.claims), figure.claims
 
 
 def test_figure_5_ends_at_the_evidence_of_the_trained_model() -> None:
-    made = figure_5_left.figure_5_left(epochs=60, masks_per_size=5)
-    exact, area, se = (np.array(made.numbers[name]) for name in ("exact", "area", "mask_se"))
-    assert made.numbers["epochs"] == list(range(0, 61, 10))
+    figure = figure_5_left.figure_5_left(epochs=60, masks_per_size=5)
+    exact, area, se = (np.array(figure.numbers[name]) for name in ("exact", "area", "mask_se"))
+    assert figure.numbers["epochs"] == list(range(0, 61, 10))
     assert (np.abs(exact - area) < 4 * se).all()
     assert (np.diff(exact) > 0).all()
 
 
-def test_a_claim_that_fails_is_said_to_fail(run: CommandLine, tmp_path: Path) -> None:
+def test_a_claim_that_fails_is_reported_as_failing(run: CommandLine, tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     result = run("paper", "figure-5-left", "--quick", "--json", target, "--out", tmp_path)
     assert result.code == 0, result
-    assert "does not hold" in result.out  # 120 epochs do not reach the evidence
-    found = json.loads(target.read_text())
-    assert [claim["holds"] for claim in found["claims"]][:2] == [True, False]
+    assert "does not hold" in result.out  # 120 epochs are too few to reach the evidence
+    content = json.loads(target.read_text())
+    assert [claim["holds"] for claim in content["claims"]][:2] == [True, False]
     assert (tmp_path / "figure_5_left.png").read_bytes()[1:4] == b"PNG"
     assert (tmp_path / "figure_5_left.pdf").read_bytes()[:4] == b"%PDF"
     assert len((tmp_path / "figure_5_left.csv").read_text().splitlines()) == 1 + 7 * 50
@@ -151,10 +148,10 @@ def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
         assert figure_1_bytes(first, kind) == figure_1_bytes(second, kind)
 
 
-def figure_1_bytes(made: object, kind: str) -> bytes:
+def figure_1_bytes(figure: object, kind: str) -> bytes:
     from maskevidence.paper.figures import picture
 
-    return picture(made.figure, kind)  # type: ignore[attr-defined]
+    return picture(figure.figure, kind)  # type: ignore[attr-defined]
 
 
 def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:
@@ -169,9 +166,9 @@ def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", list(MODELS))
 def test_standard_units_and_back_are_the_same_density(model: str) -> None:
-    made = type(MODELS[model])(6, 2, seed=1)
+    fitted = type(MODELS[model])(6, 2, seed=1)
     rows = me.models.PPCA(6, 2, seed=2).sample(50) * 30 + 4
-    shift, scale = made.units(rows)
-    standard = made.score_samples((rows - shift) / scale)
-    made.rescale(shift, scale)
-    np.testing.assert_allclose(made.score_samples(rows), standard - np.log(scale).sum(), rtol=1e-10)
+    shift, scale = fitted.units(rows)
+    standard = fitted.score_samples((rows - shift) / scale)
+    fitted.rescale(shift, scale)
+    np.testing.assert_allclose(fitted.score_samples(rows), standard - np.log(scale).sum(), rtol=1e-10)

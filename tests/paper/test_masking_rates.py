@@ -1,6 +1,6 @@
-"""Which masking rate: the comparison and its errors, in small."""
+"""A small version of the comparison of masking rates, and its errors."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+# ruff: noqa: F811 (a fixture is imported and used by its name)
 
 import dataclasses
 
@@ -29,41 +29,41 @@ def estimates(shift: float, seed_effects: list[float]) -> list[me.EvidenceEstima
 
 def test_what_seeds_have_in_common_cancels_in_a_difference() -> None:
     effects = [5.0, -3.0, 1.0]
-    found = difference(
+    gain = difference(
         estimates(0.5, [e + d for e, d in zip(effects, (0.1, -0.1, 0.0), strict=True)]),
         estimates(0.0, effects),
     )
-    assert found.mean == pytest.approx(0.5)
-    assert found.seed_se == pytest.approx(0.1 / np.sqrt(3))
-    t = 4.302652729911275  # of two degrees of freedom, 97.5 %
-    assert found.low == pytest.approx(0.5 - t * 0.1 / np.sqrt(3))
-    assert found.high == pytest.approx(0.5 + t * 0.1 / np.sqrt(3))
-    assert found.data_se == pytest.approx(0.0, abs=1e-12)
+    assert gain.mean == pytest.approx(0.5)
+    assert gain.seed_se == pytest.approx(0.1 / np.sqrt(3))
+    t = 4.302652729911275  # the 97.5 % quantile for two degrees of freedom
+    assert gain.low == pytest.approx(0.5 - t * 0.1 / np.sqrt(3))
+    assert gain.high == pytest.approx(0.5 + t * 0.1 / np.sqrt(3))
+    assert gain.data_se == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(2.0, True), (-2.0, False), (0.01, None)])
 def test_the_question_is_answered_with_its_error(shift: float, verdict: bool | None) -> None:
     ours, usual = estimates(shift, [0.1, -0.1, 0.05]), estimates(0.0, [0.0, 0.0, 0.0])
-    found = {RANDOM: difference(ours, usual)}
+    differences = {RANDOM: difference(ours, usual)}
     summary = {name: masking_rates._summary(e) for name, e in ((USUAL, usual), (RANDOM, ours))}
-    claim = masking_rates._claims(found, summary, {"unigram": -1e9})[0]
+    claim = masking_rates._claims(differences, summary, {"unigram": -1e9})[0]
     assert claim.holds is verdict
     assert ("cannot be told apart" in claim.measured) is (verdict is None)
 
 
 def test_all_ways_to_train_are_scored_on_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = {name: DESIGNS[name] for name in (USUAL, RANDOM)}
-    monkeypatch.setattr(masking_rates, "DESIGNS", chosen)
-    made = make((1, 2), steps=2, limit=3)
-    areas = made.numbers["log_evidence"]
-    assert set(areas) == set(chosen)
+    designs = {name: DESIGNS[name] for name in (USUAL, RANDOM)}
+    monkeypatch.setattr(masking_rates, "DESIGNS", designs)
+    figure = make((1, 2), steps=2, limit=3)
+    areas = figure.numbers["log_evidence"]
+    assert set(areas) == set(designs)
     assert len({value for values in areas.values() for value in values}) == 4
-    (table,) = made.tables
-    assert [row[0] for row in table.rows] == list(chosen)
-    assert made.columns["trained_at"].count(USUAL) == made.columns["trained_at"].count(RANDOM)
+    (table,) = figure.tables
+    assert [row[0] for row in table.rows] == list(designs)
+    assert figure.columns["trained_at"].count(USUAL) == figure.columns["trained_at"].count(RANDOM)
     gap = np.array(areas[RANDOM]) - np.array(areas[USUAL])
-    assert made.numbers["minus_15_percent"][RANDOM]["mean"] == pytest.approx(gap.mean())
-    assert made.figure is not None
+    assert figure.numbers["minus_15_percent"][RANDOM]["mean"] == pytest.approx(gap.mean())
+    assert figure.figure is not None
 
 
 def test_quick_has_its_own_number_of_steps(run: CommandLine) -> None:

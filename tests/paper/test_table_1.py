@@ -1,4 +1,4 @@
-"""Table 1 of the paper, with the paper's own draws."""
+"""Table 1 of the paper, with the draws of the published code."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from command_line import CommandLine
 
-# Recomputed independently with the draws that the paper's public code makes.
+# Computed independently, with the draws of the published code.
 TRUE = -60.3436
 CHECKED = {1: (-60.4447, 0.4749), 10: (-60.2226, 0.1299), 100: (-60.3409, 0.0300)}
 P_1_BY_SEED = (-60.149, -60.580, -61.150, -59.898, -60.445)
@@ -18,15 +18,15 @@ def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> Non
     result = run("paper", "table-1", "--json", file, "--out", tmp_path / "table")
     assert result.code == 0
     assert "-60.34" in result.out
-    found = json.loads(file.read_text())
-    assert found["true"] == pytest.approx(TRUE, abs=1e-3)
-    assert [row["masks_per_size"] for row in found["rows"]] == [1, 10, 100]
-    for row in found["rows"]:
+    content = json.loads(file.read_text())
+    assert content["true"] == pytest.approx(TRUE, abs=1e-3)
+    assert [row["masks_per_size"] for row in content["rows"]] == [1, 10, 100]
+    for row in content["rows"]:
         mean, sd = CHECKED[row["masks_per_size"]]
         assert row["mean"] == pytest.approx(mean, abs=1e-3)
         assert row["sd"] == pytest.approx(sd, abs=1e-3)
-    assert found["rows"][0]["estimates"] == pytest.approx(P_1_BY_SEED, abs=1e-3)
-    assert (found["rows"][1]["paper_mean"], found["rows"][1]["paper_sd"]) == (-60.22, 0.12)
+    assert content["rows"][0]["estimates"] == pytest.approx(P_1_BY_SEED, abs=1e-3)
+    assert (content["rows"][1]["paper_mean"], content["rows"][1]["paper_sd"]) == (-60.22, 0.12)
     lines = (tmp_path / "table" / "table_1.csv").read_text().splitlines()
     assert lines[0] == "masks_per_size,mean,sd,paper_mean,paper_sd"
     assert len(lines) == 4
@@ -34,10 +34,10 @@ def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> Non
 
 def test_quick_and_with_other_seeds(run: CommandLine) -> None:
     result = run("paper", "table-1", "--quick", "--seeds", "4", "--json", "-")
-    found = json.loads(result.out)
-    assert [row["masks_per_size"] for row in found["rows"]] == [1, 10]
-    assert found["rows"][0]["mean"] == pytest.approx(P_1_BY_SEED[0], abs=1e-3)
-    assert found["rows"][0]["sd"] is None
+    content = json.loads(result.out)
+    assert [row["masks_per_size"] for row in content["rows"]] == [1, 10]
+    assert content["rows"][0]["mean"] == pytest.approx(P_1_BY_SEED[0], abs=1e-3)
+    assert content["rows"][0]["sd"] is None
 
 
 @pytest.mark.parametrize("seeds", ["", "4,", "4,x", "1.5"])

@@ -1,6 +1,6 @@
-"""Table 2 and the right of Figure 5 in small: areas by hand, all rates covered, pre-trained weights."""
+"""Table 2 and the right half of Figure 5 on small data: areas by hand, rates, pre-trained weights."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+# ruff: noqa: F811 (a fixture is imported and used by its name)
 
 import csv
 import json
@@ -58,7 +58,7 @@ def test_the_areas_and_their_error() -> None:
     assert curve.area == pytest.approx(512 * 0.01 * -198)
     assert curve.mean_times_width == pytest.approx(512 * -2)
     assert curve.spread == pytest.approx(2.0)
-    variance = 0.25 * 396 / 391  # five coefficients were fitted
+    variance = 0.25 * 396 / 391  # for the five fitted coefficients
     assert curve.area_se == pytest.approx(512 * 0.01 * math.sqrt(396 / 395 * 99 * variance / 4))
     assert curve.score_se == pytest.approx(math.sqrt(variance / 4))
     both = mean_curve([curve, RateCurve(curve.score - 1, np.arange(396), rate, deviation)])
@@ -68,7 +68,7 @@ def test_the_areas_and_their_error() -> None:
 
 @pytest.mark.parametrize(("n_blocks", "rates_per_block"), [(64, 4), (20, 99), (100, 2), (25, 4)])
 def test_the_error_of_the_area_is_its_scatter(n_blocks: int, rates_per_block: int) -> None:
-    """Over 2,000 sets of blocks that differ by 1 nat, with masks that differ by 0.7 within a block."""
+    """Simulate 2,000 sets of blocks with a spread of 1 nat, and masks with a spread of 0.7 in a block."""
     generator = np.random.default_rng(5)
     block = np.repeat(np.arange(n_blocks), rates_per_block)
     rate = np.arange(len(block)) * 25 % 99
@@ -77,7 +77,7 @@ def test_the_error_of_the_area_is_its_scatter(n_blocks: int, rates_per_block: in
     curves = [curve_of(block, rate, score) for score in scores]
     scatter = np.var([curve.area for curve in curves], ddof=1)
     estimated = np.mean([curve.area_se**2 for curve in curves])
-    assert estimated == pytest.approx(scatter, rel=0.12)  # the scatter's own error is 3 %
+    assert estimated == pytest.approx(scatter, rel=0.12)  # the scatter itself is known to 3 %
 
 
 def test_blocks_cover_all_rates_and_agree_with_one_mask_at_a_time(model: me.models.MaskedLM) -> None:
@@ -87,7 +87,7 @@ def test_blocks_cover_all_rates_and_agree_with_one_mask_at_a_time(model: me.mode
     assert curve.n_masks.min() == 1
     rate = np.arange(100) * 25 % 99
     assert len(set(rate[:99])) == 99
-    # the mask of block 0 at its second rate, by the design's own hands
+    # The design itself draws the mask of block 0 at its second rate.
     n = tokens.n_tokens.numpy()[:1]
     design = me.Rates(tuple(RATES.tolist()))
     size = size_of_rate(RATES[rate[1:2]], n)
@@ -114,7 +114,7 @@ def test_blocks_come_from_each_set_in_turn(model: me.models.MaskedLM) -> None:
 
 @pytest.fixture
 def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with a little text in the layout of two GLUE sets, and no network."""
+    """A data folder with a little text in the layout of two GLUE sets, without access to the hub."""
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
     monkeypatch.setattr("maskevidence.paper.bert_base.hub_reachable", lambda: False)
     for name, split, columns in (
@@ -128,7 +128,7 @@ def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_model_with_weights_is_set_beside_random_ones(
+def test_a_pre_trained_model_is_compared_with_random_weights(
     glue: Path, model: me.models.MaskedLM, run: CommandLine
 ) -> None:
     folder = glue / "model"
@@ -148,31 +148,31 @@ def test_a_model_with_weights_is_set_beside_random_ones(
         target,
     )
     assert result.code == 0, result
-    found = json.loads(target.read_text())["numbers"]["areas"]
+    areas = json.loads(target.read_text())["numbers"]["areas"]
     keys = {
         f"{name}, {weights}"
         for name in ("QNLI", "MRPC")
         for weights in ("random, seed 1", "random, seed 2", "pretrained")
     }
-    assert set(found) == keys | {"all, mean of random"}
-    assert found["QNLI, random, seed 1"]["area"] != found["QNLI, random, seed 2"]["area"]
+    assert set(areas) == keys | {"all, mean of random"}
+    assert areas["QNLI, random, seed 1"]["area"] != areas["QNLI, random, seed 2"]["area"]
     with (glue / "o" / "table_2.csv").open() as file:
         rows = [
             row for row in csv.DictReader(file) if (row["text"], row["weights"]) == ("QNLI", "pretrained")
         ]
-    assert 5.12 * sum(float(row["score"]) for row in rows) == pytest.approx(found["QNLI, pretrained"]["area"])
+    assert 5.12 * sum(float(row["score"]) for row in rows) == pytest.approx(areas["QNLI, pretrained"]["area"])
     assert (glue / "o" / "table_2.png").read_bytes()[1:4] == b"PNG"
 
 
-def test_the_right_of_figure_5_without_bert_base(glue: Path) -> None:
-    """No vocabulary here: the published curves and the small BERT alone."""
-    made = figure_5_right(steps=2, limit=5)
-    assert [claim.holds for claim in made.claims[:4]] == [True] * 4
-    assert "no vocabulary of BERT-base" in made.claims[-1].measured
-    assert set(made.columns["weights"]) == {"random", "trained"}
+def test_the_right_half_of_figure_5_without_bert_base(glue: Path) -> None:
+    """Without a vocabulary the figure has the published curves and the small BERT alone."""
+    figure = figure_5_right(steps=2, limit=5)
+    assert [claim.holds for claim in figure.claims[:4]] == [True] * 4
+    assert "no vocabulary of BERT-base" in figure.claims[-1].measured
+    assert set(figure.columns["weights"]) == {"random", "trained"}
 
 
-def test_without_text_or_vocabulary_it_says_so(glue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_text_or_vocabulary_is_an_error(glue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(me.InputError, match="no vocabulary of BERT-base"):
         table_2((1,))
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(glue / "nothing"))
