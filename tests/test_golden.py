@@ -18,7 +18,7 @@ import pytest
 
 from command_line import CommandLine, files_in, run  # noqa: F401
 from golden_numbers import FILE, GOLDEN, READING, RUNS, SECTIONS, as_json, differences, tolerance
-from maskevidence.models.saving import same_fingerprint
+from maskevidence.models.fingerprints import same_fingerprint
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 

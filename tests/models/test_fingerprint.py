@@ -13,7 +13,7 @@ from torch import nn
 
 import maskevidence as me
 from command_line import CommandLine, files_in, run  # noqa: F401
-from maskevidence.models.saving import fingerprint, same_fingerprint, weights_fingerprint
+from maskevidence.models.fingerprints import fingerprint, same_fingerprint, weights_fingerprint
 
 D = 3
 

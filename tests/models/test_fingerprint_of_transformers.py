@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from image_models import saved, small_vit_mae
+from maskevidence.models.fingerprints import fingerprint, same_fingerprint, weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.saving import fingerprint, same_fingerprint, weights_fingerprint
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.whole_words import WholeWords
 from text_models import SENTENCES, small_bert, small_tokenizer

@@ -127,7 +127,7 @@ class TableModel(nn.Module, ABC):
         save_model(self, self.arguments(), self.columns, folder)
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the model's numbers besides its class and weights; see `saving.fingerprint`."""
+        """What decides the model's numbers besides its class and weights; see `fingerprints.fingerprint`."""
         return self.arguments()
 
     def units(

@@ -1,11 +1,8 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
-import hashlib
-import json
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import torch
 from torch import nn
 
 from maskevidence import models
@@ -13,26 +10,16 @@ from maskevidence.errors import InputError
 from maskevidence.support.files import read_json, write_atomic, write_json
 
 FORMAT = 1
-_WEIGHTS_LENGTH = 64  # of a SHA-256 in hexadecimal digits
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
-
-
-@runtime_checkable
-class HasFingerprintSettings(Protocol):
-    """A model whose numbers depend on more than its class and its weights."""
-
-    def fingerprint_settings(self) -> dict[str, Any]:
-        """What else decides the numbers, as JSON values: the arguments of the class, a network's config."""
-        ...
 
 
 def save_model(
     model: nn.Module, arguments: dict[str, Any], columns: list[str] | None, folder: str | Path
 ) -> None:
-    """Write a model into a folder, which is made where it is missing.
+    """Write a model into a folder, which is created if it does not exist.
 
     Args:
-        model: one of the classes that `load` knows.
+        model: a model of rows.
         arguments: the keyword arguments that build it again.
         columns: the names of the columns that it was fitted to.
         folder: the folder to write.
@@ -54,74 +41,19 @@ def save_model(
     write_json(path / "config.json", config)
 
 
-def fingerprint(model: object) -> str | None:
-    """Identify a model by everything that decides its numbers; None unless it is a torch module.
-
-    The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
-    `fingerprint_settings()` if the model has that method. Compare two answers with `same_fingerprint`.
-
-    Example:
-        >>> import maskevidence as me
-        >>> coarse, fine = (me.models.BernoulliPCA(3, 1, integration=me.models.Grid(n)) for n in (10, 20))
-        >>> weights_fingerprint(coarse) == weights_fingerprint(fine), fingerprint(coarse) == fingerprint(fine)
-        (True, False)
-    """
-    if not isinstance(model, nn.Module):
-        return None
-    weights = weights_fingerprint(model)
-    if not isinstance(model, HasFingerprintSettings):
-        return weights
-    settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
-    return f"{weights}-{hashlib.sha256(settings.encode()).hexdigest()}"
-
-
-def weights_fingerprint(model: nn.Module) -> str:
-    """The SHA-256 of a model's class name and its weights by name.
-
-    This was the whole fingerprint before settings were part of it. It also covers how a VAE computes its
-    conditionals, as it did then, so that `same_fingerprint` recognises the models of older runs.
-
-    Example:
-        >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
-        False
-    """
-    digest = hashlib.sha256(type(model).__name__.encode())
-    if hasattr(model, "conditioning"):
-        digest.update(repr((model.conditioning, model.seed)).encode())
-    for name, value in model.state_dict().items():
-        digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def same_fingerprint(one: str | None, other: str | None) -> bool:
-    """Whether two fingerprints are of the same model.
-
-    A fingerprint without settings, as older versions wrote it, is compared by the weights alone, so that a
-    run that was begun then can be resumed.
-
-    Example:
-        >>> import maskevidence as me
-        >>> model = me.models.PPCA(3, 1)
-        >>> same_fingerprint(fingerprint(model), weights_fingerprint(model))
-        True
-    """
-    if one is None or other is None or one == other:
-        return one == other
-    shorter, longer = sorted((one, other), key=len)
-    return len(shorter) == _WEIGHTS_LENGTH and longer.startswith(f"{shorter}-")
-
-
 def load(folder: str | Path, **networks: nn.Module) -> Any:
     """Read a model that was saved with its `save` method.
 
     Args:
-        folder: that it was saved into.
-        networks: `encoder` and `decoder` of a VAE with networks of its own, built as they were; their weights
-            are read from the folder.
+        folder: the folder of the model.
+        networks: `encoder` and `decoder` of a VAE that was built with your own networks, in the same shapes;
+            their weights are read from the folder.
+
+    Returns:
+        A model of rows (`TableModel`).
 
     Raises:
-        InputError: no such folder, no model in it, one of another format, or networks that are missing.
+        InputError: no such folder, no model in it, a model in another format, or missing networks.
 
     Example:
         >>> import tempfile, maskevidence as me
@@ -132,6 +64,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
+
+    from maskevidence.models.base import TableModel
 
     path = Path(folder)
     if not path.is_dir():
@@ -144,16 +78,16 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         state = load_file(path / "model.safetensors")
     except SafetensorError as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
-    name = config.get("class") if isinstance(config, dict) else None
-    if not isinstance(name, str) or name not in models.TABLE_MODELS or config.get("format") != FORMAT:
+    name, form = (config.get("class"), config.get("format")) if isinstance(config, dict) else (None, None)
+    known = getattr(models, name) if isinstance(name, str) and name in dir(models) else None
+    if not isinstance(known, type) or not issubclass(known, TableModel) or form != FORMAT:
         raise InputError(
-            f"{str(path / 'config.json')!r} describes class {name!r} in format "
-            f"{config.get('format') if isinstance(config, dict) else None!r}; "
-            f"this version reads format {FORMAT} of {', '.join(models.TABLE_MODELS)}"
+            f"{str(path / 'config.json')!r} describes class {name!r} in format {form!r}; this version reads "
+            f"format {FORMAT} of models of rows, such as PPCA"
         )
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
-        model = getattr(models, name)(**arguments)
+        model = known(**arguments)
         for tensor in state.values():
             model.to(tensor.dtype)
         model.load_state_dict(state)
@@ -165,17 +99,17 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
 
 
 def _with_networks(arguments: dict[str, Any], networks: dict[str, nn.Module], folder: str) -> dict[str, Any]:
-    """A model's arguments with modules in the place of their names.
+    """A model's arguments, with modules instead of the names of their classes.
 
     Raises:
-        InputError: a module is missing, or is not asked for.
+        InputError: a module is missing or superfluous.
     """
-    asked = {name: arguments[name] for name in _NETWORKS if isinstance(arguments.get(name), str)}
-    if networks.keys() != asked.keys():
-        if not asked:
+    needed = {name: arguments[name] for name in _NETWORKS if isinstance(arguments.get(name), str)}
+    if networks.keys() != needed.keys():
+        if not needed:
             raise InputError(f"the model in {folder!r} takes no networks; leave out {', '.join(networks)}")
         raise InputError(
-            f"the model in {folder!r} has networks of its own ({', '.join(asked.values())}), which a folder "
-            "does not hold; build them and give load(folder, encoder=..., decoder=...)"
+            f"the model in {folder!r} was built with your own networks ({', '.join(needed.values())}), which "
+            "a folder does not hold; build them again and give load(folder, encoder=..., decoder=...)"
         )
     return arguments | networks

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.model import Conditionals
-from maskevidence.models.saving import same_fingerprint
+from maskevidence.models.fingerprints import same_fingerprint
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.support.provenance import command, versions
 
@@ -57,8 +57,8 @@ class Manifest(BaseModel):
     Attributes:
         schema_version: version of the file format.
         model: the model as the user named it.
-        model_fingerprint: the answer of `models.saving.fingerprint`; None for a model that was fitted for
-            this run and is kept in it.
+        model_fingerprint: the answer of `models.fingerprints.fingerprint`; None for a model that was fitted
+            for this run and is kept in it.
         conditionals: the conditionals of the model, which decide the kind of the estimate.
         data: the rows that are scored.
         design: name and parameters of the mask design.

@@ -21,7 +21,7 @@ from typing import Any
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.model import HasBatches, MaskedModel
-from maskevidence.models.saving import fingerprint
+from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Scorer, Work
 from maskevidence.runs.ray_workers import Worker, WorkerPool, last_line
 from maskevidence.score import Scoring

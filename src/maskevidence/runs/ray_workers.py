@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, MaskEvidenceError
-from maskevidence.models.saving import fingerprint
+from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Work
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable

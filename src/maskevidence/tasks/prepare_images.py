@@ -8,10 +8,10 @@ import numpy as np
 from maskevidence.data.images import Images, read_images
 from maskevidence.data.tabular import held_out_rows
 from maskevidence.errors import InputError
+from maskevidence.models.fingerprints import fingerprint, same_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
-from maskevidence.models.saving import fingerprint, same_fingerprint
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tasks.options import ImageOptions, ImagePreparation

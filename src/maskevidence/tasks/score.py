@@ -10,8 +10,8 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.model import HasLogEvidence
+from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
-from maskevidence.models.saving import fingerprint
 from maskevidence.runs import (
     Manifest,
     Recording,

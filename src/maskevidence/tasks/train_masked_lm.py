@@ -10,7 +10,7 @@ from maskevidence.evidence import estimate_evidence
 from maskevidence.integrations.huggingface import recipe as pretraining
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.masks import RandomSize
-from maskevidence.models.saving import weights_fingerprint
+from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, load_tokenizer, new_bert, word_pieces
 from maskevidence.runs.lock import locked

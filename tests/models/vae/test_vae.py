@@ -384,18 +384,18 @@ def test_a_saved_model_scores_as_before(likelihood: str, tmp_path: Path) -> None
 
 
 def test_a_fingerprint_knows_how_conditionals_are_computed() -> None:
-    from maskevidence.models.saving import fingerprint
+    from maskevidence.models.fingerprints import fingerprint
 
     same = fingerprint(small(conditioning=EncodingDecoding(4, 2)))
     assert same == fingerprint(small(conditioning=EncodingDecoding(4, 2)))
     assert same != fingerprint(small(conditioning=EncodingDecoding(4, 3)))
 
 
-def test_networks_of_ones_own_are_given_again(tmp_path: Path) -> None:
+def test_your_own_networks_are_given_to_load(tmp_path: Path) -> None:
     vae, _ = linear_vae(loadings())
     vae.save(tmp_path)
     with pytest.raises(
-        me.InputError, match=r"networks of its own \(LinearEncoder, LinearDecoder\).*encoder=\.\.\."
+        me.InputError, match=r"built with your own networks \(LinearEncoder, LinearDecoder\).*encoder=\.\.\."
     ):
         me.models.load(tmp_path)
     encoder = LinearEncoder(torch.zeros(K, D).double(), torch.ones(K).double())

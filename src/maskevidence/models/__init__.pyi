@@ -1,0 +1,16 @@
+from .bernoulli.bernoulli_pca import BernoulliPCA as BernoulliPCA
+from .bernoulli.quadrature import Grid as Grid
+from .bernoulli.quadrature import Importance as Importance
+from .gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
+from .gaussian.full_covariance import Gaussian as Gaussian
+from .gaussian.ppca import PPCA as PPCA
+from .image.masked_image import MaskedImage as MaskedImage
+from .image.reconstruction import ReconstructionLoss as ReconstructionLoss
+from .saving import load as load
+from .text.masked_lm import MaskedLM as MaskedLM
+from .text.whole_words import WholeWords as WholeWords
+from .vae.annealing import Annealing as Annealing
+from .vae.encoding_decoding import EncodingDecoding as EncodingDecoding
+from .vae.evidence_bound import EvidenceBound as EvidenceBound
+from .vae.importance_sampling import ImportanceSampling as ImportanceSampling
+from .vae.vae import VAE as VAE
