@@ -27,8 +27,8 @@ from .rate_bias import bias as bias
 from .score import score_masks as score_masks
 from .score_table import ScoreTable as ScoreTable
 from .tokens import Tokens as Tokens
-from .training.fit import History as History
 from .training.fit import fit as fit
+from .training.history import History as History
 from .training.objectives import Elbo as Elbo
 from .training.objectives import Likelihood as Likelihood
 from .training.objectives import MaskedObjective as MaskedObjective

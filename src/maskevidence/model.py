@@ -13,13 +13,15 @@ from maskevidence.tokens import Tokens
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 
 
-def as_tokens(model: object, data: object) -> Tokens:
-    """Data as `Tokens` that a model can be asked about.
+def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
+    """Data as the tokens that a model takes.
 
     Args:
-        model: a model; if its class has a method `tokens(data)`, that reads the data.
+        model: a model; if its class has a method `tokens(data)`, that method reads the data.
         data: `Tokens`, which are returned as they are, or whatever the model's `tokens` reads; for other
             models an (N, D) table with NaN where a value is missing.
+        like: a tensor whose dtype and device a table gets if the model has no `tokens` method; by default
+            float64 on the CPU.
 
     Raises:
         InputError: data that cannot be read.
@@ -30,18 +32,21 @@ def as_tokens(model: object, data: object) -> Tokens:
     """
     if isinstance(data, Tokens):
         return data
-    read = model.tokens if callable(getattr(type(model), "tokens", None)) else Tokens.from_array  # type: ignore[attr-defined]
-    return read(data)
+    if callable(getattr(type(model), "tokens", None)):
+        return model.tokens(data)  # type: ignore[attr-defined]
+    if like is None:
+        return Tokens.from_array(data)
+    return Tokens.from_array(data, dtype=like.dtype).to(like.device)
 
 
 @runtime_checkable
 class MaskedModel(Protocol):
-    """What a user must write to get curves, evidence and comparisons for a model of their own.
+    """What a user writes to get curves, evidence and comparisons for their own model.
 
     Attributes:
-        conditionals: "exact" where `log_conditionals` are the conditionals of one joint density,
-            "approximate" where they approximate those of one, "learned" where no joint stands behind them,
-            "transformed" where what is scored is not the tokens themselves (every sum is then `pseudo`).
+        conditionals: "exact" if `log_conditionals` are the conditionals of one joint density, "approximate"
+            if they approximate those of one, "learned" if no joint density stands behind them,
+            "transformed" if what is scored is not the tokens themselves (every sum is then `pseudo`).
     """
 
     conditionals: Conditionals
@@ -57,7 +62,7 @@ class MaskedModel(Protocol):
 
 @runtime_checkable
 class HasLogEvidence(Protocol):
-    """A model that also knows log p(x) in closed form or by an accurate integral."""
+    """A model that also knows log p(x), in closed form or by an accurate integral."""
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p of the maskable tokens given the context, nats per observation, shape (B,)."""
@@ -66,10 +71,10 @@ class HasLogEvidence(Protocol):
 
 @runtime_checkable
 class HasRefine(Protocol):
-    """A model that integrates numerically, as finely as the data need."""
+    """A model that integrates numerically, as finely as the data require."""
 
     def refine(self, tokens: Tokens) -> str:
-        """Make log evidences of these tokens accurate, in place; what was done, in one sentence."""
+        """Make the log evidence of these tokens accurate, in place, and say in one sentence what was done."""
         ...
 
 
@@ -80,13 +85,13 @@ class HasElbo(Protocol):
     def elbo(
         self, tokens: Tokens, *, generator: Generator | None = None, samples: int = 1
     ) -> Float[Tensor, " B"]:
-        """A lower bound of log p of the maskable tokens, by so many draws from q; nats, shape (B,)."""
+        """A lower bound of log p of the maskable tokens, from `samples` draws of q; nats, shape (B,)."""
         ...
 
 
 @runtime_checkable
 class HasScoreOrderings(Protocol):
-    """A model that gives the scores at every prefix of an order at once."""
+    """A model that computes the scores at every prefix of an order at once."""
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
@@ -107,15 +112,15 @@ class HasScoreMoments(Protocol):
 
 @runtime_checkable
 class HasBatches(Protocol):
-    """A model that decides which masks go into one call, as one with a token budget does."""
+    """A model that decides which masks go into one call, for example by a token budget."""
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
         """Split the pairs of observation and mask into calls.
 
         Args:
-            n_present: shape (n_pairs,); how many tokens each pair's observation has, context included.
+            n_present: shape (n_pairs,); the number of tokens of each pair's observation, including context.
 
         Yields:
-            The positions (0..n_pairs-1) of the pairs of each call; each position once.
+            The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
         """
         ...

@@ -18,7 +18,7 @@ import maskevidence as me
 from maskevidence.tokens import Tokens
 from maskevidence.training import checkpoints
 from maskevidence.training.checkpoints import FILE
-from maskevidence.training.fit import EpochRecord
+from maskevidence.training.history import EpochRecord
 
 D = 5
 Optimizers = dict[str, Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]]
@@ -252,8 +252,8 @@ def _rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "no checkpoint that can be read"),
-        (lambda path: path.write_bytes(b""), "no checkpoint that can be read"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "is not a readable checkpoint"),
+        (lambda path: path.write_bytes(b""), "is not a readable checkpoint"),
         (lambda path: _rewrite(path, lambda h: h.update(version="0.0.1")), "written by maskevidence 0.0.1"),
         (lambda path: _rewrite(path, lambda h: h.update(format=0)), "checkpoint format 0"),
         (lambda path: _rewrite(path, lambda h: h["settings"].update(model="Other")), "model 'Other' instead"),

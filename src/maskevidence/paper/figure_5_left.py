@@ -25,7 +25,8 @@ from maskevidence.paper.known_noise import (
     log_evidence,
     published,
 )
-from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.training.fit import fit
+from maskevidence.training.history import EpochRecord
 from maskevidence.training.objectives import MaskedObjective
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2

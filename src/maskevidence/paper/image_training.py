@@ -10,7 +10,8 @@ from jaxtyping import Float64
 from maskevidence.data.images import read_images
 from maskevidence.data.tabular import Table
 from maskevidence.errors import unknown_name
-from maskevidence.training.fit import EpochRecord, fit
+from maskevidence.training.fit import fit
+from maskevidence.training.history import EpochRecord
 from maskevidence.training.objectives import Objective
 
 DATA_SETS = {"mnist": "mnist:train", "fashion-mnist": "fashion-mnist"}

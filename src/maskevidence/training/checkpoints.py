@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with all that training needs to go on, whole or not there at all."""
+"""Checkpoints: one safetensors file, written atomically, with everything that a training needs to resume."""
 
 import json
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
     """Write `checkpoint.safetensors` into a folder; an older one stays until the new one is complete.
 
     Args:
-        folder: where to; made where it is missing.
-        settings: what the training is of: a checkpoint goes on only where they are the same.
-        state: nested dicts, lists and tuples of tensors, numbers, texts and None.
+        folder: the folder, which is created if necessary.
+        settings: what identifies the training: only a training with equal settings can resume.
+        state: nested dicts, lists and tuples of tensors, numbers, strings and None.
 
     Returns:
         The file's path.
 
     Raises:
-        InputError: the place cannot be written.
+        InputError: the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -51,14 +51,14 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
 
 def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
-    """Read the checkpoint in a folder; None where there is none.
+    """Read the checkpoint in a folder; None if there is no checkpoint.
 
     Args:
-        folder: that a training kept its checkpoint in.
-        settings: of the training that shall go on.
+        folder: the folder with the checkpoint.
+        settings: the settings of the run to resume.
 
     Raises:
-        InputError: a damaged file, a checkpoint of another version, or of other settings.
+        InputError: a damaged file, or a checkpoint of another version or with other settings.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -71,31 +71,31 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
         raise InputError(
-            f"{str(path)!r} is no checkpoint that can be read ({type(error).__name__}); "
-            "remove it to start anew, or give another folder"
+            f"{str(path)!r} is not a readable checkpoint ({type(error).__name__}); "
+            "remove it to start from the beginning, or give another folder"
         ) from error
-    here = metadata.version("maskevidence")
-    if header.get("format") != FORMAT or header.get("version") != here:
+    installed = metadata.version("maskevidence")
+    if header.get("format") != FORMAT or header.get("version") != installed:
         raise InputError(
             f"{str(path)!r} was written by maskevidence {header.get('version')}, checkpoint format "
-            f"{header.get('format')}; this is {here}, format {FORMAT}: go on with that version, or start "
-            "anew in another folder"
+            f"{header.get('format')}; this is {installed}, format {FORMAT}: resume with that version, or "
+            "start in another folder"
         )
     different = differences(header["settings"], settings)
     if different:
         raise InputError(
             f"{str(path)!r} is of another training ({different}); give another folder, or remove the file to "
-            "start anew"
+            "start from the beginning"
         )
     return _decode(header["state"], tensors)
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """In what the settings of a training that was saved differ from those of this one; empty if in nothing.
+    """How the saved settings differ from these; empty if they are equal.
 
     Args:
-        theirs: as they were read from JSON.
-        ours: as they would be written to it.
+        theirs: the saved settings, as read from JSON.
+        ours: these settings, before they are written as JSON.
 
     Example:
         >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
@@ -110,7 +110,7 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
-    """The same tree with names for its tensors, fit for JSON (whose keys are texts alone)."""
+    """The same tree with names instead of tensors, in a form for JSON, whose keys can only be strings."""
     if isinstance(node, Tensor):
         name = str(len(tensors))
         tensors[name] = node.detach().cpu().contiguous().clone()
@@ -137,7 +137,7 @@ def _decode(node: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def parameter_shapes(model: torch.nn.Module) -> dict[str, str]:
-    """Each entry of a model's state and its shape and dtype: what a checkpoint of it has to fit.
+    """Shape and dtype of each entry of a model's state, which a checkpoint of the model has to match.
 
     Example:
         >>> parameter_shapes(torch.nn.Linear(2, 1))

@@ -1,4 +1,4 @@
-"""What `fit` minimises: the score of a mask design, the exact likelihood, or a bound on it."""
+"""What `fit` minimises: minus the score of a mask design, the exact likelihood, or a bound on it."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,18 +25,18 @@ from maskevidence.tokens import Tokens
 
 @runtime_checkable
 class Objective(Protocol):
-    """What `fit` minimises: a loss that is a function of the model, the data and the step alone."""
+    """What `fit` minimises: a loss that depends on the model, the data and the step alone."""
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
         """The loss at a step: minus an estimate of the mean log evidence per observation, nats."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """What the objective is, as it is written to files."""
+        """The objective's name and parameters, as they are written to files."""
         ...
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the loss cannot be computed for the model."""
+        """Raise an InputError if the loss cannot be computed for the model."""
         ...
 
 
@@ -45,21 +45,21 @@ class MaskedObjective:
 
         loss = -(1/B) Σ_i Σ_k weight_ik · S_ik,    S_ik = (1/M) Σ_{j masked} log p(x_ij | x_i,visible)
 
-    Where the design covers all sizes, Σ weight · S is unbiased for log p(x) (Eq. 2) whatever the parameters
-    are, so that the gradient of the loss is an unbiased estimate of the gradient of -log p(x), per
-    observation. Every step has masks of its own, a function of (seed, step, observation id, draw).
+    If the design covers all sizes, Σ weight · S is unbiased for log p(x) (Eq. 2) at any parameters. The
+    gradient of the loss is then an unbiased estimate of the gradient of -log p(x), per observation. Every
+    step draws its own masks, a function of (seed, step, observation id, draw).
 
     Args:
-        design: how masks are drawn: any of `EverySize`, `RandomSize`, `Orderings` and `Exhaustive` for the
-            evidence; `LeaveOneOut` (pseudolikelihood), `FixedRate` and `Rates` for composite likelihoods.
-        seed: of the masks.
+        design: how masks are drawn: `EverySize`, `RandomSize`, `Orderings` or `Exhaustive` for the evidence;
+            `LeaveOneOut` (pseudolikelihood), `FixedRate` and `Rates` for composite likelihoods.
+        seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
 
     Attributes:
-        step: the step of the next call that names none; it counts up by one with each such call.
+        step: the step of the next call without one; each such call increases it by one.
 
     Raises:
-        InputError: a design or a seed that is none.
+        InputError: something other than a mask design, or a seed that is not a whole number.
 
     Source:
         Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, Prop. 1
@@ -76,7 +76,7 @@ class MaskedObjective:
 
     def __init__(self, design: MaskDesign, *, seed: int = 0, masks: Masks = "own") -> None:
         if not isinstance(design, MaskDesign):
-            raise InputError(f"{design!r} is no mask design; give one such as RandomSize(1, 1)")
+            raise InputError(f"{design!r} is not a mask design; give one such as RandomSize(1, 1)")
         self.design = design
         self.key = MaskKey(seed, masks)
         self.step = 0
@@ -85,13 +85,13 @@ class MaskedObjective:
         """The loss: mean over the observations of minus the weighted sum of scores, nats per observation.
 
         Args:
-            model: any `MaskedModel`; where it has `score_orderings`, `Orderings` are scored whole.
-            data: `Tokens`, or an (N, D) table with NaN where a value is missing; or `GaussianMoments` for a
-                model that scores them, with masks that all rows share.
+            model: any `MaskedModel`; if it has `score_orderings`, whole orders are scored at once.
+            data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
+                values; or `GaussianMoments` for a model that scores them, with masks shared by all rows.
             step: which masks to draw; by default those of the next step.
 
         Raises:
-            InputError: data or a model that the design cannot be used with.
+            InputError: data or a model that does not go with the design.
             NumericalError: a log-probability that is not finite.
         """
         if step is None:
@@ -110,7 +110,7 @@ class MaskedObjective:
         return self._of_tokens(model, tokens, key)
 
     def step_key(self, step: int) -> MaskKey:
-        """What the masks of a step depend on: a seed of its own, from the objective's seed and the step.
+        """What the masks of a step depend on: a seed made from the objective's seed and the step.
 
         Example:
             >>> import maskevidence as me
@@ -121,7 +121,7 @@ class MaskedObjective:
         return MaskKey(int(keyed_bits(self.key.seed, step)), self.key.masks)
 
     def settings(self) -> dict[str, Any]:
-        """The design's settings, the seed and whether masks are shared."""
+        """The design's settings, the seed, and whether masks are shared."""
         return {
             "objective": "masked",
             **self.design.settings(),
@@ -130,11 +130,11 @@ class MaskedObjective:
         }
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the model has no `log_conditionals`."""
+        """Raise an InputError if the model has no `log_conditionals`."""
         if not callable(getattr(model, "log_conditionals", None)):
             raise InputError(
-                f"a masked objective needs a model with log_conditionals(tokens, masked), "
-                f"{type(model).__name__} has none; write it as the MaskedModel protocol says"
+                f"a masked objective needs a model with log_conditionals(tokens, masked), which "
+                f"{type(model).__name__} lacks; write it as the MaskedModel protocol says"
             )
 
     def _of_tokens(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
@@ -155,7 +155,7 @@ class MaskedObjective:
         return -total / len(tokens)
 
     def _of_complete_rows(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
-        """Masks that all rows share, each drawn once and scored on all of them."""
+        """Masks that all rows share: each is drawn once and scored on all rows."""
         masked, weight = shared_masks(self.design, key, tokens.width)
         total = torch.zeros((), dtype=weight.dtype, device=tokens.values.device)
         for mask, share in zip(masked.to(tokens.values.device), weight.tolist(), strict=True):
@@ -165,7 +165,7 @@ class MaskedObjective:
     def _of_orderings(
         self, model: HasScoreOrderings, tokens: Tokens, key: MaskKey, design: Orderings
     ) -> Float[Tensor, ""]:
-        """All sizes of an order at once; each order's sum of scores is the chain rule along it."""
+        """All sizes of an order at once; an order's scores sum up to the chain rule along it."""
         device = tokens.values.device
         ids, maskable = tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy()
         order, row = (grid.ravel() for grid in np.indices((design.orders, len(ids))))
@@ -178,7 +178,8 @@ class MaskedObjective:
             raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
         if key.masks != "shared":
             raise InputError(
-                "moments know no single rows, so that all share their masks; give masks='shared', or the rows"
+                "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
+                "the rows themselves"
             )
         masked, weight = shared_masks(self.design, key, len(moments.mean))
         device = moments.mean.device
@@ -186,7 +187,7 @@ class MaskedObjective:
 
 
 class Likelihood:
-    """Minus the exact log evidence, mean over the observations: the loss that masked training estimates.
+    """Minus the exact log evidence, mean over the observations, which masked training estimates.
 
     Example:
         >>> import maskevidence as me
@@ -199,13 +200,14 @@ class Likelihood:
         """The loss in nats per observation.
 
         Args:
-            model: one with `log_evidence`.
-            data: `Tokens`, or an (N, D) table with NaN where a value is missing.
-            step: of no consequence; nothing is drawn.
+            model: a model with `log_evidence`.
+            data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
+                values.
+            step: not used, since nothing is drawn.
         """
         self.check(model)
         if isinstance(data, GaussianMoments):
-            raise InputError("the likelihood needs the rows themselves, given their moments")
+            raise InputError("the likelihood needs rows, but moments were given; give the rows themselves")
         tokens = as_tokens(model, data)
         return -model.log_evidence(tokens).mean()
 
@@ -214,7 +216,7 @@ class Likelihood:
         return {"objective": "likelihood"}
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the model has no `log_evidence`."""
+        """Raise an InputError if the model has no `log_evidence`."""
         if not isinstance(model, HasLogEvidence):
             raise InputError(
                 f"the likelihood of {type(model).__name__} has no closed form (no log_evidence method); "
@@ -227,19 +229,19 @@ class Elbo:
 
         loss = -(1/B) Σ_i ELBO(x_i),    ELBO(x) = E_q[log p(x, z) - log q(z | x)] <= log p(x)
 
-    Every step has draws of its own, a function of (seed, step).
+    Every step has its own draws, a function of (seed, step).
 
     Args:
         samples: draws of the latent variable per observation and step.
-        weighted: the importance-weighted bound of the draws, log (1/S) Σ_s p(x, z_s)/q(z_s | x), in place of
-            their mean; for models that have it.
-        seed: of the draws.
+        weighted: use the importance-weighted bound of the draws, log (1/S) Σ_s p(x, z_s)/q(z_s | x), instead
+            of their mean; for models with an `importance_bound`.
+        seed: seed of the draws.
 
     Attributes:
-        step: the step of the next call that names none; it counts up by one with each such call.
+        step: the step of the next call without one; each such call increases it by one.
 
     Raises:
-        InputError: a number of draws below 1, or a seed that is none.
+        InputError: a number of draws below 1, or a seed that is not a whole number.
 
     Source:
         Kingma and Welling (2014), Auto-Encoding Variational Bayes; Burda, Grosse, Salakhutdinov (2016),
@@ -268,15 +270,16 @@ class Elbo:
         """The loss in nats per observation.
 
         Args:
-            model: one with `elbo`.
-            data: `Tokens`, or an (N, D) table with NaN where a value is missing.
-            step: which draws; by default those of the next step.
+            model: a model with `elbo`.
+            data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
+                values.
+            step: which draws to use; by default those of the next step.
         """
         if step is None:
             step, self.step = self.step, self.step + 1
         self.check(model)
         if isinstance(data, GaussianMoments):
-            raise InputError("the ELBO needs the rows themselves, given their moments")
+            raise InputError("the ELBO needs rows, but moments were given; give the rows themselves")
         tokens = as_tokens(model, data)
         generator = torch.Generator(device=tokens.values.device)
         generator.manual_seed(int(keyed_bits(self.seed, step)) >> 1)
@@ -289,11 +292,11 @@ class Elbo:
         return {"objective": name, "samples": self.samples, "seed": self.seed}
 
     def check(self, model: Any) -> None:
-        """Raise an InputError where the model has no `elbo`, or no `importance_bound` where that is asked."""
+        """Raise an InputError if the model lacks `elbo`, or `importance_bound` for the weighted bound."""
         if not isinstance(model, HasElbo):
             raise InputError(
-                f"the ELBO needs a model with an encoder, elbo(tokens, generator=..., samples=...); "
-                f"{type(model).__name__} has none: train it by a mask design, such as random-size"
+                f"the ELBO needs a model with an encoder, elbo(tokens, generator=..., samples=...), which "
+                f"{type(model).__name__} lacks; train it by a mask design, such as random-size"
             )
         if self.weighted and not callable(getattr(model, "importance_bound", None)):
             raise InputError(
@@ -306,8 +309,8 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
     """The masks that all complete observations share, and the weights of their scores.
 
     Args:
-        design: how they are drawn.
-        key: its seed and step.
+        design: how masks are drawn.
+        key: what they depend on, as `MaskedObjective.step_key` gives it.
         n_tokens: D.
 
     Returns:

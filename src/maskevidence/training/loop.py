@@ -1,0 +1,290 @@
+"""The training loop behind `fit`: epochs and steps that a checkpoint can resume exactly."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maskevidence.errors import InputError, NumericalError
+from maskevidence.evidence import estimate_evidence
+from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.masks import RandomSize
+from maskevidence.model import HasLogEvidence, HasScoreMoments
+from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.support.progress import progress
+from maskevidence.tokens import Tokens
+from maskevidence.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
+from maskevidence.training.history import Callback, EpochRecord, History
+from maskevidence.training.objectives import MaskedObjective, Objective
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """How long the loop runs and what it records; the attributes are the arguments of `fit`.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    epochs: int
+    batch_size: int | None
+    seed: int
+    patience: int | None
+    evidence_every: int
+    checkpoint: str | Path | None
+    checkpoint_every: int
+    callbacks: Sequence[Callback]
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
+            count = getattr(self, name)
+            if count is not None and (not isinstance(count, int) or count < 1):
+                raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+        if not isinstance(self.evidence_every, int) or self.evidence_every < 0:
+            raise InputError(f"evidence_every={self.evidence_every!r}; give a whole number, 0 for none")
+
+
+@dataclass
+class TrainingLoop:
+    """The loop of `fit`, and what a checkpoint of it holds.
+
+    Attributes:
+        model: the model, trained in place.
+        data: the training data.
+        held_out: data whose evidence is recorded after each epoch; None for none.
+        objective: what is minimised.
+        optimizer: takes the steps.
+        options: how long the loop runs and what it records.
+        records: the epochs so far.
+        best: the parameters of the best epoch; None without patience.
+        best_epoch: the epoch with the highest held-out evidence; None without patience.
+        saved: the last checkpoint and its epoch; None before the first.
+    """
+
+    model: Any
+    data: Tokens | GaussianMoments
+    held_out: Tokens | None
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    options: LoopOptions
+    records: list[EpochRecord] = field(default_factory=list, init=False)
+    best: dict[str, Tensor] | None = field(default=None, init=False)
+    best_epoch: int | None = field(default=None, init=False)
+    saved: tuple[Path, int] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
+        self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
+        self.step_data = self._moments_if_sufficient()
+
+    def run(self) -> History:
+        """Train until the last epoch, until patience runs out or until a callback ends it."""
+        options = self.options
+        resumed_from = self._resume()
+        stopped = self._out_of_patience()
+        with _random_state_restored(self.model), progress("training", options.epochs) as advance:
+            advance(len(self.records))
+            while len(self.records) < options.epochs and stopped is None:
+                record = self._epoch(len(self.records))
+                self.records.append(record)
+                self._keep_best(record)
+                stopped = self._out_of_patience()
+                answers = [callback(record, self.model) for callback in options.callbacks]
+                if any(answers):
+                    stopped = stopped or "a callback ended it"
+                last = len(self.records) == options.epochs or stopped is not None
+                if last or len(self.records) % options.checkpoint_every == 0:
+                    self._save()
+                advance(1, _description(record))
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+        columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
+        epoch, objective, log_evidence, held_out = columns
+        return History(
+            epoch.astype(np.int64), objective, log_evidence, held_out, self.best_epoch, stopped, resumed_from
+        )
+
+    def _epoch(self, epoch: int) -> EpochRecord:
+        """One pass over the data, and the evidences after it."""
+        n_batches = math.ceil(self.n_rows / self.batch_size)
+        total = 0.0
+        self.model.train()
+        for batch, (data, share) in enumerate(self._batches(epoch)):
+            step = epoch * n_batches + batch
+            total += share * self._step(data, epoch, step)
+        self.model.eval()
+        every = self.options.evidence_every
+        exact = every and (epoch + 1) % every == 0
+        train = math.nan
+        with torch.no_grad():
+            if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
+                train = float(self.model.log_evidence(self.data).mean())
+            test = math.nan if self.held_out is None else self._evidence(self.held_out)
+        return EpochRecord(epoch + 1, -total, train, test)
+
+    def _batches(self, epoch: int) -> Iterator[tuple[Tokens | GaussianMoments, float]]:
+        """The epoch's batches, each with its share of the observations."""
+        if self.batch_size == self.n_rows or isinstance(self.step_data, GaussianMoments):
+            yield self.step_data, 1.0
+            return
+        order = torch.from_numpy(np.argsort(keyed_bits(self.options.seed, epoch, np.arange(self.n_rows))))
+        for rows in torch.split(order.to(self.step_data.values.device), self.batch_size):
+            yield self.step_data[rows], len(rows) / self.n_rows
+
+    def _step(self, data: Tokens | GaussianMoments, epoch: int, step: int) -> float:
+        """Take one step of the optimizer, and return the loss before it."""
+        torch.manual_seed(int(keyed_bits(self.options.seed, step)) >> 1)
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            try:
+                loss = self.objective(self.model, data, step=step)
+            except (NumericalError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                raise self._failure(epoch, step, f"the loss cannot be computed: {error}") from error
+            if not bool(torch.isfinite(loss)):
+                raise self._failure(epoch, step, f"the loss is {loss.item()}")
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        loss: Any = self.optimizer.step(closure)  # type: ignore[arg-type]
+        value = float(loss.detach())
+        if self._not_finite():
+            raise self._failure(epoch, step, f"the loss was {value:.6g}, but the step has no finite end")
+        return value
+
+    def _not_finite(self) -> list[str]:
+        return [
+            f"{name} ({int((~torch.isfinite(value)).sum())} of {value.numel()})"
+            for name, value in self.model.named_parameters()
+            if not bool(torch.isfinite(value).all())
+        ]
+
+    def _failure(self, epoch: int, step: int, reason: str) -> NumericalError:
+        checkpoint = (
+            "none was kept (give checkpoint=FOLDER)"
+            if self.saved is None
+            else f"{self.saved[0]} (after epoch {self.saved[1]})"
+        )
+        return NumericalError(
+            f"training stopped in epoch {epoch + 1}, step {step}: {reason}; parameters that are not finite: "
+            f"{', '.join(self._not_finite()) or 'none'}; last good checkpoint: {checkpoint}; "
+            "lower the learning rate, or rescale the data"
+        )
+
+    def _evidence(self, tokens: Tokens) -> float:
+        if isinstance(self.model, HasLogEvidence):
+            return float(self.model.log_evidence(tokens).mean())
+        return estimate_evidence(self.model, tokens, RandomSize(8), seed=self.options.seed).log_evidence
+
+    def _keep_best(self, record: EpochRecord) -> None:
+        if self.options.patience is None:
+            return
+        best = self.records[self.best_epoch - 1].held_out if self.best_epoch is not None else -math.inf
+        if record.held_out > best:
+            self.best_epoch = record.epoch
+            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def _out_of_patience(self) -> str | None:
+        patience = self.options.patience
+        if patience is None or len(self.records) - (self.best_epoch or 0) < patience:
+            return None
+        return f"the held-out evidence was not higher for {patience} epochs"
+
+    def _moments_if_sufficient(self) -> Tokens | GaussianMoments:
+        """The moments of complete rows if the steps depend on nothing else, otherwise the data."""
+        if (
+            isinstance(self.data, GaussianMoments)
+            or not isinstance(self.objective, MaskedObjective)
+            or self.objective.key.masks != "shared"
+            or not isinstance(self.model, HasScoreMoments)
+            or self.batch_size < self.n_rows
+            or not bool(self.data.maskable.all())
+        ):
+            return self.data
+        return GaussianMoments.from_rows(self.data.values)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "model": type(self.model).__name__,
+            "parameters": parameter_shapes(self.model),
+            "objective": self.objective.settings(),
+            "optimizer": type(self.optimizer).__name__,
+            "batch_size": self.batch_size,
+            "seed": self.options.seed,
+            "patience": self.options.patience,
+            "data": _fingerprint(self.data),
+            "held_out": None if self.held_out is None else _fingerprint(self.held_out),
+        }
+
+    def _save(self) -> None:
+        if self.options.checkpoint is None:
+            return
+        state = {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "records": torch.tensor(self.records, dtype=torch.float64),
+        }
+        self.saved = save_checkpoint(self.options.checkpoint, self._settings(), state), len(self.records)
+
+    def _resume(self) -> int | None:
+        """Continue from the checkpoint in the folder; its epoch, or None if there is no checkpoint."""
+        folder, epochs = self.options.checkpoint, self.options.epochs
+        state = None if folder is None else load_checkpoint(folder, self._settings())
+        if folder is None or state is None:
+            return None
+        done = len(state["records"])
+        if done > epochs:
+            raise InputError(
+                f"the checkpoint in {str(folder)!r} is after epoch {done}, beyond epochs={epochs}; "
+                "ask for more epochs, or give another folder"
+            )
+        self.model.load_state_dict(state["model"])
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        saved = [group["lr"] for group in state["optimizer"]["param_groups"]]
+        if rates != saved:
+            raise InputError(
+                f"the checkpoint in {str(folder)!r} has learning rate {saved}, this training {rates}; "
+                "give the same, or another folder"
+            )
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.best, self.best_epoch = state["best"], state["best_epoch"]
+        self.records = [EpochRecord(int(row[0]), *row[1:]) for row in state["records"].tolist()]
+        self.saved = Path(folder) / FILE, done
+        return done
+
+
+def _description(record: EpochRecord) -> str:
+    parts = [f"objective {record.objective:.4f}"]
+    parts += [
+        f"{name} {value:.4f}"
+        for name, value in (("log evidence", record.log_evidence), ("held out", record.held_out))
+        if not math.isnan(value)
+    ]
+    return ", ".join(parts)
+
+
+@contextmanager
+def _random_state_restored(model: nn.Module) -> Iterator[None]:
+    """Leave torch's random state as it was, on the processor and on the model's devices."""
+    devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(devices=sorted(devices)):
+        yield
+
+
+def _fingerprint(data: Tokens | GaussianMoments) -> str:
+    """A hash of the data: a checkpoint can be resumed with exactly the same data only."""
+    digest = hashlib.sha256()
+    names = [field.name for field in fields(data)]
+    for value in (getattr(data, name) for name in names):
+        array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array([value])
+        digest.update(f"{array.shape}{array.dtype}".encode() + (b"" if value is None else array.tobytes()))
+    return digest.hexdigest()[:16]
