@@ -17,7 +17,8 @@ from maskevidence.tasks.training_folder import (
 )
 from maskevidence.tasks.training_options import RowTraining, TrainingOptions
 from maskevidence.training.checkpoints import FILE
-from maskevidence.training.fit import History, fit
+from maskevidence.training.fit import fit
+from maskevidence.training.history import History
 from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 
 BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
