@@ -1,4 +1,4 @@
-"""Saved models: bit-equal after the round trip, and one clear line where a folder holds none."""
+"""Saved models: bit-equal after the round trip, and a one-line error if a folder holds none."""
 
 import json
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def test_saving_again_replaces_the_model(folder: Path) -> None:
     assert type(me.models.load(folder)) is me.models.Gaussian
 
 
-def test_the_folder_holds_two_files_that_say_what_they_are(folder: Path) -> None:
+def test_the_folder_holds_a_config_and_weights(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     config = json.loads((folder / "config.json").read_text())
     assert config["class"] == "PPCA"
@@ -64,7 +64,7 @@ def test_the_folder_holds_two_files_that_say_what_they_are(folder: Path) -> None
 
 
 def refused(folder: Path) -> str:
-    """The one line that refuses to load a folder."""
+    """The one-line error of loading a folder."""
     with pytest.raises(me.InputError) as caught:
         me.models.load(folder)
     message = str(caught.value)
@@ -76,7 +76,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     assert "there is no folder" in refused(tmp_path / "nothing")
 
 
-def test_a_file_in_place_of_a_folder(folder: Path) -> None:
+def test_a_file_instead_of_a_folder(folder: Path) -> None:
     assert "there is no folder" in refused(folder / "config.json")
 
 
@@ -119,7 +119,7 @@ def test_a_config_of_something_else(folder: Path, changes: dict, message: str) -
     assert message in refused(folder)
 
 
-def test_a_config_that_is_no_object_or_lacks_its_arguments(folder: Path) -> None:
+def test_a_config_that_is_not_an_object_or_lacks_its_arguments(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text("[1, 2]")
     assert "describes class None" in refused(folder)

@@ -162,13 +162,3 @@ def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:
     assert "most accurate" in result.out
     assert [entry["rate"] for entry in json.loads(target.read_text())["rates"]] == [0.2, 0.5]
     assert "not numbers" in run("bias", "ppca:2", table, "--rates", "many").error
-
-
-@pytest.mark.parametrize("model", list(MODELS))
-def test_standard_units_and_back_are_the_same_density(model: str) -> None:
-    fitted = type(MODELS[model])(6, 2, seed=1)
-    rows = me.models.PPCA(6, 2, seed=2).sample(50) * 30 + 4
-    shift, scale = fitted.units(rows)
-    standard = fitted.score_samples((rows - shift) / scale)
-    fitted.rescale(shift, scale)
-    np.testing.assert_allclose(fitted.score_samples(rows), standard - np.log(scale).sum(), rtol=1e-10)

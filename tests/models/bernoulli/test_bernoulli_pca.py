@@ -1,4 +1,4 @@
-"""The linear Bernoulli model: matrix products against the plain integral, its accuracy, its errors."""
+"""The linear Bernoulli model: matrix products against the plain integral, accuracy, error messages."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def model_of(
 
 
 def states(n_features: int) -> Tokens:
-    """All 2^D rows."""
+    """All 2^D rows of 0 and 1."""
     return Tokens.from_array(list(itertools.product([0.0, 1.0], repeat=n_features)))
 
 
@@ -45,7 +45,7 @@ def mixed(n_rows: int, n_features: int, seed: int = 0) -> tuple[Tokens, Tensor]:
 
 
 def slow_log_joint(model: BernoulliPCA, tokens: Tokens, visible: Tensor) -> tuple[Tensor, Tensor]:
-    """log w_q p(x_visible | z_q), (B, Q), and log p(x_j | z_q), (B, Q, D): all at once."""
+    """log w_q p(x_visible | z_q), (B, Q), and log p(x_j | z_q), (B, Q, D), in one array each."""
     assert isinstance(model.integration, Grid)
     points, log_weights = model.integration.nodes(model.n_components)
     p = torch.sigmoid(points @ model.loadings.T + model.bias)
@@ -62,7 +62,7 @@ def slow_log_conditionals(model: BernoulliPCA, tokens: Tokens, masked: Tensor) -
 
 
 def slow_log_evidence(model: BernoulliPCA, tokens: Tokens) -> Tensor:
-    """log of the sum over the nodes."""
+    """The log of the sum over the nodes."""
     present, known = (
         torch.logsumexp(slow_log_joint(model, tokens, visible)[0], 1)
         for visible in (tokens.maskable | tokens.context, tokens.context)
@@ -71,7 +71,7 @@ def slow_log_evidence(model: BernoulliPCA, tokens: Tokens) -> Tensor:
 
 
 def same_values_and_gradients(fast: Tensor, slow: Tensor, model: BernoulliPCA) -> None:
-    """Both equal to 1e-10, and so are the gradients of a random combination of the entries."""
+    """Both are equal to 1e-10, and so are the gradients of a random combination of their entries."""
     torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-10)
     weight = torch.randn(fast.shape, generator=torch.Generator().manual_seed(0), dtype=fast.dtype)
     parameters = [model.loadings, model.bias]
@@ -138,7 +138,7 @@ def test_the_sum_over_sizes_is_the_quadratures_evidence_for_any_nodes(n_componen
     assert expected.exp().sum().item() == pytest.approx(1.0, abs=1e-10)
 
 
-def test_orders_are_scored_as_their_masks_are() -> None:
+def test_the_scores_of_an_order_are_those_of_its_masks() -> None:
     model = model_of(9, 2, scale=2.0)
     tokens, _ = mixed(12, 9, seed=3)
     design = me.Orderings(3)
@@ -164,7 +164,7 @@ def test_orders_are_scored_as_their_masks_are() -> None:
 @pytest.mark.parametrize("scale", [1.0, 5.0])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_the_reported_error_holds_against_a_fine_grid(n_components, scale, tolerance) -> None:
-    """401 nodes per axis, to ±8."""
+    """The fine grid has 401 nodes per axis, to ±8."""
     for seed in range(2):
         model = model_of(10, n_components, scale, seed)
         tokens = states(10)[seed::7]
@@ -173,7 +173,7 @@ def test_the_reported_error_holds_against_a_fine_grid(n_components, scale, toler
         model.integration = Grid(401, 8.0)
         with torch.no_grad():
             off = (integral.log_evidence - model.log_evidence(tokens)).abs().max().item()
-        assert off <= max(integral.error, 1e-8)  # what the fine grid itself is good for
+        assert off <= max(integral.error, 1e-8)  # the accuracy of the fine grid itself
 
 
 def test_training_nodes_are_not_accurate_and_refined_ones_are() -> None:
@@ -194,14 +194,14 @@ def test_training_nodes_are_not_accurate_and_refined_ones_are() -> None:
 
 
 def test_the_conditional_looks_at_the_visible_tokens() -> None:
-    """The public code integrates over the prior: the marginal, whatever is visible."""
+    """The authors' code integrates over the prior, which gives the marginal, whatever is visible."""
     loadings = torch.tensor([[4.0], [4.0], [-4.0]], dtype=torch.float64)
     model = BernoulliPCA.from_parameters(loadings, integration=Grid(201, 8.0))
     tokens = Tokens.from_array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     masked = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         p = model.log_conditionals(tokens, masked)[:, 0].exp()
-    # by brute force: of many draws from the prior, those that agree with what is visible
+    # by brute force: of many draws from the prior, those that agree with the visible tokens
     rows = model.sample(400_000, seed=0)
     for row, found in zip(tokens.values.numpy(), p.tolist(), strict=True):
         agree = rows[(rows[:, 1:] == row[1:]).all(1), 0]
@@ -225,8 +225,8 @@ def test_it_is_eq_2_by_enumeration_of_masks() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_nearly_impossible_has_its_finite_log_probability(dtype: torch.dtype) -> None:
-    """Products of underflowing numbers are replaced by sums of logs: never -inf, never 0."""
+def test_nearly_impossible_tokens_have_finite_log_probabilities(dtype: torch.dtype) -> None:
+    """Products that underflow are replaced by sums of logs: the answer is never -inf and never 0."""
     loadings = torch.full((40, 1), 600.0)
     model = BernoulliPCA.from_parameters(loadings, integration=Grid(4, 4.5), dtype=dtype)
     exact = BernoulliPCA.from_parameters(loadings.double(), integration=Grid(4, 4.5))
@@ -259,7 +259,7 @@ def slow_log_joint_stable(model: BernoulliPCA, tokens: Tokens, visible: Tensor) 
     return log_weights + torch.where(visible[:, None, :], each, 0.0).sum(2), each
 
 
-def test_single_precision_is_double_precision_to_its_accuracy() -> None:
+def test_single_precision_agrees_with_double_precision() -> None:
     double = model_of(100, 2)
     single = model_of(100, 2, dtype=torch.float32)
     x = double.sample(50, seed=1)
@@ -280,7 +280,7 @@ def test_single_precision_is_double_precision_to_its_accuracy() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.3, 2.0])
-def test_the_mode_is_one(scale: float) -> None:
+def test_the_gradient_at_the_mode_is_0(scale: float) -> None:
     model = model_of(30, 5, scale)
     tokens, masked = mixed(20, 30)
     visible = tokens.visible(masked)
@@ -349,7 +349,7 @@ def reached(model: BernoulliPCA, rows: np.ndarray) -> float:
     ids=["likelihood", "masked", "elbo"],
 )
 def test_every_objective_trains_by_the_same_fit(objective, short: float, rows: np.ndarray) -> None:
-    """To the evidence of the model that drew the rows, less what the objective may fall short."""
+    """The evidence reaches that of the model that drew the rows, less the objective's own shortfall."""
     model = BernoulliPCA(30, 2, seed=1, encoder=isinstance(objective, me.Elbo))
     before = reached(model, rows)
     history = me.fit(model, rows, objective, epochs=150, learning_rate=0.05, evidence_every=0)
@@ -374,7 +374,7 @@ def test_the_elbo_is_below_the_evidence_and_its_encoder_is_trained(rows: np.ndar
 
 
 def test_the_elbo_is_its_definition_with_missing_values() -> None:
-    """E_q log p(x, z) - log q(z), by the draws of the same generator and scipy-plain densities."""
+    """E_q log p(x, z) - log q(z), by draws of an equal generator and the densities of torch."""
     model = BernoulliPCA(6, 2, seed=1, encoder=True)
     with torch.no_grad():
         model.encoder.scale_weight.normal_(generator=torch.Generator().manual_seed(3)).mul_(0.2)
@@ -397,7 +397,7 @@ def test_the_elbo_is_its_definition_with_missing_values() -> None:
     assert bool(((found - expected).abs() < 4 * se).all())
 
 
-def test_fit_keeps_an_all_black_pixel_finite(rows: np.ndarray) -> None:
+def test_the_fit_of_a_constant_column_is_finite(rows: np.ndarray) -> None:
     black = rows.copy()
     black[:, 3] = 0.0
     model = BernoulliPCA(30, 2, seed=1).fit(black)
@@ -411,22 +411,22 @@ def test_fit_keeps_an_all_black_pixel_finite(rows: np.ndarray) -> None:
 
 
 def test_it_is_saved_with_its_nodes_and_encoder(tmp_path: Path) -> None:
-    for made in (
+    for model in (
         BernoulliPCA(5, 2, integration=Grid(33, 7.5), dtype=torch.float32),
         BernoulliPCA(5, 4, encoder=True),
     ):
-        made.save(tmp_path)
+        model.save(tmp_path)
         loaded = me.models.load(tmp_path)
-        assert loaded.integration == made.integration
-        assert loaded.bias.dtype == made.bias.dtype
-        assert [*loaded.state_dict()] == [*made.state_dict()]
+        assert loaded.integration == model.integration
+        assert loaded.bias.dtype == model.bias.dtype
+        assert [*loaded.state_dict()] == [*model.state_dict()]
         assert all(
             torch.equal(a, b)
-            for a, b in zip(loaded.state_dict().values(), made.state_dict().values(), strict=True)
+            for a, b in zip(loaded.state_dict().values(), model.state_dict().values(), strict=True)
         )
 
 
-def test_missing_pixels_are_imputed_by_their_probability() -> None:
+def test_missing_values_are_imputed_by_their_probability() -> None:
     model = model_of(8, 2)
     x = model.sample(5, seed=0)
     x[0, 1] = x[2, 3] = np.nan
@@ -438,7 +438,7 @@ def test_missing_pixels_are_imputed_by_their_probability() -> None:
     assert filled.variance[1].sum() == 0
 
 
-def test_an_all_black_row_works() -> None:
+def test_a_row_of_zeros_has_a_finite_evidence() -> None:
     model = model_of(20, 2)
     assert np.isfinite(model.score_samples(np.zeros((1, 20)))).all()
     assert np.isfinite(me.estimate_evidence(model, np.zeros((1, 20)), me.EverySize(2)).log_evidence)
@@ -468,7 +468,7 @@ def test_bad_input_gets_one_line(make: Callable[[], object], message: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_a_tolerance_that_is_not_reached_is_an_error_with_the_reached_one() -> None:
+def test_a_tolerance_that_is_not_reached_is_an_error_that_names_the_reached_one() -> None:
     model = model_of(200, 2, scale=3.0)
     tokens = Tokens.from_array(model.sample(3))
     with pytest.raises(me.NumericalError, match=r"reached \S+ nats with at most 500 nodes, tolerance 1e-09"):

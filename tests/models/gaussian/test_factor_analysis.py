@@ -1,4 +1,4 @@
-"""What is particular to factor analysis: scikit-learn's fit and ours, and the bound on the noise."""
+"""Factor analysis: scikit-learn's fit and ours, and the lower bound of the noise variances."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def varied(n_rows: int = 300, seed: int = 0) -> np.ndarray:
 
 
 def test_digits_under_scikit_learns_parameters_and_under_ours() -> None:
-    """The same scores for the same parameters; and our fit is no worse than theirs, nor much better."""
+    """Equal parameters give equal scores, and our fit is at least as good as theirs, but not much better."""
     x = load_digits().data
     x = x[:, x.std(0) > 0]
     theirs = SklearnFactorAnalysis(3, random_state=0).fit(x)
@@ -44,7 +44,7 @@ def test_the_fit_has_no_gradient() -> None:
 
 
 def test_the_fit_is_better_than_the_truth_and_than_ppca() -> None:
-    """Maximum likelihood beats the parameters that made the data, and the special case of equal noise."""
+    """Maximum likelihood beats the true parameters, and the special case of equal noise variances."""
     x = TRUTH.sample(300, seed=1)
     fitted = me.models.FactorAnalysis(7, 2).fit(x).score_samples(x).mean()
     assert fitted > TRUTH.score_samples(x).mean()
@@ -60,7 +60,7 @@ def test_units_of_columns_do_not_matter() -> None:
 
 
 class TestBound:
-    """Two columns that are one factor alone: the likelihood has no maximum inside."""
+    """Two nearly equal columns: without a bound the likelihood has no maximum."""
 
     def rows(self) -> np.ndarray:
         rng = np.random.default_rng(0)
@@ -69,7 +69,7 @@ class TestBound:
         return x
 
     @pytest.mark.parametrize("holes", [False, True])
-    def test_noise_stops_at_a_thousandth_of_the_variance_and_says_so(self, holes: bool) -> None:
+    def test_noise_stops_at_a_thousandth_of_the_variance_and_is_reported(self, holes: bool) -> None:
         x = self.rows()
         if holes:
             x[:10, 3] = np.nan
@@ -89,19 +89,19 @@ def test_a_constant_column_is_named() -> None:
         me.models.FactorAnalysis(7, 2).fit(x)
 
 
-def test_no_convergence_says_how_far_it_was() -> None:
+def test_no_convergence_names_the_last_rise() -> None:
     with pytest.raises(me.NumericalError, match=r"did not converge in 2 iterations: .* by \d.*e?.* nats"):
         me.models.FactorAnalysis(7, 2).fit(varied(), tolerance=1e-15, max_iterations=2)
 
 
 @pytest.mark.parametrize("noise", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, -1.0]])
 @pytest.mark.usefixtures("unchecked")
-def test_noise_that_is_not_one_positive_number_a_feature_is_refused(noise: list) -> None:
+def test_noise_that_is_not_one_positive_number_per_feature_is_refused(noise: list) -> None:
     with pytest.raises(me.InputError, match="one positive number for each row of the loadings"):
         me.models.FactorAnalysis.from_parameters(torch.ones(3, 1), torch.tensor(noise))
 
 
 @pytest.mark.parametrize("n_components", [0, 3, 4])
-def test_a_number_of_components_without_meaning_is_refused(n_components: int) -> None:
+def test_an_impossible_number_of_components_is_refused(n_components: int) -> None:
     with pytest.raises(me.InputError, match=f"n_components={n_components} with n_features=3"):
         me.models.FactorAnalysis(3, n_components)

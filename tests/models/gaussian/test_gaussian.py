@@ -1,4 +1,4 @@
-"""The Gaussian family against block matrices, and what is particular to the full Gaussian."""
+"""The Gaussian family against block matrices, and the methods of the full Gaussian alone."""
 
 import math
 
@@ -27,7 +27,7 @@ def complete(n_rows: int, n_features: int, seed: int = 0) -> Tokens:
 
 
 class TestFamily:
-    """Gaussian, PPCA and factor analysis alike."""
+    """Tests of Gaussian, PPCA and factor analysis alike."""
 
     def test_conditionals_equal_the_block_matrices(self, build, mixed_tokens) -> None:
         model, tokens = build(8), mixed_tokens(40, 8)
@@ -57,7 +57,7 @@ class TestFamily:
         ):
             torch.testing.assert_close(grouped, single, rtol=1e-10, atol=1e-10)
 
-    def test_the_evidence_is_scipys_density_of_what_is_there(self, build, mixed_tokens) -> None:
+    def test_the_evidence_is_scipys_density_of_the_present_tokens(self, build, mixed_tokens) -> None:
         model, tokens = build(8), mixed_tokens(15, 8)
         arrays = (part.numpy() for part in (tokens.values, tokens.maskable, tokens.context))
         expected = oracles.gaussian_log_evidence(*oracles.parameters_of(model), *arrays)
@@ -74,7 +74,7 @@ class TestFamily:
             )
             np.testing.assert_allclose(parameter.grad, expected, rtol=1e-6, atol=1e-7)
 
-    def test_rows_are_scored_as_scikit_learn_names_it(self, build) -> None:
+    def test_score_samples_is_the_log_density_of_each_row(self, build) -> None:
         model = build(6)
         x = model.sample(10)
         mean, covariance = oracles.parameters_of(model)
@@ -87,12 +87,12 @@ class TestFamily:
         )
         np.testing.assert_allclose(model.score_samples(x), expected, rtol=1e-10)
 
-    def test_no_rows_to_draw(self, build) -> None:
+    def test_a_negative_number_of_rows_is_refused(self, build) -> None:
         with pytest.raises(me.InputError, match="n=-1; give a whole number of rows"):
             build(3).sample(-1)
 
     def test_samples_have_the_models_moments(self, build) -> None:
-        """Each mean and each second moment by a z-test, the distances by a chi-square distribution."""
+        """A z-test of each mean and second moment, and a chi-square test of the distances from the mean."""
         model, n = build(4), 20_000
         x = model.sample(n, seed=5)
         mean, covariance = oracles.parameters_of(model)
@@ -132,7 +132,7 @@ class TestFamily:
 
 
 class TestOrderings:
-    """All nested masks of an order at once, against one call per mask."""
+    """The scores of all nested masks of an order at once, against one call per mask."""
 
     def expected(self, model: torch.nn.Module, tokens: Tokens, ranks: torch.Tensor) -> torch.Tensor:
         """score_masks of every prefix, 0 beyond an observation's tokens."""
@@ -153,7 +153,7 @@ class TestOrderings:
     def test_values_and_gradients(
         self, build_gaussian, mixed_tokens, masks: me.masks.Masks, complete_rows: bool, n_features: int
     ) -> None:
-        """Own orders take one factor a row, shared ones one factor for all rows alike."""
+        """Own orders take one factor per row, shared orders one factor for all rows."""
         model, n_rows = build_gaussian(n_features), 20
         tokens = complete(n_rows, n_features) if complete_rows else mixed_tokens(n_rows, n_features)
         ids, draw = tokens.ids.numpy(), np.zeros(n_rows, dtype=np.int64)
@@ -181,7 +181,7 @@ class TestOrderings:
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-11)
 
     def test_the_sum_over_sizes_is_the_chain_rule_of_one_order(self, build_gaussian) -> None:
-        """Each order has a sum of its own; their mean over all 24 orders of 4 tokens is the evidence."""
+        """The sums differ between orders; their mean over all 24 orders of 4 tokens is the evidence."""
         model, tokens = build_gaussian(4), complete(1, 4)
         orders = torch.cartesian_prod(*[torch.arange(4)] * 4)
         orders = orders[(orders.sort(dim=1).values == torch.arange(4)).all(1)]
@@ -263,7 +263,7 @@ class TestConstruction:
             ([[1.0, math.nan], [math.nan, 1.0]], me.InputError, "not symmetric"),
         ],
     )
-    def test_what_is_no_covariance_is_refused(
+    def test_a_matrix_that_is_not_a_covariance_is_refused(
         self, covariance: list, error: type[Exception], message: str
     ) -> None:
         with pytest.raises(error, match=message):

@@ -1,4 +1,4 @@
-"""Fits with missing values: fixed points of EM are maxima of the exact likelihood of what was observed."""
+"""Fits with missing values: fixed points of EM are maxima of the exact likelihood of the observed values."""
 
 from collections.abc import Callable
 
@@ -25,9 +25,10 @@ D = len(LOADINGS)
 
 
 def table(n_rows: int = 250, share: float = 0.25, seed: int = 0) -> np.ndarray:
-    """Two factors of several columns each, a share of the values missing: some rows nearly empty, none quite.
+    """Rows of two factors with several columns each, a share of the values missing, at least one left a row.
 
-    With fewer rows or weaker factors, factor analysis has its maximum at a noise of 0: no gradient to test.
+    With fewer rows or weaker factors the maximum of factor analysis is at a noise of 0, where no gradient can
+    be tested.
     """
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(n_rows, D)) * rng.uniform(0.6, 1.2, D)
@@ -48,10 +49,10 @@ def test_the_fit_has_no_gradient(new: Callable) -> None:
 
 
 @models
-def test_the_likelihood_never_falls_and_is_the_one_of_the_model(
+def test_the_likelihood_never_falls_and_is_that_of_the_model(
     new: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What EM computes on its way: it rises to the end, where it is the mean of `score_samples`."""
+    """The log evidence of EM rises at every step, and is the mean of `score_samples` at the end."""
     seen: list[float] = []
     climb = maximum_likelihood.climb
 
@@ -72,7 +73,7 @@ def test_the_likelihood_never_falls_and_is_the_one_of_the_model(
 
 
 @models
-def test_the_fit_is_better_than_the_truth_and_than_filled_holes(new: Callable) -> None:
+def test_the_fit_beats_the_truth_and_a_fit_to_filled_holes(new: Callable) -> None:
     model = new(D)
     truth = new(D).fit(np.nan_to_num(table(share=0.0)))
     x = truth.sample(300, seed=1)
@@ -85,7 +86,7 @@ def test_the_fit_is_better_than_the_truth_and_than_filled_holes(new: Callable) -
 
 
 @models
-def test_a_shift_of_the_data_shifts_the_mean_alone(new: Callable) -> None:
+def test_a_shift_of_the_data_shifts_only_the_mean(new: Callable) -> None:
     x, shift = table(), np.array([1e6, -3.0, 0.0, 50.0, 1e4, 0.1, 7.0])
     plain, shifted = new(D).fit(x, tolerance=1e-10), new(D).fit(x + shift, tolerance=1e-10)
     (mean, covariance), (new_mean, new_covariance) = parameters_of(plain), parameters_of(shifted)
@@ -94,7 +95,7 @@ def test_a_shift_of_the_data_shifts_the_mean_alone(new: Callable) -> None:
 
 
 @models
-def test_a_few_holes_move_the_fit_by_little(new: Callable) -> None:
+def test_a_single_hole_changes_the_fit_little(new: Callable) -> None:
     x = table(share=0.0)
     whole = new(D).fit(x, tolerance=1e-12)
     x[0, 0] = np.nan
@@ -104,7 +105,7 @@ def test_a_few_holes_move_the_fit_by_little(new: Callable) -> None:
 
 
 class TestCompleteTables:
-    """EM where the closed form is known."""
+    """EM for complete data, where the closed form is known."""
 
     def test_full_covariance(self) -> None:
         x = table(share=0.0)
@@ -141,14 +142,14 @@ class TestRefusals:
             new(D).fit(x)
 
     @models
-    def test_a_row_with_nothing_observed(self, new: Callable) -> None:
+    def test_a_row_without_values(self, new: Callable) -> None:
         x = table()
         x[7] = np.nan
         with pytest.raises(me.InputError, match="row 7 has no observed value; leave such rows out"):
             new(D).fit(x)
 
     @models
-    def test_no_convergence_says_how_far_it_was(self, new: Callable) -> None:
+    def test_no_convergence_names_the_last_rise(self, new: Callable) -> None:
         with pytest.raises(me.NumericalError, match="did not converge in 3 iterations") as caught:
             new(D).fit(table(), tolerance=1e-15, max_iterations=3)
         rise = float(str(caught.value).split("by ")[1].split(" nats")[0])
@@ -156,7 +157,7 @@ class TestRefusals:
 
     @models
     @pytest.mark.parametrize(("tolerance", "iterations"), [(0.0, 10), (-1.0, 10), (1e-7, 0), (1e-7, 1)])
-    def test_options_without_meaning(self, new: Callable, tolerance: float, iterations: int) -> None:
+    def test_impossible_options(self, new: Callable, tolerance: float, iterations: int) -> None:
         with pytest.raises(me.InputError, match=f"tolerance=.*, max_iterations={iterations}"):
             new(D).fit(table(), tolerance=tolerance, max_iterations=iterations)
 
@@ -188,7 +189,7 @@ class TestRefusals:
                 new(D, 4).fit(table(n_rows=4))
 
 
-def test_parameters_are_left_alone_by_a_fit_that_fails() -> None:
+def test_a_fit_that_fails_leaves_the_parameters_unchanged() -> None:
     model = me.models.PPCA(D, 2)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(me.NumericalError):

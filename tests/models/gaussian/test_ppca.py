@@ -1,4 +1,4 @@
-"""What is particular to PPCA: maximum likelihood in closed form, scikit-learn, and what cannot be fitted."""
+"""PPCA: maximum likelihood in closed form, agreement with scikit-learn, and data that cannot be fitted."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_digits_are_scored_as_scikit_learn_scores_them(n_components: int) -> Non
 
 
 def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
-    """No gradient, no better value nearby, and the leading eigenvalues of the sample covariance kept."""
+    """The gradient is 0, no value nearby is better, and the leading sample eigenvalues are kept."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 6)) @ rng.normal(size=(6, 6)) + 3
     model = me.models.PPCA(6, 2).fit(x)
@@ -57,7 +57,7 @@ def test_fewer_rows_than_columns_can_be_fitted() -> None:
 @pytest.mark.parametrize("scale", [0.1, 1 / 3, 0.7])
 @pytest.mark.parametrize("n_features", [5, 8, 9])
 def test_equal_eigenvalues_leave_no_component(n_features: int, scale: float) -> None:
-    """Points on the axes: all directions are alike; rounding must not make the root of a negative number."""
+    """Points on the axes: all directions are alike; rounding must not give a root of a negative number."""
     x = np.concatenate([np.eye(n_features), -np.eye(n_features)]) * scale
     model = me.models.PPCA(n_features, 2).fit(x)
     np.testing.assert_allclose(
@@ -81,7 +81,7 @@ def test_known_parameters_are_kept() -> None:
 
 
 @pytest.mark.parametrize("n_components", [0, 4, 5, -1])
-def test_a_number_of_components_without_meaning_is_refused(n_components: int) -> None:
+def test_an_impossible_number_of_components_is_refused(n_components: int) -> None:
     with pytest.raises(me.InputError, match=f"n_components={n_components} with n_features=4"):
         me.models.PPCA(4, n_components)
 

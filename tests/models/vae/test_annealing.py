@@ -1,4 +1,4 @@
-"""Annealed importance sampling against the closed form, and what its moves and settings do."""
+"""Annealed importance sampling against the closed form, and its moves and settings."""
 
 import math
 from itertools import pairwise
@@ -15,7 +15,7 @@ from maskevidence.models.vae.noise import GeneratorNoise
 
 
 @pytest.mark.parametrize("start", ["prior", "encoder"])
-def test_it_is_the_closed_form_within_its_standard_errors(start: str) -> None:
+def test_the_bound_is_the_closed_form_within_its_standard_errors(start: str) -> None:
     vae, ppca = linear_vae(loadings(), skill=0.8, wider=1.3)
     tokens, _ = rows_and_masks(ppca, n=100)
     bound = vae.annealed_evidence(tokens, annealing=Annealing(16, 40, 4, start))
@@ -26,7 +26,7 @@ def test_it_is_the_closed_form_within_its_standard_errors(start: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["prior", "encoder"])
-def test_its_weights_are_unbiased_even_where_there_are_few_temperatures(start: str) -> None:
+def test_the_weights_are_unbiased_even_with_few_temperatures(start: str) -> None:
     """E[w / p(x)] = 1 for any number of temperatures and any step size."""
     vae, ppca = linear_vae(loadings(), noise=2.0, skill=0.5, wider=1.5)
     tokens = me.Tokens.from_array(ppca.sample(400, seed=2))
@@ -34,10 +34,10 @@ def test_its_weights_are_unbiased_even_where_there_are_few_temperatures(start: s
     ratio = np.exp(bound.log_evidence - ppca.log_evidence(tokens).detach().numpy())
     z = (ratio.mean() - 1) / (ratio.std(ddof=1) / math.sqrt(len(ratio)))
     assert abs(z) < 3.5
-    assert ratio.std() > 0.05  # noisy enough that a bias would be one of the weights, not of rounding
+    assert ratio.std() > 0.05  # noise far above rounding
 
 
-def test_the_importance_weighted_bound_with_a_bad_encoder_lies_below_it() -> None:
+def test_the_importance_weighted_bound_with_a_bad_encoder_is_lower() -> None:
     vae, ppca = linear_vae(loadings(), skill=0.3, wider=0.7)
     tokens, _ = rows_and_masks(ppca, n=60)
     annealed = vae.annealed_evidence(tokens, annealing=Annealing(16, 60, 4))
@@ -54,8 +54,8 @@ def test_more_temperatures_leave_less_error() -> None:
     assert errors[0] > 1.5 * errors[1] > 2 * errors[2]
 
 
-def test_a_move_leaves_its_density_as_it_is() -> None:
-    """Draws of the exact density between prior and posterior stay draws of it."""
+def test_a_move_leaves_its_density_invariant() -> None:
+    """Draws of the exact density between prior and posterior remain draws of it."""
     vae, ppca = linear_vae(loadings())
     n, beta = 40_000, 0.3
     x = vae.tokens_given_latent.standard(torch.from_numpy(ppca.sample(1, seed=1)))
@@ -70,7 +70,7 @@ def test_a_move_leaves_its_density_as_it_is() -> None:
     for _ in range(5):
         at, probability = path.move(at, beta, torch.tensor([math.log(0.45)]).double(), 3, source)
         shares.append(float(probability.mean()))
-    assert 0.5 < np.mean(shares) < 0.98  # some are rejected, or the test would not see the acceptance rule
+    assert 0.5 < np.mean(shares) < 0.98  # without rejections the test would not cover the acceptance rule
     z = at.z[0]
     error = (z.mean(0) - mean) / (covariance.diagonal().sqrt() / math.sqrt(n))
     assert error.abs().max() < 4
@@ -93,7 +93,7 @@ def test_a_point_holds_the_gradient_of_the_likelihood() -> None:
     assert isinstance(at, _Point)
 
 
-def test_it_depends_on_the_seed_and_the_observation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_depends_on_the_seed_and_the_observation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     vae = VAE(n_features=D, n_components=K, hidden=(4,))  # in float32, which annealing leaves
     x = np.random.default_rng(0).normal(size=(7, D))
     tokens = me.Tokens.from_array(x, ids=np.arange(7) + 5)

@@ -1,4 +1,4 @@
-"""VAEs: against PPCA where the decoder is linear, and what they do with networks, units and bad input."""
+"""VAEs: with a linear decoder against PPCA, and their networks, units and error messages."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def binary(n: int = 12, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(2, size=(n, D)).astype(np.float64)
 
 
-# --- against the closed form
+# Against the closed form
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
@@ -36,7 +36,7 @@ def test_importance_sampling_gives_the_exact_conditionals(steps: int, skill: flo
     with torch.no_grad():
         found, exact = vae.log_conditionals(tokens, masked), ppca.log_conditionals(tokens, masked)
     error = (found - exact)[masked]
-    assert error.abs().max() < 0.35  # a token far from what is expected has few draws near it
+    assert error.abs().max() < 0.35  # a token far from its mean has few draws near it
     assert error.square().mean().sqrt() < 0.06
     assert abs(error.mean()) < 0.012
     assert bool((found[~masked] == 0).all())
@@ -45,7 +45,7 @@ def test_importance_sampling_gives_the_exact_conditionals(steps: int, skill: flo
 def chain_oracle(
     w: torch.Tensor, noise: float, x: torch.Tensor, visible: torch.Tensor, steps: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and covariance of z after so many steps of encoding and decoding with the exact encoder."""
+    """Mean and covariance of z after `steps` steps of encoding and decoding with the exact encoder."""
     curvature = w.T @ w / noise + torch.eye(w.shape[1], dtype=w.dtype)
     posterior = torch.linalg.inv(curvature)
     encode = posterior @ w.T / noise
@@ -60,8 +60,8 @@ def chain_oracle(
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_encoding_decoding_is_the_chain_it_says(steps: int) -> None:
-    """Probabilities averaged over chains are unbiased for those of the chain after so many steps."""
+def test_encoding_decoding_is_the_documented_chain(steps: int) -> None:
+    """Probabilities averaged over chains are unbiased for those of the chain after `steps` steps."""
     w = loadings()
     vae, ppca = linear_vae(w, conditioning=EncodingDecoding(chains=40, steps=steps))
     row = ppca.sample(1, seed=3)
@@ -102,11 +102,11 @@ def test_the_importance_weighted_bound_is_below_the_evidence_and_rises_to_it() -
     assert means[0] < means[1] < means[2] < exact.mean() + 3 * bound.draw_se
     assert abs(bound.mean - exact.mean()) < 3 * bound.draw_se + (bound.standard_error**2).mean() / 2
     z = (bound.log_evidence - exact) / bound.standard_error
-    assert 0.85 < z.std() < 1.15  # the standard errors are the errors
+    assert 0.85 < z.std() < 1.15  # the standard errors describe the errors
     assert bound.samples == 4096
 
 
-def test_bounds_of_the_evidence_in_their_order() -> None:
+def test_the_bounds_of_the_evidence_are_ordered() -> None:
     """ELBO <= importance-weighted bound <= log evidence, on average over draws."""
     vae, ppca = linear_vae(loadings(), skill=0.8, wider=1.3)
     tokens, _ = rows_and_masks(ppca, n=300)
@@ -130,7 +130,7 @@ def test_the_elbo_is_the_evidence_less_the_divergence_from_the_posterior() -> No
 
 
 def test_exhaustive_masks_give_nearly_the_evidence() -> None:
-    """Consistency of all conditionals together: the chain rule in all orders."""
+    """All conditionals together are consistent: the chain rule holds over all orders."""
     vae, ppca = linear_vae(
         loadings(4, 1), conditioning=ImportanceSampling(draws=2000, steps=1, prior_draws=500)
     )
@@ -180,7 +180,7 @@ def test_probabilities_of_zero_and_one_sum_to_one() -> None:
 
 
 def test_a_bernoulli_evidence_is_that_of_the_integral() -> None:
-    """Against the sum over a fine grid of the one latent dimension."""
+    """The reference is the sum over a fine grid of the single latent dimension."""
     vae = small("bernoulli", n_components=1)
     with torch.no_grad():
         for p in vae.decoder.parameters():
@@ -196,7 +196,7 @@ def test_a_bernoulli_evidence_is_that_of_the_integral() -> None:
     assert np.abs((bound.log_evidence - exact) / bound.standard_error).max() < 4
 
 
-# --- draws
+# Draws
 
 
 @pytest.mark.parametrize("rule", [ImportanceSampling(8, steps=2, prior_draws=2), EncodingDecoding(8, 3)])
@@ -271,15 +271,15 @@ def test_training_draws_come_from_torchs_random_state() -> None:
     )
 
 
-# --- training
+# Training
 
 
 @pytest.mark.parametrize(
     "rule", [ImportanceSampling(6, steps=1, prior_draws=2), EncodingDecoding(4, 3, gradient_steps=2)]
 )
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-def test_gradients_are_those_of_finite_differences(rule: object, likelihood: str) -> None:
-    """The draws held fixed; the first steps of a chain, and the fills of a proposal, pass no gradient."""
+def test_every_parameter_has_a_gradient(rule: object, likelihood: str) -> None:
+    """Every parameter has a finite gradient that is not 0, with the draws held fixed."""
     vae = small(likelihood, conditioning=rule).eval()
     tokens = me.Tokens.from_array(binary(5))
     masked = torch.ones(5, D, dtype=torch.bool)
@@ -290,7 +290,7 @@ def test_gradients_are_those_of_finite_differences(rule: object, likelihood: str
     assert all(g is not None and bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
 
 
-def test_the_gradient_of_an_importance_sampled_conditional_is_right() -> None:
+def test_the_gradient_of_an_importance_sampled_conditional_is_that_of_finite_differences() -> None:
     vae = small(conditioning=ImportanceSampling(6, steps=0, prior_draws=2)).eval()
     tokens = me.Tokens.from_array(binary(3))
     masked = torch.ones(3, D, dtype=torch.bool)
@@ -333,7 +333,7 @@ def test_training_raises_the_evidence(objective: object, rule: object) -> None:
     assert vae.importance_evidence(x, samples=256).mean > before + 0.5
 
 
-def test_training_goes_on_from_a_checkpoint_bit_by_bit(tmp_path: Path) -> None:
+def test_training_resumes_from_a_checkpoint_bit_by_bit(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(40, D))
     runs = []
     for parts in ((4,), (2, 4)):
@@ -365,7 +365,7 @@ def test_a_loss_that_is_not_finite_stops_training() -> None:
         me.fit(vae, np.random.default_rng(0).normal(size=(40, D)), me.Elbo(), epochs=2)
 
 
-# --- folders
+# Saved models
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
@@ -383,7 +383,7 @@ def test_a_saved_model_scores_as_before(likelihood: str, tmp_path: Path) -> None
     assert again.importance_evidence(x, samples=64).mean == vae.importance_evidence(x, samples=64).mean
 
 
-def test_a_fingerprint_knows_how_conditionals_are_computed() -> None:
+def test_a_fingerprint_covers_how_conditionals_are_computed() -> None:
     from maskevidence.models.fingerprints import fingerprint
 
     same = fingerprint(small(conditioning=EncodingDecoding(4, 2)))
@@ -407,7 +407,7 @@ def test_your_own_networks_are_given_to_load(tmp_path: Path) -> None:
         me.models.load(tmp_path, encoder=encoder, decoder=LinearDecoder(torch.zeros(D, K).double()))
 
 
-# --- bad input
+# Bad input
 
 
 def _pair(n_out: int, n_in: int, d: int = D) -> tuple[nn.Module, nn.Module]:
@@ -462,7 +462,7 @@ def test_a_weighted_bound_needs_a_model_that_has_one() -> None:
         me.Elbo(3, weighted=True)(other, binary())
 
 
-def test_collapsed_weights_are_said() -> None:
+def test_collapsed_weights_give_a_warning() -> None:
     vae, ppca = linear_vae(loadings(), noise=1e-4, skill=0.5)
     x = ppca.sample(20, seed=1) * 3
     with pytest.warns(CollapsedWeightsWarning, match=r"of 20 observations collapsed: .* of 64 \(median"):
@@ -472,4 +472,4 @@ def test_collapsed_weights_are_said() -> None:
     masked[:, 0] = True
     with pytest.warns(CollapsedWeightsWarning, match="these conditionals rest on one draw each"):
         vae.log_conditionals(me.Tokens.from_array(x), masked)
-    vae.log_conditionals(me.Tokens.from_array(x), masked)  # once for a model, or this would be an error
+    vae.log_conditionals(me.Tokens.from_array(x), masked)  # one warning per model, or this would be an error
