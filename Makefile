@@ -1,4 +1,4 @@
-# `make run` does the main job, `make test` the tests; both set up what is missing first.
+# `make run` runs the demonstration, `make test` runs the tests; both install what is missing first.
 export OMP_WAIT_POLICY = PASSIVE
 PYTHON ?= python3
 BIN = .venv/bin
@@ -29,7 +29,7 @@ lint: setup
 clean:
 	rm -rf .venv runs
 
-# The picture in the README, from the run that `make run` leaves.
+# Update the picture in the README from the run that `make run` writes.
 .PHONY: pictures
 pictures: run
 	cp runs/demo/curve.png docs/images/digits_curve.png
