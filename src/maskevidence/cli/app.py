@@ -33,7 +33,7 @@ add_command(app, train)
 add_command(app, bias)
 app.add_typer(show.app, name="show")
 app.add_typer(paper.app, name="paper")
-app.command()(demo)
+add_command(app, demo)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,41 +2,40 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from maskevidence.cli import options, output
+from maskevidence.cli import output
+from maskevidence.cli.options import use_threads
 from maskevidence.cli.paper import table_1_view
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.runs import Manifest, RunDirectory, write_run
-from maskevidence.runs.curve_picture import draw_curves
-from maskevidence.runs.directory import CURVE_PICTURE
 from maskevidence.support.files import write_atomic
+from maskevidence.tasks.declaring import Option
+from maskevidence.tasks.options import Common, Overwrite, Seed
+
+if TYPE_CHECKING:
+    from maskevidence.runs import Manifest
 
 BERT = "bert"
 REPORT = "report.html"
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Leave the run in this folder.")] = Path(
-        "runs/demo"
-    ),
-    overwrite: options.Overwrite = False,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    json: options.Json = None,
+    common: Common,
+    out: Annotated[Path, Option("Write the run into this folder.", "DIR")] = Path("runs/demo"),
+    overwrite: Overwrite = False,
+    seed: Seed = 0,
 ) -> None:
     """Show it on embedded data: the paper's Table 1, PPCA on 1,797 images of digits, a small BERT on text."""
-    options.use_threads(threads)
+    use_threads(common.threads)
     from maskevidence.data.tabular import digits
     from maskevidence.demo import choose_components, smallest_of_the_best
     from maskevidence.paper.table_1 import table_1
+    from maskevidence.runs import RunDirectory, write_run
 
     folder = RunDirectory(out)
     if folder.manifest() is not None and not overwrite:
         raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
-    screen = output.console(json)
+    screen = output.console(common.json)
     start = time.perf_counter()
     printed = table_1()
     screen.print(table_1_view(printed))
@@ -72,11 +71,13 @@ def demo(
     bert = _small_bert(screen, out / BERT, seed)
     report_candidates(screen, ranked, chosen, out / REPORT)
     results = {"table_1": printed, "digits": [candidate.result for candidate in ranked], "bert": bert}
-    output.write_json(results, json)
+    output.write_json(results, common.json)
 
 
-def _manifest(candidate: Any) -> Manifest:
+def _manifest(candidate: Any) -> "Manifest":
     """What the run of one candidate is of."""
+    from maskevidence.runs import Manifest
+
     prepared, estimate = candidate.prepared, candidate.estimate
     return Manifest(
         model=f"ppca:{candidate.n_components}",
@@ -112,6 +113,8 @@ def report_candidates(screen: Any, ranked: Any, chosen: Any, target: Path) -> No
 def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
     """Part 3: train it, show the curve before and after, and leave the model and the picture."""
     from maskevidence.demo import BERT_RATES, BERT_STEPS, train_bert
+    from maskevidence.runs.curve_picture import draw_curves
+    from maskevidence.runs.directory import CURVE_PICTURE
 
     start = time.perf_counter()
     screen.print("")
