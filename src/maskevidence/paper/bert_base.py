@@ -10,8 +10,9 @@ import torch
 from maskevidence.data.sources import HubSet
 from maskevidence.data.text import read_texts
 from maskevidence.errors import InputError, import_extra
+from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import load_tokenizer, new_bert
+from maskevidence.models.text.new_bert import new_bert
 from maskevidence.paper.bert_curves import Curves, rate_curve
 from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import progress

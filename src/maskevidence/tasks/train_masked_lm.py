@@ -11,8 +11,9 @@ from maskevidence.integrations.huggingface import recipe as pretraining
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.masks import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
+from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import SIZES, load_tokenizer, new_bert, word_pieces
+from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.runs.lock import locked
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import RESULT, TrainingResult

@@ -502,7 +502,7 @@ def test_folders_that_hold_no_vit_mae(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, message in {
         "classifier": "is a vit model, which has no decoder that predicts patches",
-        "headless": "lack .* of those of a ViT-MAE, such as decoder",
+        "headless": "lack .* of those of ViTMAEForPreTraining, such as decoder",
         "weightless": "has no weights",
         "broken": "pixel_density.json' cannot be read",
         "empty": "has no config.json",

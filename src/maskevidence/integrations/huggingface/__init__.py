@@ -5,7 +5,8 @@ from maskevidence.integrations.huggingface.callback import EvidenceCallback
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained, train_masked_lm
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer, evidence_loss
-from maskevidence.models.text.new_bert import load_tokenizer, new_bert, word_pieces
+from maskevidence.models.text.loading import load_tokenizer
+from maskevidence.models.text.new_bert import new_bert, word_pieces
 
 __all__ = [
     "EvidenceCallback",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
-from maskevidence.models.image.loading import check_vit_mae
+from maskevidence.models.image.loading import A_VIT_MAE
 from maskevidence.models.image.vit_mae import ViTMAENetwork
 from maskevidence.models.pretrained import config_settings
 
@@ -61,13 +61,15 @@ def vit_mae_adapter(model: Any) -> PatchNetwork:
     Raises:
         InputError: another model, or images or patches that are not square.
     """
-    check_vit_mae(model)
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "model_type", None) != "vit_mae" or not hasattr(model, "decoder"):
+        raise InputError(f"{type(model).__name__} has no decoder that predicts patches; {A_VIT_MAE}")
     return PatchNetwork(
         ViTMAENetwork(model),
-        image_size=_one_side(model.config.image_size, "image"),
-        patch_size=_one_side(model.config.patch_size, "patch"),
-        channels=model.config.num_channels,
-        norm_pix_loss=bool(model.config.norm_pix_loss),
+        image_size=_one_side(config.image_size, "image"),
+        patch_size=_one_side(config.patch_size, "patch"),
+        channels=config.num_channels,
+        norm_pix_loss=bool(config.norm_pix_loss),
         transformer=model,
     )
 

@@ -3,32 +3,25 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from maskevidence.errors import InputError, import_extra
 from maskevidence.models.image.pixel_density import PixelDensity
-from maskevidence.models.pretrained import (
-    LOADING_ERRORS,
-    check_is_folder_or_name,
-    reachable_options,
-    why_not_loaded,
-)
+from maskevidence.models.pretrained import load_network, loading
 from maskevidence.support.files import read_json, write_json, writing
 from maskevidence.support.progress import quiet
 
 DENSITY_FILE = "pixel_density.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
-_A_VIT_MAE = "give a ViT-MAE (ViTMAEForPreTraining), such as facebook/vit-mae-base"
+A_VIT_MAE = "give a ViT-MAE (ViTMAEForPreTraining), such as facebook/vit-mae-base"
 
 
 class LoadedViTMAE(NamedTuple):
-    """What a folder or the hub holds.
+    """A model from a folder or the hub, with what belongs to it.
 
     Attributes:
         network: a `ViTMAEForPreTraining`.
-        pixel_mean: of the preprocessing, one number for each channel.
-        pixel_std: likewise.
-        density: where the folder has one.
+        pixel_mean: mean of the preprocessing, one number or one for each channel.
+        pixel_std: standard deviation of the preprocessing, likewise.
+        density: the density of its pixels; None if the folder has none.
         notes: what was assumed, one sentence each.
     """
 
@@ -40,36 +33,18 @@ class LoadedViTMAE(NamedTuple):
 
 
 def load_vit_mae(name: str, *, revision: str | None = None) -> LoadedViTMAE:
-    """A ViT-MAE with its decoder from a folder or the hub, weights in float32.
-
-    Raises:
-        InputError: for whatever is missing or does not fit.
-    """
+    """Load a ViT-MAE with its decoder, weights in float32; see `MaskedImage.from_pretrained`."""
     transformers = import_extra("transformers", "hf", "a masked image model")
-    is_folder = check_is_folder_or_name(name)
-    options = reachable_options(is_folder, revision)
-    with quiet():
-        try:
-            config = transformers.AutoConfig.from_pretrained(name, **options)
-            if config.model_type != "vit_mae":
-                raise InputError(
-                    f"{name!r} is a {config.model_type} model, which has no decoder that predicts patches; "
-                    f"{_A_VIT_MAE}"
-                )
-            network, report = transformers.ViTMAEForPreTraining.from_pretrained(
-                name, config=config, dtype=torch.float32, output_loading_info=True, **options
+    with loading(name, revision) as options:
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        if config.model_type != "vit_mae":
+            raise InputError(
+                f"{name!r} is a {config.model_type} model, which has no decoder that predicts patches; "
+                f"{A_VIT_MAE}"
             )
-            preprocessing = _preprocessing(transformers, name, options)
-        except LOADING_ERRORS as error:
-            raise why_not_loaded(error, name, is_folder, options["local_files_only"]) from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise InputError(
-            f"the weights of {name!r} lack {len(missing)} of those of a ViT-MAE, such as {missing[0]}; "
-            "give a model that was saved with its decoder"
-        )
-    mean, std, notes = preprocessing
-    density = _read_density(Path(name) / DENSITY_FILE) if is_folder else None
+        network = load_network(transformers.ViTMAEForPreTraining, name, "decoder", config=config, **options)
+        mean, std, notes = _preprocessing(transformers, name, options)
+    density = _read_density(Path(name) / DENSITY_FILE) if Path(name).is_dir() else None
     return LoadedViTMAE(network, mean, std, density, notes)
 
 
@@ -80,7 +55,7 @@ def save_vit_mae(
     pixel_std: list[float],
     density: PixelDensity | None,
 ) -> None:
-    """Write what `load_vit_mae` reads, in the files of transformers, and the density where there is one.
+    """Write what `load_vit_mae` reads: the files of transformers, and the density if there is one.
 
     Raises:
         InputError: the folder cannot be written.
@@ -104,20 +79,16 @@ def save_vit_mae(
         write_json(path / DENSITY_FILE, density.to_dict())
 
 
-def check_vit_mae(model: Any) -> None:
-    """Raise an InputError unless a model in memory predicts patches as ViT-MAE does."""
-    if getattr(getattr(model, "config", None), "model_type", None) != "vit_mae" or not hasattr(
-        model, "decoder"
-    ):
-        raise InputError(f"{type(model).__name__} has no decoder that predicts patches; {_A_VIT_MAE}")
-
-
 def _preprocessing(
     transformers: Any, name: str, options: dict[str, Any]
 ) -> tuple[list[float], list[float], tuple[str, ...]]:
-    """Mean and standard deviation of (level / 255 - mean) / std, and what was assumed."""
+    """Mean and standard deviation of (level / 255 - mean) / std, and notes on what was assumed."""
     file = transformers.utils.cached_file(
-        name, PREPROCESSING_FILE, _raise_exceptions_for_missing_entries=False, **options
+        name,
+        PREPROCESSING_FILE,
+        revision=options["revision"],
+        local_files_only=options["local_files_only"],
+        _raise_exceptions_for_missing_entries=False,
     )
     if file is None:
         note = f"there is no {PREPROCESSING_FILE}; pixels are taken as (level / 255 - 0.5) / 0.5"

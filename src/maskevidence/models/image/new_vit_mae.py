@@ -40,19 +40,20 @@ def new_vit_mae(
 ) -> MaskedImage:
     """A ViT-MAE with random weights that can be trained.
 
-    As transformers 5.23 builds it from a configuration, the position embeddings of encoder and decoder, the
-    class token and the mask token are all zero: hidden patches cannot be told apart, and training never gets
-    below the error of the mean image, or ends in NaN. Here positions have sin-cos embeddings, the two tokens
-    are normal with spread 0.02, and the patch projection is uniform as that of a linear layer.
+    When transformers 5.23 builds a ViT-MAE from a configuration, the position embeddings of encoder and
+    decoder, the class token and the mask token are all zero: hidden patches cannot be told apart, and
+    training never gets below the error of the mean image, or ends in NaN. This function gives it sin-cos
+    position embeddings, normal tokens with standard deviation 0.02, and a patch projection that is
+    initialised like a linear layer.
 
     Args:
         size: "small" (3 layers of 128, decoder 2 of 96) or "base" (the shape of facebook/vit-mae-base).
         image_size: H and W, in pixels.
-        patch_size: P, which divides it.
+        patch_size: P, a divisor of the image size.
         channels: 1 or 3.
-        pixel_mean: of the preprocessing, one for each channel; by default 0.5.
-        pixel_std: likewise.
-        seed: of the weights.
+        pixel_mean: mean of the preprocessing, one for each channel; by default 0.5.
+        pixel_std: standard deviation of the preprocessing, likewise.
+        seed: seed of the weights.
 
     Raises:
         InputError: another size, or patches that do not fill the image.
@@ -87,7 +88,7 @@ def with_random_weights(config: Any, seed: int = 0) -> Any:
 
     Args:
         config: a `ViTMAEConfig`.
-        seed: of the weights.
+        seed: seed of the weights.
     """
     transformers = import_extra("transformers", "hf", "a masked image model")
     with torch.random.fork_rng(), torch.no_grad():
@@ -107,12 +108,12 @@ def with_random_weights(config: Any, seed: int = 0) -> Any:
 def sin_cos_positions(side: int, width: int) -> Float[Tensor, "D width"]:
     """The fixed embedding of the patches of a square grid: a quarter each of sin and cos of column and row.
 
-    Frequencies are 10000^(-i / (width / 4)); patches go row by row. This is the layout of the published
-    ViT-MAE weights.
+    Frequencies are 10000^(-i / (width / 4)); patches are numbered row by row. This is the layout of the
+    published ViT-MAE weights.
 
     Args:
         side: patches in a row.
-        width: of the embedding, a multiple of 4.
+        width: the width of the embedding, a multiple of 4.
 
     Example:
         >>> sin_cos_positions(2, 4).shape

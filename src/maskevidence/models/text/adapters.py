@@ -12,6 +12,7 @@ Both adapters have the same attributes and methods, so that `MaskedLM` needs no 
     settings        what decides the numbers besides the weights
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models.pretrained import check_vocabulary, config_settings, longest_text, model_inputs
+from maskevidence.models.pretrained import config_settings
 from maskevidence.models.text.masked_head import (
     PROBE_LENGTH,
     find_head,
@@ -32,6 +33,9 @@ from maskevidence.models.text.masked_head import (
     target_log_probs,
 )
 
+# A vocabulary is often padded to a multiple of 64 or 128: this many embeddings may have no token.
+_SPARE_EMBEDDINGS = 256
+_UNLIMITED = 10**9  # tokenizers without a limit say 10^30
 _HEAD_BYTES = {"cpu": 2**24}  # of float32 logits at a time: what stays near the cache
 _HEAD_BYTES_ELSEWHERE = 2**28
 
@@ -101,11 +105,11 @@ class TransformerAdapter:
     """
 
     def __init__(self, model: Any, tokenizer: Any, mask_token_id: int) -> None:
-        check_vocabulary(model, tokenizer, mask_token_id)
+        _check_vocabulary(model, tokenizer, mask_token_id)
         self.model = model
-        self.max_tokens = longest_text(model, tokenizer)
+        self.max_tokens = _longest_text(model, tokenizer)
         self.separator_id: int | None = None
-        self._takes = model_inputs(model)
+        self._takes = frozenset(inspect.signature(model.forward).parameters)
         if "token_type_ids" in self._takes and tokenizer is not None:
             self.separator_id = tokenizer.sep_token_id
         self._last_segment = max(0, getattr(model.config, "type_vocab_size", 1) - 1)
@@ -189,3 +193,35 @@ class TransformerAdapter:
     def settings(self) -> dict[str, Any]:
         """The architecture and its configuration."""
         return config_settings(self.model)
+
+
+def _check_vocabulary(model: Any, tokenizer: Any, mask_token_id: int) -> None:
+    """Raise unless every token has an embedding and all but a few embeddings have a token."""
+    n_embeddings = model.get_input_embeddings().weight.shape[0]
+    if mask_token_id >= n_embeddings:
+        raise InputError(
+            f"the mask token has id {mask_token_id}, the model {n_embeddings} embeddings; "
+            "give the model's own tokenizer"
+        )
+    if tokenizer is not None and not 0 <= n_embeddings - len(tokenizer) <= _SPARE_EMBEDDINGS:
+        raise InputError(
+            f"the tokenizer has {len(tokenizer):,} tokens, the model {n_embeddings:,} embeddings; "
+            "give the model's own tokenizer"
+        )
+
+
+def _longest_text(model: Any, tokenizer: Any) -> int | None:
+    """The model's number of positions for tokens, special tokens included; None if there is no limit."""
+    limits = []
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its relatives number positions from padding_idx + 1
+            used = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - used)
+    stated = getattr(model.config, "max_position_embeddings", None)
+    if not limits and isinstance(stated, int) and stated > 0:
+        limits.append(stated)
+    of_tokenizer = getattr(tokenizer, "model_max_length", None)
+    if isinstance(of_tokenizer, int) and of_tokenizer < _UNLIMITED:
+        limits.append(of_tokenizer)
+    return min(limits, default=None)

@@ -115,7 +115,8 @@ class MaskedLM(nn.Module):
             maskevidence.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.models.pretrained import choose_device, load_masked_lm
+        from maskevidence.models.pretrained import choose_device
+        from maskevidence.models.text.loading import load_masked_lm
 
         chosen = choose_device(device)
         model, found = load_masked_lm(

@@ -1,0 +1,88 @@
+"""Masked language models and tokenizers, loaded from a folder or the hub."""
+
+from pathlib import Path
+from typing import Any
+
+from maskevidence.errors import InputError, import_extra
+from maskevidence.models.pretrained import LOADING_ERRORS, first_sentence, load_network, loading
+from maskevidence.support.hub import hub_reachable
+from maskevidence.support.progress import quiet
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
+_TOKENIZER_ERRORS = (*LOADING_ERRORS, TypeError)
+
+
+def load_masked_lm(
+    name: str, tokenizer: Any, *, revision: str | None, trust_remote_code: bool
+) -> tuple[Any, Any]:
+    """A model with a masked-LM head and its tokenizer, weights in float32; see `MaskedLM.from_pretrained`."""
+    transformers = import_extra("transformers", "hf", "a masked language model")
+    with loading(name, revision, trust_remote_code=trust_remote_code) as options:
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        _check_has_head(transformers, config, name, trust_remote_code)
+        auto_class = transformers.AutoModelForMaskedLM
+        model = load_network(auto_class, name, "masked-LM head", config=config, **options)
+    if tokenizer is None or isinstance(tokenizer, str | Path):
+        tokenizer = _tokenizer_of_model(str(tokenizer or name), name, options)
+    if getattr(tokenizer, "mask_token_id", None) is None:
+        raise InputError(f"the tokenizer of {name!r} has no mask token; give a masked language model")
+    return model, tokenizer
+
+
+def load_tokenizer(place: str | Path) -> Any:
+    """A tokenizer from a folder, from the hub or its cache, or from BERT's own vocab.txt.
+
+    Raises:
+        InputError: no tokenizer, or one without a mask token.
+
+    Example:
+        >>> load_tokenizer("no/such/vocab.txt")
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: there is no tokenizer in 'no/such/vocab.txt'; give a folder that \
+save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
+    """
+    transformers = import_extra("transformers", "hf", "a tokenizer")
+    path = Path(place)
+    if path.is_file():
+        return transformers.BertTokenizerFast(vocab=str(path), do_lower_case=True)
+    local_only = path.is_dir() or not hub_reachable()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(place), local_files_only=local_only)
+    except _TOKENIZER_ERRORS as error:
+        raise InputError(
+            f"there is no tokenizer in {str(place)!r}; give a folder that save_pretrained wrote, a "
+            "vocab.txt, or OWNER/NAME on the hub"
+        ) from error
+    if tokenizer.mask_token_id is None:
+        raise InputError(f"the tokenizer in {str(place)!r} has no mask token; give one that has")
+    return tokenizer
+
+
+def _check_has_head(transformers: Any, config: Any, name: str, trust_remote_code: bool) -> None:
+    if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING:
+        return
+    if trust_remote_code and "AutoModelForMaskedLM" in (getattr(config, "auto_map", None) or {}):
+        return
+    raise InputError(
+        f"{name!r} is a {config.model_type} model, which has no masked-LM head; "
+        "give a masked language model (BERT, RoBERTa, DeBERTa, ModernBERT, ...)"
+    )
+
+
+def _tokenizer_of_model(place: str, model: str, options: dict[str, Any]) -> Any:
+    """The tokenizer that belongs to a model, by default from the same place."""
+    if Path(place).is_dir() and not any((Path(place) / file).is_file() for file in _TOKENIZER_FILES):
+        raise InputError(
+            f"the folder {place!r} has no tokenizer; save it there too (tokenizer.save_pretrained), "
+            "or name another with --tokenizer"
+        )
+    transformers = import_extra("transformers", "hf", "a tokenizer")
+    try:
+        with quiet():
+            return transformers.AutoTokenizer.from_pretrained(place, **options)
+    except _TOKENIZER_ERRORS as error:
+        raise InputError(
+            f"the tokenizer of {model!r} cannot be loaded from {place!r}: {first_sentence(error)}; "
+            "name another with --tokenizer"
+        ) from error
