@@ -480,7 +480,10 @@ def test_what_cannot_be_used() -> None:
         (lambda: model_of(pixel_std=[0.0]), "give numbers above 0"),
         (lambda: model_of(pixel_mean=[0.1, 0.2]), "2 numbers for the mean of 1 channels"),
         (lambda: model_of(batch_tokens=0), "batch_tokens=0"),
-        (lambda: me.estimate_evidence(calibrated(), np.zeros((3, D))), "give patches of shape"),
+        (
+            lambda: me.estimate_evidence(calibrated(), Tokens.from_array(np.zeros((3, D)))),
+            "give patches of shape",
+        ),
         (lambda: MaskedImage(small_vit_mae().vit), "has no decoder that predicts patches"),
     ]
     for call, message in asked:

@@ -340,7 +340,7 @@ def test_what_it_cannot_use_is_one_clear_line(unchecked: None, tmp_path: Path) -
         (lambda: MaskedLM(model, mask_token_id=N_IDS), "mask token has id 96"),
         (lambda: MaskedLM(model, mask_token_id=MASK, batch_tokens=0), "batch_tokens=0"),
         (lambda: me.estimate_evidence(fast, some_tokens([70])), "has 72 tokens, the model reads 66"),
-        (lambda: me.estimate_evidence(fast, [[0.5, 1.5]]), "whole numbers"),
+        (lambda: me.estimate_evidence(fast, Tokens.from_array([[0.5, 1.5]])), "whole numbers"),
         (lambda: fast.encode(["a"]), "no tokenizer"),
         (lambda: MaskedLM.from_pretrained(tmp_path / "none"), "no folder"),
         (lambda: MaskedLM.from_pretrained(tmp_path), "no config.json"),
