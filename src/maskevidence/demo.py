@@ -1,9 +1,9 @@
-"""The demonstration: PPCA on real images chosen by held-out evidence, and a small BERT trained on English
-text."""
+"""The demonstration: PPCA on real images chosen by held-out evidence, and a small BERT on English text."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,17 +13,20 @@ from maskevidence.data.tabular import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, RandomSize, Rates
 from maskevidence.models import PPCA
+from maskevidence.runs import Manifest
 from maskevidence.score import Scoring
 from maskevidence.standard_errors import student_t_quantile
 from maskevidence.support.progress import progress
 from maskevidence.tasks.prepare_rows import fit_held_out
 from maskevidence.tasks.prepared import Prepared
-from maskevidence.tasks.score import score_prepared
+from maskevidence.tasks.score import manifest_of, score_prepared
 
 if TYPE_CHECKING:
     from maskevidence.models.text.masked_lm import MaskedLM
 
 COMPONENTS = (2, 8, 16, 24, 32, 40, 48, 56)
+BERT_STEPS = 1000
+BERT_RATES = (0.05, 0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,16 @@ class Candidate:
     Attributes:
         n_components: K.
         prepared: the fitted model and the held-out rows.
-        result: as in estimate.json.
-        estimate: of the held-out log evidence.
-        behind: by how much it is behind the best candidate, nats per observation; 0 for the best.
-        behind_se: standard error of that over the same observations and masks; 0 for the best.
+        manifest: what decides the numbers.
+        result: the content of estimate.json.
+        estimate: the held-out log evidence.
+        behind: how far it is behind the best candidate, in nats per observation; 0 for the best.
+        behind_se: the standard error of `behind`, over the same observations and masks; 0 for the best.
     """
 
     n_components: int
     prepared: Prepared
+    manifest: Manifest
     result: dict[str, Any]
     estimate: EvidenceEstimate
     behind: float
@@ -53,65 +58,60 @@ def choose_components(
     design: MaskDesign | None = None,
     seed: int = 0,
 ) -> list[Candidate]:
-    """Fit PPCA with each number of components to the same training rows; score all on the same held-out rows.
+    """Fit PPCA with each number of components to the same rows, and score all on the same held-out rows.
 
-    The masks are the same for all candidates, so that their differences have a small error.
+    The masks are the same for all candidates, so that the differences between them have a small error.
 
     Args:
         table: all rows.
-        components: the numbers to try.
-        design: of the masks; by default two masks of every size.
-        seed: of the held-out rows and of the masks.
+        components: the numbers of components.
+        design: the mask design; by default two masks of every size.
+        seed: random seed for the masks and the train/test split.
 
     Returns:
         The candidates, best first.
     """
-    design = EverySize(masks_per_size=2) if design is None else design
+    scoring = Scoring(EverySize(masks_per_size=2) if design is None else design, MaskKey(seed))
     scored = []
     with progress("numbers of components", len(components)) as advance:
         for k in components:
-            prepared = fit_held_out(_builder(k), table, seed=seed)
-            scored.append((k, prepared, *score_prepared(prepared, Scoring(design, MaskKey(seed)))))
+            prepared = fit_held_out(partial(PPCA, n_components=k), table, seed=seed)
+            scored.append((k, prepared, *score_prepared(prepared, scoring)))
             advance(1)
-    best = max(scored, key=lambda entry: entry[3].log_evidence)[3]
+    best = max((estimate for *_, estimate in scored), key=lambda estimate: estimate.log_evidence)
     candidates = []
     for k, prepared, result, estimate in scored:
         difference = best.per_observation - estimate.per_observation
         se = float(difference.std(ddof=1) / np.sqrt(len(difference)))
-        candidates.append(Candidate(k, prepared, result, estimate, float(difference.mean()), se))
+        n_rows = len(prepared.tokens)
+        manifest = manifest_of(f"ppca:{k}", prepared, scoring, n_rows, closed_form=result["closed_form"])
+        behind = float(difference.mean())
+        candidates.append(Candidate(k, prepared, manifest, result, estimate, behind, se))
     return sorted(candidates, key=lambda candidate: candidate.behind)
 
 
 def smallest_of_the_best(candidates: Sequence[Candidate], level: float = 0.95) -> Candidate:
-    """The smallest model that cannot be told apart from the best: the difference's interval holds zero.
+    """The smallest model that is not significantly worse than the best: the interval of `behind` holds zero.
 
     Args:
-        candidates: best first, from `choose_components`.
-        level: of the interval.
+        candidates: the candidates of `choose_components`.
+        level: nominal coverage of the interval.
     """
     width = student_t_quantile(0.5 + level / 2, math.inf)
     equals = [candidate for candidate in candidates if candidate.behind <= width * candidate.behind_se]
     return min(equals, key=lambda candidate: candidate.n_components)
 
 
-def _builder(n_components: int) -> Callable[[int], PPCA]:
-    return lambda n_features: PPCA(n_features, n_components)
-
-
-BERT_STEPS = 1000
-BERT_RATES = (0.05, 0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
-
-
 @dataclass(frozen=True)
 class TrainedBert:
-    """A small BERT before and after it was trained by random mask sizes on the text that comes with Python.
+    """A small BERT before and after training by random mask sizes on the text that comes with Python.
 
     Attributes:
-        model: the trained one.
-        before: held-out log evidence of the random weights.
-        after: the same of the trained ones, on the same masks.
-        curve_before: held-out score at each of `BERT_RATES`, nats per hidden token.
-        curve_after: the same of the trained weights.
+        model: the trained model.
+        before: the held-out log evidence with random weights.
+        after: the held-out log evidence of the trained model, on the same masks.
+        curve_before: the held-out score at each of `BERT_RATES` with random weights, nats per hidden token.
+        curve_after: the held-out score at these rates after training.
         unigram: the score of word frequencies alone.
     """
 
@@ -124,7 +124,7 @@ class TrainedBert:
 
     @property
     def shaped(self) -> bool:
-        """Whether what is visible helps: S at 5 % is half a nat above S at 100 %, and above the unigram's."""
+        """Whether visible tokens help: S at 5 % is half a nat above S at 100 %, and above `unigram`."""
         few, all_hidden = self.curve_after.score[0], self.curve_after.score[-1]
         return bool(few - all_hidden >= 0.5 and few > self.unigram)
 
@@ -132,14 +132,13 @@ class TrainedBert:
 def train_bert(
     steps: int = BERT_STEPS, seed: int = 0, vocabulary_size: int | None = None, limit: int | None = None
 ) -> TrainedBert:
-    """Train a BERT with 2 layers of 128 and its own word pieces, and score it on the held-out tenth of the
-    text.
+    """Train a BERT with 2 layers of width 128 and its own word pieces, and score it on a tenth of the text.
 
     Args:
-        steps: of 32 blocks of 64 tokens.
-        seed: of weights, order and masks.
-        vocabulary_size: word pieces; by default 2,048.
-        limit: score the first so many held-out blocks only.
+        steps: the number of steps, with 32 blocks of 64 tokens each.
+        seed: random seed for weights, order and masks.
+        vocabulary_size: the number of word pieces; by default 2,048.
+        limit: the number of held-out blocks to score; by default all.
 
     Raises:
         MissingExtraError: transformers is not installed.
@@ -148,21 +147,9 @@ def train_bert(
     from maskevidence.tasks.embedded_text import embedded_text
 
     text = embedded_text(vocabulary_size)
-    recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seed)
-    models = {"before": text.new_model(seed), "after": text.trained(RandomSize(1, 1), recipe)}
     held_out = text.held_out[:limit]
-    estimates = {
-        name: estimate_evidence(model, held_out, RandomSize(8), seed=seed) for name, model in models.items()
-    }
-    curves = {
-        name: estimate_evidence(model, held_out, Rates(BERT_RATES), seed=seed).curve
-        for name, model in models.items()
-    }
-    return TrainedBert(
-        model=models["after"],
-        before=estimates["before"],
-        after=estimates["after"],
-        curve_before=curves["before"],
-        curve_after=curves["after"],
-        unigram=text.unigram_score(),
-    )
+    recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seed)
+    models = (text.new_model(seed), text.trained(RandomSize(1, 1), recipe))
+    before, after = (estimate_evidence(model, held_out, RandomSize(8), seed=seed) for model in models)
+    at_rates = [estimate_evidence(model, held_out, Rates(BERT_RATES), seed=seed).curve for model in models]
+    return TrainedBert(models[1], before, after, at_rates[0], at_rates[1], text.unigram_score())

@@ -1,8 +1,12 @@
 """maskevidence demo: the main job on embedded data, in about two minutes."""
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
@@ -13,7 +17,8 @@ from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Overwrite, Seed
 
 if TYPE_CHECKING:
-    from maskevidence.runs import Manifest
+    from maskevidence.demo import Candidate
+    from maskevidence.runs import RunDirectory
 
 BERT = "bert"
 REPORT = "report.html"
@@ -25,29 +30,49 @@ def demo(
     overwrite: Overwrite = False,
     seed: Seed = 0,
 ) -> None:
-    """Show it on embedded data: the paper's Table 1, PPCA on 1,797 images of digits, a small BERT on text."""
+    """Demonstrate the main job: the paper's Table 1, PPCA on 1,797 images of digits, a small BERT on text."""
     use_threads(common.threads)
-    from maskevidence.data.tabular import digits
-    from maskevidence.demo import choose_components, smallest_of_the_best
     from maskevidence.paper.table_1 import table_1
-    from maskevidence.runs import RunDirectory, write_run
+    from maskevidence.runs import RunDirectory
 
     folder = RunDirectory(out)
     if folder.manifest() is not None and not overwrite:
         raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
     screen = output.console(common.json)
-    start = time.perf_counter()
-    printed = table_1()
-    screen.print(table_1_view(printed))
-    screen.print(f"Part 1, the paper's Table 1: {time.perf_counter() - start:.1f} s\n")
+    with _timed(screen, "Part 1, the paper's Table 1"):
+        result_1 = table_1()
+        screen.print(table_1_view(result_1))
+    with _timed(screen, "Part 2, PPCA on digits"):
+        ranked, choice = _choose_model(screen, seed)
+        missing = _write_run(folder, choice, overwrite=overwrite)
+    screen.print(f"Written to {folder.path}: {', '.join(folder.files())}")
+    screen.print(missing or "")
+    with _timed(screen, "Part 3, a small BERT"):
+        bert = _small_bert(screen, out / BERT, seed)
+    screen.print(f"Written to {out / BERT}: the model, and its curve as a picture if it could be drawn")
+    report_candidates(screen, ranked, choice, out / REPORT)
+    results = {"table_1": result_1, "digits": [candidate.result for candidate in ranked], "bert": bert}
+    output.write_json(results, common.json)
 
+
+@contextmanager
+def _timed(screen: Console, part: str) -> Iterator[None]:
+    """Print how long a part took."""
     start = time.perf_counter()
-    table = digits()
-    ranked = choose_components(table, seed=seed)
-    chosen = smallest_of_the_best(ranked)
+    yield
+    screen.print(f"{part}: {time.perf_counter() - start:.1f} s\n")
+
+
+def _choose_model(screen: Console, seed: int) -> tuple[list["Candidate"], "Candidate"]:
+    """Compare numbers of components on the digits, and choose one."""
+    from maskevidence.data.tabular import digits
+    from maskevidence.demo import choose_components, smallest_of_the_best
+
+    ranked = choose_components(digits(), seed=seed)
+    choice = smallest_of_the_best(ranked)
     rows = [
         [
-            f"ppca:{candidate.n_components}" + (" *" if candidate is chosen else ""),
+            f"ppca:{candidate.n_components}" + (" *" if candidate is choice else ""),
             f"{candidate.estimate.log_evidence:.2f}",
             f"{candidate.estimate.mask_se:.2f}",
             f"{candidate.estimate.data_se:.2f}",
@@ -59,48 +84,33 @@ def demo(
     columns = ["model", "log evidence", "mask_se", "data_se", "closed form", "behind best"]
     screen.print(output.table(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
     screen.print("* chosen: the smallest model whose 95 % interval behind the best holds zero")
-    for note in chosen.prepared.notes:
+    for note in choice.prepared.notes:
         screen.print(f"note: {note}")
-
-    manifest = _manifest(chosen)
-    folder.check(manifest, overwrite=overwrite)
-    missing = write_run(folder, manifest, chosen.result, chosen.estimate, chosen.prepared.model)
-    screen.print(f"Part 2, PPCA on digits: {time.perf_counter() - start:.1f} s\n")
-    screen.print(f"Left in {folder.path}: {', '.join(folder.files())}" + (f"\n{missing}" if missing else ""))
-
-    bert = _small_bert(screen, out / BERT, seed)
-    report_candidates(screen, ranked, chosen, out / REPORT)
-    results = {"table_1": printed, "digits": [candidate.result for candidate in ranked], "bert": bert}
-    output.write_json(results, common.json)
+    return ranked, choice
 
 
-def _manifest(candidate: Any) -> "Manifest":
-    """What the run of one candidate is of."""
-    from maskevidence.runs import Manifest
+def _write_run(folder: "RunDirectory", candidate: "Candidate", *, overwrite: bool) -> str | None:
+    """Write the run of a candidate; one line on what could not be drawn, or None."""
+    from maskevidence.runs import write_run
 
-    prepared, estimate = candidate.prepared, candidate.estimate
-    return Manifest(
-        model=f"ppca:{candidate.n_components}",
-        conditionals=prepared.model.conditionals,
-        data=prepared.source,
-        design=estimate.design,
-        masks=estimate.masks,
-        seed=estimate.seed,
-        rows_per_block=len(prepared.tokens),
-        closed_form=candidate.result["closed_form"],
+    folder.check(candidate.manifest, overwrite=overwrite)
+    return write_run(
+        folder, candidate.manifest, candidate.result, candidate.estimate, candidate.prepared.model
     )
 
 
-def report_candidates(screen: Any, ranked: Any, chosen: Any, target: Path) -> None:
-    """One page on the best candidates for digits, and on the smallest for contrast."""
+def report_candidates(
+    screen: Console, ranked: Sequence["Candidate"], choice: "Candidate", target: Path
+) -> None:
+    """Write a report on the two best candidates, the choice, and the smallest candidate for contrast."""
     from maskevidence.report.page import write_report
     from maskevidence.report.reading import ReportedRun
 
     smallest = min(ranked, key=lambda candidate: candidate.n_components)
-    shown = {candidate.n_components: candidate for candidate in (ranked[0], chosen, ranked[1], smallest)}
+    shown = {candidate.n_components: candidate for candidate in (*ranked[:2], choice, smallest)}
     runs = [
-        ReportedRun(f"ppca:{k}", _manifest(candidate), candidate.estimate)
-        for k, candidate in sorted(shown.items())
+        ReportedRun(candidate.manifest.model, candidate.manifest, candidate.estimate)
+        for _, candidate in sorted(shown.items())
     ]
     try:
         write_report(runs, target)
@@ -110,14 +120,12 @@ def report_candidates(screen: Any, ranked: Any, chosen: Any, target: Path) -> No
         screen.print(f"\nReport, to be opened in a browser: {target}", soft_wrap=True)
 
 
-def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
-    """Part 3: train it, show the curve before and after, and leave the model and the picture."""
+def _small_bert(screen: Console, folder: Path, seed: int) -> dict[str, Any]:
+    """Train a small BERT, show its curve before and after, and write the model and the picture."""
     from maskevidence.demo import BERT_RATES, BERT_STEPS, train_bert
     from maskevidence.runs.curve_picture import draw_curves
     from maskevidence.runs.directory import CURVE_PICTURE
 
-    start = time.perf_counter()
-    screen.print("")
     bert = train_bert(seed=seed)
     curves = {"random weights": bert.curve_before, "trained": bert.curve_after}
     estimates = {"random weights": bert.before, "trained": bert.after}
@@ -136,15 +144,15 @@ def _small_bert(screen: Any, folder: Path, seed: int) -> dict[str, Any]:
     )
     screen.print(output.table(columns, rows, title))
     screen.print(f"Word frequencies alone score {bert.unigram:.2f}.")
-    shaped = "The curve is shaped" if bert.shaped else "The curve is not shaped"
-    screen.print(f"{shaped}: what is visible {'helps' if bert.shaped else 'does not help enough'}.")
+    if bert.shaped:
+        screen.print("The curve is shaped: visible tokens help.")
+    else:
+        screen.print("The curve is not shaped: visible tokens do not help enough.")
     bert.model.save(folder)
     try:
         write_atomic(folder / CURVE_PICTURE, draw_curves(curves, "A small BERT before and after training"))
     except MissingExtraError as error:
         screen.print(f"{CURVE_PICTURE} was not drawn: {error}")
-    screen.print(f"Part 3, a small BERT: {time.perf_counter() - start:.1f} s\n")
-    screen.print(f"Left in {folder}: the model, and {CURVE_PICTURE} where it could be drawn")
     return {
         "rates": list(BERT_RATES),
         "scores": {name: curve.score.tolist() for name, curve in curves.items()},

@@ -129,6 +129,32 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
     return result, estimate
 
 
+def manifest_of(
+    model: str, prepared: Prepared, scoring: Scoring, rows_per_block: int, **others: Any
+) -> Manifest:
+    """What run.json says of a score.
+
+    Args:
+        model: the MODEL word.
+        prepared: the model and the observations.
+        scoring: how masks are drawn, and their seed.
+        rows_per_block: the number of rows that are scored together.
+        others: further fields of the manifest, such as `shard`.
+    """
+    return Manifest(
+        model=model,
+        model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
+        conditionals=prepared.model.conditionals,
+        data=prepared.source,
+        design=scoring.design.settings(),
+        masks=scoring.key.masks,
+        seed=scoring.key.seed,
+        rows_per_block=rows_per_block,
+        details=prepared.details,
+        **others,
+    )
+
+
 def _check(run: RunOptions) -> None:
     """Refuse options of a run that exclude each other, before a model is fitted or loaded."""
     if run.cluster.engine != "ray":
@@ -162,18 +188,9 @@ def _score_into(
     folder: RunDirectory, model: str, ready: Prepared, scoring: Scoring, run: RunOptions
 ) -> Scored:
     """Score into a run directory, or resume the same run that it holds."""
-    manifest = Manifest(
-        model=model,
-        model_fingerprint=None if ready.fitted else fingerprint(ready.model),
-        conditionals=ready.model.conditionals,
-        data=ready.source,
-        design=scoring.design.settings(),
-        masks=scoring.key.masks,
-        seed=scoring.key.seed,
-        shard=(1, 1) if run.shard is None else parse_shard(run.shard),
-        rows_per_block=rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key),
-        details=ready.details,
-    )
+    n_rows = rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key)
+    shard = (1, 1) if run.shard is None else parse_shard(run.shard)
+    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard)
     n_scored = record_run(
         folder,
         manifest,
