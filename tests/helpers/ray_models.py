@@ -1,4 +1,4 @@
-"""Models that make trouble in a worker, for the tests of Ray; workers import this file alone."""
+"""Models that fail in a worker, for the tests of Ray; workers import this file alone."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import maskevidence as me
 
 
 class Troubled(torch.nn.Module):
-    """A model that does something else first where it is asked for one observation."""
+    """A model that runs `trouble` before it scores the observation `at`."""
 
     conditionals = "exact"
 
@@ -36,7 +36,7 @@ class Budgeted(Troubled):
 
 
 def wait_to_be_killed(marker: Path) -> None:
-    """The first that comes here says which process it is, and waits."""
+    """Write the process id of the first caller into a file, and wait."""
     if not marker.exists():
         marker.with_suffix(".new").write_text(str(os.getpid()))
         marker.with_suffix(".new").rename(marker)

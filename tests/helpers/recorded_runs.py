@@ -1,4 +1,4 @@
-"""A small model, its rows and its manifest, and what a run directory holds of them."""
+"""A small model with rows and a manifest, and readers of run directories."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from maskevidence.runs import DataSource, Manifest, rows_per_block
 N_ROWS, N_FEATURES = 70, 6
 
 
-def a_model(seed: int = 0) -> me.models.Gaussian:
+def make_model(seed: int = 0) -> me.models.Gaussian:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(N_FEATURES, N_FEATURES))
     return me.models.Gaussian(
@@ -23,8 +23,8 @@ def a_model(seed: int = 0) -> me.models.Gaussian:
     )
 
 
-def some_tokens(n_rows: int = N_ROWS, *, n_bytes: bool = False) -> me.Tokens:
-    """Complete rows, with holes in every seventh."""
+def make_tokens(n_rows: int = N_ROWS, *, n_bytes: bool = False) -> me.Tokens:
+    """Rows of which every seventh has a missing value."""
     values = np.random.default_rng(1).normal(size=(n_rows, N_FEATURES))
     values[::7, 2] = np.nan
     tokens = me.Tokens.from_array(values, ids=np.arange(n_rows) * 3 + 5)
@@ -33,7 +33,9 @@ def some_tokens(n_rows: int = N_ROWS, *, n_bytes: bool = False) -> me.Tokens:
     return me.Tokens(tokens.values, tokens.maskable, tokens.context, tokens.ids, 4 * tokens.n_tokens + 1)
 
 
-def a_manifest(model: me.MaskedModel, tokens: me.Tokens, design: MaskDesign, **changes: object) -> Manifest:
+def make_manifest(
+    model: me.MaskedModel, tokens: me.Tokens, design: MaskDesign, **changes: object
+) -> Manifest:
     key = MaskKey(0, changes.get("masks", "own"))
     settings = {
         "model": "a model",
@@ -47,20 +49,20 @@ def a_manifest(model: me.MaskedModel, tokens: me.Tokens, design: MaskDesign, **c
     return Manifest.model_validate(settings | changes)
 
 
-def rows_of(folder: Path | str) -> pandas.DataFrame:
-    """All rows of a run's Parquet files, sorted; to be compared to the last bit."""
+def read_rows(folder: Path | str) -> pandas.DataFrame:
+    """The rows of all Parquet files of a run, sorted, to be compared to the last bit."""
     table = parquet.read_table(Path(folder) / "scores").to_pandas()
     return table.sort_values(["id", "draw", "size"], ignore_index=True)
 
 
 def same_rows(first: Path | str, second: Path | str) -> bool:
-    a, b = rows_of(first), rows_of(second)
+    a, b = read_rows(first), read_rows(second)
     return list(a.columns) == list(b.columns) and all(
         a[name].to_numpy().tobytes() == b[name].to_numpy().tobytes() for name in a.columns
     )
 
 
-def numbers_of(folder: Path | str) -> dict[str, object]:
-    """estimate.json without what a folder's name or the moment may change."""
+def read_numbers(folder: Path | str) -> dict[str, object]:
+    """estimate.json without versions and command."""
     content = json.loads((Path(folder) / "estimate.json").read_text())
     return {name: value for name, value in content.items() if name not in ("command", "versions")}

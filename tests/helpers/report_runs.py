@@ -1,4 +1,4 @@
-"""Runs for the tests of the report, made by the commands that a user would give."""
+"""Runs for the tests of the report, recorded by the commands of a user."""
 
 import json
 import sys
@@ -22,10 +22,12 @@ HOSTILE = [
 
 
 def command(*words: object) -> None:
-    """Run a command in this process, as `sys.argv` would have it."""
+    """Run a command in this process."""
     before = sys.argv
     sys.argv = ["maskevidence", *map(str, words)]
-    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
+    jaxtyping.config.update(
+        "jaxtyping_disable", True
+    )  # typer passes a context of another type than it declares
     try:
         app(sys.argv[1:], standalone_mode=False)
     finally:
@@ -34,7 +36,7 @@ def command(*words: object) -> None:
 
 
 def write_table(file: Path, n_rows: int = 60, n_columns: int = 5) -> Path:
-    """A table of numbers that PPCA can be fitted to."""
+    """Write a table of numbers with two latent variables."""
     rng = np.random.default_rng(0)
     latent = rng.normal(size=(n_rows, 2)) @ rng.normal(size=(2, n_columns))
     values = latent + 0.3 * rng.normal(size=(n_rows, n_columns))
@@ -45,13 +47,13 @@ def write_table(file: Path, n_rows: int = 60, n_columns: int = 5) -> Path:
 
 
 def write_texts(file: Path, texts: list[str]) -> Path:
-    """Texts, one a line, as .jsonl."""
+    """Write texts as .jsonl, one in each line."""
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return file
 
 
 def save_bert(folder: Path) -> Path:
-    """A small masked language model as transformers saves it."""
+    """Save a small masked language model in the format of transformers."""
     tokenizer = small_tokenizer()
     small_bert(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,6 +1,4 @@
-"""The report: what it says of a run, how it reads observations again, and what it refuses."""
-
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+"""The report: what it says about runs, how it reads observations again, and what it refuses."""
 
 import base64
 import hashlib
@@ -18,7 +16,7 @@ import pytest
 from rich.console import Console
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.tabular import read_table
 from maskevidence.evidence import summarize_scores
@@ -38,38 +36,38 @@ from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of numbers, of which one is cut into many parts."""
-    made = tmp_path_factory.mktemp("runs")
-    table = write_table(made / "table.csv")
+    """Runs of numbers; those of every size are saved in many parts."""
+    root = tmp_path_factory.mktemp("runs")
+    table = write_table(root / "table.csv")
     for k in (1, 2):
         command(
-            "score", f"ppca:{k}", table, "--masks-per-size", 2, "--save-every", 0, "--out", made / f"ppca-{k}"
+            "score", f"ppca:{k}", table, "--masks-per-size", 2, "--save-every", 0, "--out", root / f"ppca-{k}"
         )
-    command("score", "ppca:1", table, "--design", "leave-one-out", "--out", made / "alone")
-    return made
+    command("score", "ppca:1", table, "--design", "leave-one-out", "--out", root / "alone")
+    return root
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of texts."""
-    made = tmp_path_factory.mktemp("texts")
-    model, file = save_bert(made / "bert"), write_texts(made / "texts.jsonl", HOSTILE)
+    root = tmp_path_factory.mktemp("texts")
+    model, file = save_bert(root / "bert"), write_texts(root / "texts.jsonl", HOSTILE)
     words = ("--design", "leave-one-out", "--per-token")
-    command("score", model, file, *words, "--out", made / "tokens")
-    command("score", model, file, "--limit", 3, "--draws", 4, "--out", made / "random")
-    (made / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
-    command("score", model, made / "pairs.csv", "--text", "q,a", *words, "--out", made / "pairs")
+    command("score", model, file, *words, "--out", root / "tokens")
+    command("score", model, file, "--limit", 3, "--draws", 4, "--out", root / "random")
+    (root / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
+    command("score", model, root / "pairs.csv", "--text", "q,a", *words, "--out", root / "pairs")
     context = ("--text", "a", "--context-field", "p")
-    command("score", model, made / "pairs.csv", *context, *words, "--out", made / "context")
-    command("score", model, file, "--block-size", 20, "--draws", 4, "--out", made / "blocks")
-    long = write_texts(made / "long.jsonl", ["the rain " * 40, "a cat"])
-    command("score", model, long, "--long", "split", "--draws", 4, "--out", made / "split")
-    return made
+    command("score", model, root / "pairs.csv", *context, *words, "--out", root / "context")
+    command("score", model, file, "--block-size", 20, "--draws", 4, "--out", root / "blocks")
+    long = write_texts(root / "long.jsonl", ["the rain " * 40, "a cat"])
+    command("score", model, long, "--long", "split", "--draws", 4, "--out", root / "split")
+    return root
 
 
 def only(path: Path) -> ReportedRun:
-    (found,) = read_runs([path])
-    return found
+    (reported,) = read_runs([path])
+    return reported
 
 
 def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
@@ -78,21 +76,28 @@ def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
 
 
 def text_of(html: str) -> str:
-    """A page's text, without styles, scripts and tags."""
+    """The text of a page, without styles, scripts and tags."""
     body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
 def test_the_page_has_the_runs_numbers(folder: Path) -> None:
-    found = json.loads((folder / "ppca-2" / "estimate.json").read_text())
+    result = json.loads((folder / "ppca-2" / "estimate.json").read_text())
     shown = text_of(render([only(folder / "ppca-2")]))
-    low, high = found["interval_95"]
-    for value in (found["log_evidence"], found["mask_se"], found["data_se"], found["closed_form"], low, high):
+    low, high = result["interval_95"]
+    for value in (
+        result["log_evidence"],
+        result["mask_se"],
+        result["data_se"],
+        result["closed_form"],
+        low,
+        high,
+    ):
         assert typeset(value, 2) in shown
     assert "Unbiased" in shown
-    assert f"{found['n_observations']} " in shown
-    assert found["command"].replace("'", "&#39;") in shown
-    assert f"torch {found['versions']['torch']}" in shown
+    assert f"{result['n_observations']} " in shown
+    assert result["command"].replace("'", "&#39;") in shown
+    assert f"torch {result['versions']['torch']}" in shown
     assert "masks per size 2" in shown
     assert "12 observations, 20 % held out and scored" in shown
 
@@ -111,9 +116,9 @@ def test_the_figure_has_the_curves_numbers(folder: Path) -> None:
     reported = only(folder / "ppca-2")
     assert reported.estimate is not None
     html = render([reported])
-    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', html)
-    assert found is not None
-    (figure,) = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', html)
+    assert match is not None
+    (figure,) = json.loads(match[1])
     line = next(trace for trace in figure["data"] if "hovertemplate" in trace)
     np.testing.assert_allclose(line["y"], reported.estimate.curve.score, rtol=1e-5)
     assert line["x"] == [1, 2, 3, 4, 5]
@@ -124,9 +129,9 @@ def test_the_figure_has_the_curves_numbers(folder: Path) -> None:
 
 def test_only_the_scripts_of_the_page_may_run(folder: Path) -> None:
     html = render([only(folder / "ppca-2")])
-    found = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
-    assert found is not None
-    policy = unescape(found[1])
+    match = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
+    assert match is not None
+    policy = unescape(match[1])
     scripts = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
     assert len(scripts) == 2
     for script in scripts:
@@ -136,7 +141,7 @@ def test_only_the_scripts_of_the_page_may_run(folder: Path) -> None:
     assert not re.search(r"\b(src|href)=[\"']?(https?:)?//", html[: html.index('id="figures"')])
 
 
-def test_runs_of_the_same_rows_are_compared(folder: Path) -> None:
+def test_runs_on_the_same_rows_are_compared(folder: Path) -> None:
     both = read_runs([folder / "ppca-1", folder / "ppca-2"])
     estimates = {reported.name: reported.estimate for reported in both}
     expected = me.compare(estimates)  # type: ignore[arg-type]
@@ -147,14 +152,14 @@ def test_runs_of_the_same_rows_are_compared(folder: Path) -> None:
     assert f"{expected.names[0]} minus {expected.names[1]}" in shown
 
 
-def test_runs_of_other_rows_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
+def test_runs_on_different_rows_are_shown_side_by_side(folder: Path, tmp_path: Path) -> None:
     command("score", "ppca:1", write_table(tmp_path / "t.csv", 40), "--out", tmp_path / "other")
     shown = text_of(render(read_runs([folder / "ppca-1", tmp_path / "other"])))
     assert "The runs cannot be compared" in shown
     assert "of different data" in shown
 
 
-def test_a_run_that_is_not_finished_is_shown_as_far_as_it_came(folder: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_is_shown_as_far_as_it_is_scored(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "part"
     shutil.copytree(folder / "ppca-2", copy)
     parts = list_parts(RunDirectory(copy).scores)
@@ -180,8 +185,8 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_came(folder: Path, tmp
     assert "How it was made" in shown
 
 
-def test_an_observation_that_lacks_masks_does_not_count(folder: Path, tmp_path: Path) -> None:
-    """More masks were asked for and not all are there: an estimate of half the masks would be another one."""
+def test_an_observation_with_missing_masks_does_not_count(folder: Path, tmp_path: Path) -> None:
+    """More masks are asked for, and some are still missing: half the masks would give another estimate."""
     copy = tmp_path / "more"
     shutil.copytree(folder / "ppca-2", copy)
     more = ("--masks-per-size", 3, "--save-every", 0)
@@ -241,7 +246,7 @@ def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> Non
     assert contents(7) is None
 
 
-def test_images_are_read_again_as_they_were_scored(tmp_path: Path) -> None:
+def test_images_are_read_again_with_every_option(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "images").mkdir()
     for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (24, 6, 6), dtype=np.uint8)):
@@ -263,7 +268,7 @@ def test_images_are_read_again_as_they_were_scored(tmp_path: Path) -> None:
     assert all(contents(key) is not None for key in reported.estimate.ids.tolist())
 
 
-def test_data_that_changed_or_are_gone_are_not_shown(folder: Path, tmp_path: Path) -> None:
+def test_changed_or_deleted_data_are_not_shown(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     shutil.copy(folder / "table.csv", table)
     command("score", "ppca:1", table, "--out", tmp_path / "a")
@@ -334,7 +339,7 @@ def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
         assert drawn == {corner: step for corner, step in zip(corners, steps, strict=True) if step}
 
 
-def test_hardest_and_easiest_are_ranked_by_the_mean_of_a_token(texts: Path) -> None:
+def test_observations_are_ranked_by_nats_per_token(texts: Path) -> None:
     reported = only(texts / "tokens")
     assert reported.estimate is not None
     extremes = find_extremes(reported, 2)
@@ -346,7 +351,7 @@ def test_hardest_and_easiest_are_ranked_by_the_mean_of_a_token(texts: Path) -> N
     assert extremes.hardest[0].per_token == pytest.approx(mean[ranked[0]])
 
 
-def test_texts_are_cut_where_their_tokens_are(texts: Path) -> None:
+def test_texts_are_split_at_their_tokens(texts: Path) -> None:
     reported = only(texts / "tokens")
     assert reported.estimate is not None
     for shown in (*(extremes := find_extremes(reported, 3)).hardest, *extremes.easiest):
@@ -354,10 +359,10 @@ def test_texts_are_cut_where_their_tokens_are(texts: Path) -> None:
         assert "".join(span.text for span in shown.spans) == HOSTILE[shown.id]
         scores = reported.estimate.scores
         recorded = scores.score[scores.id == shown.id]
-        found = [span.log_prob for span in shown.spans if span.log_prob is not None]
-        if len(found) == len(recorded):
-            np.testing.assert_array_equal(found, recorded)
-        assert len(found) > 3
+        shaded = [span.log_prob for span in shown.spans if span.log_prob is not None]
+        if len(shaded) == len(recorded):
+            np.testing.assert_array_equal(shaded, recorded)
+        assert len(shaded) > 3
 
 
 def test_pairs_and_prompts(texts: Path) -> None:
@@ -371,7 +376,7 @@ def test_pairs_and_prompts(texts: Path) -> None:
     assert "Prompt, always visible and not scored" in shown
 
 
-def test_texts_without_scores_of_tokens(texts: Path, tmp_path: Path) -> None:
+def test_texts_without_token_scores(texts: Path, tmp_path: Path) -> None:
     shown = text_of(render([only(texts / "random")]))
     assert "tokens have scores of their own only with --design leave-one-out --per-token" in shown
     assert "among 3 observations" in shown
@@ -381,7 +386,7 @@ def test_texts_without_scores_of_tokens(texts: Path, tmp_path: Path) -> None:
     assert "Run its command again with --per-token" in text_of(render([only(copy)]))
 
 
-def test_tokens_of_another_run_are_not_taken(texts: Path, tmp_path: Path) -> None:
+def test_tokens_of_another_run_are_not_used(texts: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(texts / "tokens", copy)
     lines = (copy / "tokens.csv").read_text().splitlines()
@@ -393,7 +398,7 @@ def test_tokens_of_another_run_are_not_taken(texts: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "words"), [("blocks", "are blocks of running text"), ("split", "are parts of 2 texts")]
 )
-def test_observations_that_are_no_rows_of_the_data(texts: Path, name: str, words: str) -> None:
+def test_observations_that_are_not_rows_of_the_data(texts: Path, name: str, words: str) -> None:
     assert words in text_of(render([only(texts / name)]))
 
 
@@ -407,7 +412,7 @@ def test_text_is_never_markup(texts: Path) -> None:
     assert "U+202E" in html
 
 
-def test_names_are_text_too(folder: Path, tmp_path: Path) -> None:
+def test_names_are_never_markup(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "<img src=x onerror=alert(1)>"
     shutil.copytree(folder / "ppca-2", copy)
     manifest = json.loads((copy / "run.json").read_text())
@@ -443,7 +448,7 @@ def test_spans(text: str, tokens: list[str], expected: list[tuple[str, float | N
     assert [(span.text, span.log_prob) for span in spans] == expected
 
 
-def test_shades_name_what_they_are() -> None:
+def test_shades_have_names() -> None:
     shades = of_probabilities()
     steps = [shades.step(float(np.log(p))) for p in (0.9, 0.2, 0.05, 0.005, 0.0005, 0.00005)]
     assert steps == [0, 1, 2, 3, 4, 5]
@@ -457,7 +462,7 @@ def test_ten_thousand_observations_stay_small(tmp_path: Path) -> None:
 
 
 def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) -> Path:
-    """A run with the record of many observations."""
+    """A run with the recorded of many observations."""
     rng = np.random.default_rng(0)
     ids = np.repeat(np.arange(n_rows), 2 * n_tokens)
     draw = np.tile(np.repeat(np.arange(2), n_tokens), n_rows)
@@ -480,7 +485,7 @@ def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) ->
     return folder
 
 
-def test_the_demonstration_writes_one(tmp_path: Path) -> None:
+def test_the_demonstration_writes_a_report(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     from maskevidence.cli.demo import report_candidates
     from maskevidence.data import digits
@@ -517,7 +522,7 @@ def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:
         ((), "Missing argument"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_errors_are_one_line(
     run: CommandLine, folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     before = {path.name for path in folder.iterdir()}
@@ -529,7 +534,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert not (tmp_path / "r.html").exists()
 
 
-def test_a_damaged_record_is_said(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_run_is_reported(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder / "ppca-1", copy)
     part = list_parts(RunDirectory(copy).scores)[0].path
@@ -537,7 +542,7 @@ def test_a_damaged_record_is_said(run: CommandLine, folder: Path, tmp_path: Path
     assert "is damaged" in run("report", copy, "--out", tmp_path / "r.html").error
 
 
-def test_without_the_extra_it_says_which(
+def test_the_missing_extra_is_named(
     run: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)

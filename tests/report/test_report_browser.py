@@ -1,4 +1,4 @@
-"""The report as a browser shows it: drawn, usable by keys, readable, and without a word to the network."""
+"""The report in a browser: plots are drawn, all works by keyboard, text is readable, nothing is requested."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,16 +14,18 @@ from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; apt-get install chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed; apt-get install chromium"
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
 
-# Every text that is seen, with the least contrast it may have (WCAG 2, AA) and the one it has.
+# The contrast of every visible text (WCAG 2), and whether the text is large.
 CONTRASTS = """
 () => {
   const parse = (text) => {
-    const found = text.match(/[\\d.]+/g).map(Number);
-    return { rgb: found.slice(0, 3), alpha: found.length > 3 ? found[3] : 1 };
+    const levels = text.match(/[\\d.]+/g).map(Number);
+    return { rgb: levels.slice(0, 3), alpha: levels.length > 3 ? levels[3] : 1 };
   };
   const luminance = (rgb) => {
     const linear = rgb.map((level) => level / 255)
@@ -38,7 +40,7 @@ CONTRASTS = """
     }
     throw new Error("no background at all");
   };
-  const found = [];
+  const texts = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
@@ -48,20 +50,20 @@ CONTRASTS = """
     const colour = parse(element instanceof SVGElement ? style.fill : style.color).rgb;
     const [low, high] = [luminance(colour), luminance(background(element))].sort((a, b) => a - b);
     const large = parseFloat(style.fontSize) >= 24;
-    found.push({ text: walker.currentNode.data.trim(), ratio: (high + 0.05) / (low + 0.05), large });
+    texts.push({ text: walker.currentNode.data.trim(), ratio: (high + 0.05) / (low + 0.05), large });
   }
-  return found;
+  return texts;
 }
 """
 
 
 @dataclass
 class Opened:
-    """A page in the browser, with all that it said and asked for."""
+    """A page in the browser, with the messages of its console and its requests."""
 
     page: Any
-    said: list[str] = field(default_factory=list)
-    requested: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -79,30 +81,30 @@ Open = Callable[..., Opened]
 
 @pytest.fixture
 def show(browser: Any) -> Iterator[Open]:
-    """Open a report; afterwards no message may be in its console, and no request have left the file."""
+    """Open a report; in the end its console must be empty, and it must have requested nothing but itself."""
     opened: list[tuple[Path, Opened]] = []
 
     def open_report(file: Path, *, scheme: str = "light", width: int = 1280) -> Opened:
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-        made = Opened(context.new_page())
-        made.page.on("console", lambda message: made.said.append(message.text))
-        made.page.on("pageerror", lambda error: made.said.append(str(error)))
-        made.page.on("request", lambda request: made.requested.append(request.url))
-        made.page.set_default_timeout(60_000)
-        made.page.goto(file.as_uri())
-        opened.append((file, made))
-        return made
+        report = Opened(context.new_page())
+        report.page.on("console", lambda message: report.messages.append(message.text))
+        report.page.on("pageerror", lambda error: report.messages.append(str(error)))
+        report.page.on("request", lambda request: report.requests.append(request.url))
+        report.page.set_default_timeout(60_000)
+        report.page.goto(file.as_uri())
+        opened.append((file, report))
+        return report
 
     yield open_report
-    for file, made in opened:
-        made.page.context.close()
-        assert made.said == []
-        assert [url for url in made.requested if not url.startswith("data:")] == [file.as_uri()]
+    for file, report in opened:
+        report.page.context.close()
+        assert report.messages == []
+        assert [url for url in report.requests if not url.startswith("data:")] == [file.as_uri()]
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports of one run of numbers, of two that are compared, of texts that mean harm, and of pixels."""
+    """Reports on one run of numbers, two compared runs, hostile texts, and pixels."""
     folder = tmp_path_factory.mktemp("reports")
     table = write_table(folder / "table.csv")
     for k in (1, 2):
@@ -127,7 +129,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def lines(page: Any, plot: str = "curves") -> int:
-    """How many curves are drawn."""
+    """The number of curves that are drawn."""
     return page.locator(f"#plot-{plot} .scatterlayer path.js-line[d*=L]").count()
 
 
@@ -182,7 +184,7 @@ def test_hovering_names_the_values(show: Open, reports: dict[str, Path]) -> None
     assert "ppca-2" in shown
 
 
-def test_everything_can_be_done_with_keys(show: Open, reports: dict[str, Path]) -> None:
+def test_everything_works_by_keyboard(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["two"]).page
     reached = []
     for _ in range(60):
@@ -217,12 +219,14 @@ def test_everything_can_be_done_with_keys(show: Open, reports: dict[str, Path]) 
     ("name", "scheme"),
     [("two", "light"), ("two", "dark"), ("texts", "light"), ("texts", "dark"), ("digits", "dark")],
 )
-def test_all_has_the_contrast_of_aa(show: Open, reports: dict[str, Path], name: str, scheme: str) -> None:
+def test_all_text_has_the_contrast_of_wcag_aa(
+    show: Open, reports: dict[str, Path], name: str, scheme: str
+) -> None:
     page = show(reports[name], scheme=scheme).page
     page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
-    found = page.evaluate(CONTRASTS)
-    assert len(found) > 60
-    faint = [text for text in found if text["ratio"] < (3.0 if text["large"] else 4.5)]
+    texts = page.evaluate(CONTRASTS)
+    assert len(texts) > 60
+    faint = [text for text in texts if text["ratio"] < (3.0 if text["large"] else 4.5)]
     assert faint == []
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).map(Number)")
     assert (sum(paper) < 100) == (scheme == "dark")
@@ -234,7 +238,7 @@ def _rgb(colour: str) -> list[float]:
 
 
 def contrast(one: list[float], other: list[float]) -> float:
-    """Of two colours, as WCAG 2 defines it."""
+    """The contrast of two colours, as WCAG 2 defines it."""
 
     def luminance(rgb: list[float]) -> float:
         linear = [s / 12.92 if (s := v / 255) <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for v in rgb]
@@ -260,7 +264,7 @@ def test_nothing_overflows_on_a_phone(show: Open, reports: dict[str, Path], name
     assert cut_off == []
 
 
-def test_what_is_not_text_has_words_for_it(show: Open, reports: dict[str, Path]) -> None:
+def test_images_and_plots_have_text_alternatives(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["digits"]).page
     assert page.locator("img").count() == 10
     assert all(
@@ -283,7 +287,7 @@ def test_what_is_not_text_has_words_for_it(show: Open, reports: dict[str, Path])
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_texts_are_shown_and_never_run(show: Open, reports: dict[str, Path]) -> None:
+def test_texts_are_shown_and_never_executed(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["texts"]).page
     shown = page.locator("p.text").all_inner_texts()
     assert len(shown) == len(HOSTILE)
@@ -296,18 +300,18 @@ def test_texts_are_shown_and_never_run(show: Open, reports: dict[str, Path]) -> 
     assert page.locator("p.text .token").count() > 50
 
 
-def test_a_script_that_got_in_would_not_run(show: Open, reports: dict[str, Path], tmp_path: Path) -> None:
-    """The page's own policy names the scripts that may run."""
+def test_an_injected_script_does_not_run(show: Open, reports: dict[str, Path], tmp_path: Path) -> None:
+    """The content security policy of the page names the scripts that may run."""
     content = reports["texts"].read_text()
     changed = tmp_path / "changed.html"
     changed.write_text(content.replace("<main>", "<main><script>document.title = 'taken over'</script>"))
     opened = show(changed)
     assert opened.page.title() != "taken over"
-    assert any("Content Security Policy" in message for message in opened.said)
-    opened.said.clear()
+    assert any("Content Security Policy" in message for message in opened.messages)
+    opened.messages.clear()
 
 
-def test_the_printed_page_is_light_and_whole(show: Open, reports: dict[str, Path]) -> None:
+def test_the_printed_page_is_light_and_complete(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["two"], scheme="dark").page
     document = page.pdf(format="A4")
     assert document.startswith(b"%PDF")

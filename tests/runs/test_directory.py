@@ -1,4 +1,4 @@
-"""A folder that holds another run, or other files, is refused."""
+"""A folder that holds another run or other files is refused."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from command_line import CommandLine, files_in
-from recorded_runs import a_model
+from recorded_runs import make_model
 
 
 class TestAnotherRun:
@@ -30,7 +30,7 @@ class TestAnotherRun:
             (["--shard", "1/2"], "shard [1, 2] instead of [1, 1]"),
         ],
     )
-    def test_is_refused_unless_overwritten(
+    def test_is_refused_without_overwrite(
         self,
         first: Path,
         saved: tuple[Path, Path],
@@ -53,7 +53,7 @@ class TestAnotherRun:
         assert run(*command).code == 0  # it is the same run now
 
     def test_with_other_weights(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
-        a_model(seed=9).save(saved[0])
+        make_model(seed=9).save(saved[0])
         error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
         assert "holds another run (model_fingerprint" in error
 
@@ -64,7 +64,7 @@ class TestAnotherRun:
         error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
         assert "holds another run (fingerprint" in error
 
-    def test_of_a_newer_schema(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+    def test_with_a_newer_schema(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
         content = json.loads((first / "run.json").read_text())
         (first / "run.json").write_text(json.dumps(content | {"schema_version": 7, "more": 1}))
         message = "has schema 7, written by a newer maskevidence (this one reads 1); update maskevidence"
@@ -75,7 +75,7 @@ class TestAnotherRun:
         assert run(*command, "--overwrite").code == 0
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 1}'])
-    def test_of_a_run_json_that_cannot_be_read(
+    def test_with_an_unreadable_run_json(
         self,
         first: Path,
         saved: tuple[Path, Path],
@@ -86,18 +86,21 @@ class TestAnotherRun:
         assert "is not a run.json that this version can read" in run("score", *saved, "--out", first).error
         assert "is not a run.json that this version can read" in run("summarize", first).error
 
-    def test_a_folder_of_something_else(
+    def test_a_folder_with_other_files(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "model").write_text("precious")
         for words in ([], ["--overwrite"]):
-            assert "holds files of no run" in run("score", *saved, "--out", tmp_path / "mine", *words).error
+            assert (
+                "holds files that belong to no run"
+                in run("score", *saved, "--out", tmp_path / "mine", *words).error
+            )
         assert files_in(tmp_path / "mine") == {"model"}
         assert "is a file" in run("score", *saved, "--out", tmp_path / "mine" / "model").error
 
 
 def test_importing_the_package_loads_neither_pyarrow_nor_pydantic() -> None:
     check = "import sys, maskevidence; print(sorted({'pyarrow', 'pydantic', 'pandas'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -13,7 +13,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine, files_in, start
 from maskevidence.runs.parts import list_parts
-from recorded_runs import numbers_of, rows_of, same_rows
+from recorded_runs import read_numbers, read_rows, same_rows
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -39,11 +39,11 @@ class TestKill:
             n_saved.append(len(list_parts(out / "scores")))
             assert run(*command, out).code == 0
             assert same_rows(out, tmp_path / "whole")
-            assert numbers_of(out) == numbers_of(tmp_path / "whole")
+            assert read_numbers(out) == read_numbers(tmp_path / "whole")
         assert len(set(n_saved)) > 1
         assert any(0 < saved < n_parts for saved in n_saved)
 
-    def test_before_the_model_is_kept(
+    def test_before_the_model_is_saved(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         command = ("score", "ppca:2", saved[1], "--limit", 100, "--out")
@@ -63,19 +63,19 @@ class TestKill:
         assert run(*command, tmp_path / "b").code == 0
         assert same_rows(tmp_path / "a", tmp_path / "b")
 
-    def test_a_run_that_goes_on_is_scored_by_the_model_that_was_kept(
+    def test_a_resumed_run_is_scored_by_the_saved_model(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         command = ("score", "ppca:2", saved[1], "--limit", 300, "--save-every", 0, "--out", tmp_path / "a")
         assert run(*command).code == 0
-        before = rows_of(tmp_path / "a")
+        before = read_rows(tmp_path / "a")
         other = me.models.load(tmp_path / "a" / "model")
         with torch.no_grad():
             other.mean += 1.0
         other.save(tmp_path / "a" / "model")
         list_parts(tmp_path / "a" / "scores")[0].path.unlink()
         assert run(*command).code == 0
-        changed = rows_of(tmp_path / "a")["score"] != before["score"]
+        changed = read_rows(tmp_path / "a")["score"] != before["score"]
         assert changed.any()
         assert not changed.all()
 
@@ -85,7 +85,7 @@ class TestKill:
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small file system needs root"
 )
 class TestMounts:
-    def test_a_full_disk_stops_cleanly_and_the_run_goes_on_when_there_is_space(
+    def test_a_run_resumes_after_the_disk_was_full(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         command = ("score", *saved, "--masks-per-size", 20, "--save-every", 0, "--threads", 1, "--out")
@@ -95,7 +95,7 @@ class TestMounts:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
         try:
             (disk / "other").write_bytes(bytes(600_000))
-            for _ in range(2):  # the second finds the disk as full as the first left it
+            for _ in range(2):  # the disk is still full the second time
                 result = run(*command, disk / "a")
                 assert "no space is left for" in result.error
                 assert "run the same command again" in result.error
@@ -107,7 +107,7 @@ class TestMounts:
             assert run(*command, disk / "a").code == 0
             assert {path: path.stat().st_mtime_ns for path in written} == written
             assert same_rows(disk / "a", tmp_path / "whole")
-            assert numbers_of(disk / "a") == numbers_of(tmp_path / "whole")
+            assert read_numbers(disk / "a") == read_numbers(tmp_path / "whole")
         finally:
             subprocess.run(["umount", disk], check=True)
 
@@ -120,7 +120,7 @@ class TestMounts:
             assert run(*command, disk / "a").code == 0
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
             assert "cannot be written (Read-only file system)" in run(*command, disk / "b").error
-            # what is finished can still be read, and what is not cannot go on
+            # a finished run can still be read, but nothing can be scored
             assert "was finished before" in " ".join(run(*command, disk / "a").out.split())
             assert "cannot be written" in run(*command, disk / "a", "--overwrite").error
             summarized = run("summarize", disk / "a")

@@ -8,11 +8,11 @@ import pytest
 
 import maskevidence as me
 from maskevidence.runs import RunDirectory, record_run
-from recorded_runs import a_manifest, a_model, some_tokens
+from recorded_runs import make_manifest, make_model, make_tokens
 
 
 class TestTwoProcesses:
-    def test_the_second_is_refused_with_the_first_ones_pid_until_that_is_gone(self, tmp_path: Path) -> None:
+    def test_the_second_is_refused_until_the_first_is_killed(self, tmp_path: Path) -> None:
         holder = (
             "import sys, time; from pathlib import Path; from maskevidence.runs.lock import locked\n"
             "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
@@ -20,11 +20,11 @@ class TestTwoProcesses:
         process = subprocess.Popen(
             [sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
-        model, tokens = a_model(), some_tokens()
+        model, tokens = make_model(), make_tokens()
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "held\n"
-            manifest = a_manifest(model, tokens, me.LeaveOneOut())
+            manifest = make_manifest(model, tokens, me.LeaveOneOut())
             with pytest.raises(me.InputError, match=f"process {process.pid} is writing into"):
                 record_run(RunDirectory(tmp_path), manifest, model, tokens)
         finally:
@@ -33,12 +33,12 @@ class TestTwoProcesses:
         assert record_run(RunDirectory(tmp_path), manifest, model, tokens) > 0
         assert not (tmp_path / ".lock.pid").exists()
 
-    def test_a_lock_that_is_a_symbolic_link_is_refused_and_not_followed(self, tmp_path: Path) -> None:
-        model, tokens, precious = a_model(), some_tokens(), tmp_path / "precious"
+    def test_a_symbolic_link_as_lock_is_refused(self, tmp_path: Path) -> None:
+        model, tokens, precious = make_model(), make_tokens(), tmp_path / "precious"
         precious.write_text("text")
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / ".lock").symlink_to(precious)
-        manifest = a_manifest(model, tokens, me.LeaveOneOut())
+        manifest = make_manifest(model, tokens, me.LeaveOneOut())
         with pytest.raises(
             me.InputError, match=r"lock' is a symbolic link; remove it, or give another"
         ) as raised:
@@ -46,11 +46,11 @@ class TestTwoProcesses:
         assert "\n" not in str(raised.value)
         assert precious.read_text() == "text"
 
-    def test_the_process_number_is_not_written_through_a_symbolic_link(self, tmp_path: Path) -> None:
-        model, tokens, precious = a_model(), some_tokens(), tmp_path / "precious"
+    def test_the_pid_is_not_written_through_a_symbolic_link(self, tmp_path: Path) -> None:
+        model, tokens, precious = make_model(), make_tokens(), tmp_path / "precious"
         precious.write_text("text")
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / ".lock.pid").symlink_to(precious)
-        manifest = a_manifest(model, tokens, me.LeaveOneOut())
+        manifest = make_manifest(model, tokens, me.LeaveOneOut())
         assert record_run(RunDirectory(tmp_path / "run"), manifest, model, tokens) > 0
         assert precious.read_text() == "text"

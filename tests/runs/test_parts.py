@@ -1,4 +1,4 @@
-"""Damaged, missing and duplicated parts are noticed, and only they are redone."""
+"""Damaged, missing and duplicated parts are detected, and only they are scored again."""
 
 from pathlib import Path
 
@@ -9,21 +9,21 @@ from pyarrow import parquet
 import maskevidence as me
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts
-from recorded_runs import a_manifest, a_model, rows_of, some_tokens
+from recorded_runs import make_manifest, make_model, make_tokens, read_rows
 
 
 class TestDamage:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> RunDirectory:
-        model, tokens, folder = a_model(), some_tokens(), RunDirectory(tmp_path / "run")
+        model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path / "run")
         record_run(
-            folder, a_manifest(model, tokens, me.EverySize(2)), model, tokens, Recording(save_every=0.0)
+            folder, make_manifest(model, tokens, me.EverySize(2)), model, tokens, Recording(save_every=0.0)
         )
         return folder
 
     @pytest.mark.parametrize("damage", ["truncated", "a byte changed", "empty"])
-    def test_is_found_and_only_that_part_is_redone(self, folder: RunDirectory, damage: str) -> None:
-        before = rows_of(folder.path)
+    def test_is_detected_and_only_that_part_is_scored_again(self, folder: RunDirectory, damage: str) -> None:
+        before = read_rows(folder.path)
         part = list_parts(folder.scores)[5].path
         n_rows, content = parquet.read_metadata(part).num_rows, bytearray(part.read_bytes())
         content[len(content) // 2] ^= 1
@@ -32,16 +32,16 @@ class TestDamage:
         )
         with pytest.raises(me.InputError, match=r"is damaged; run the command in run\.json again"):
             read_run(folder.path)
-        model, tokens = a_model(), some_tokens()
-        assert record_run(folder, a_manifest(model, tokens, me.EverySize(2)), model, tokens) == n_rows
-        pandas.testing.assert_frame_equal(rows_of(folder.path), before, check_exact=True)
+        model, tokens = make_model(), make_tokens()
+        assert record_run(folder, make_manifest(model, tokens, me.EverySize(2)), model, tokens) == n_rows
+        pandas.testing.assert_frame_equal(read_rows(folder.path), before, check_exact=True)
 
-    def test_a_part_that_is_missing_is_not_summarised_over(self, folder: RunDirectory) -> None:
+    def test_a_run_with_a_missing_part_is_not_summarized(self, folder: RunDirectory) -> None:
         list_parts(folder.scores)[5].path.unlink()
         with pytest.raises(me.InputError, match="is not finished, 1 of its 24 blocks"):
             read_run(folder.path)
 
-    def test_scores_that_are_there_twice_are_refused(self, folder: RunDirectory) -> None:
+    def test_duplicated_scores_are_refused(self, folder: RunDirectory) -> None:
         part = list_parts(folder.scores)[5]
         copy = part.path.name.replace(part.checksum, "0" * 16)
         (folder.scores / copy).write_bytes(part.path.read_bytes())

@@ -1,4 +1,4 @@
-"""What is written is what was scored; only what is missing is scored."""
+"""A run directory holds the scores of an estimate in memory, and only missing scores are computed."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from command_line import files_in
 from maskevidence.masks import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts
-from recorded_runs import a_manifest, a_model, rows_of, same_rows, some_tokens
+from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGNS = [
     me.EverySize(2),
@@ -29,13 +29,13 @@ ESSENTIALS = ("log_evidence", "mask_se", "mask_df", "data_se", "n_tokens", "n_by
 
 
 class Counting(torch.nn.Module):
-    """A model that counts the masks that it was asked for."""
+    """A model that counts the masks that it scores."""
 
     conditionals = "exact"
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = a_model()
+        self.model = make_model()
         self.n_masks = 0
 
     def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
@@ -44,7 +44,7 @@ class Counting(torch.nn.Module):
 
 
 class Budgeted(Counting):
-    """A model that makes its own batches, of 60 tokens each and the shortest first."""
+    """A model that makes its own batches of 60 tokens, shortest texts first."""
 
     def batches(self, n_present: np.ndarray) -> Iterable[np.ndarray]:
         order = np.argsort(n_present, kind="stable")
@@ -54,25 +54,25 @@ class Budgeted(Counting):
 class TestRecord:
     @pytest.mark.parametrize("masks", ["own", "shared"])
     @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
-    @pytest.mark.parametrize("build", [a_model, Counting, Budgeted])
-    def test_holds_what_an_estimate_in_memory_scores(
+    @pytest.mark.parametrize("build", [make_model, Counting, Budgeted])
+    def test_equals_an_estimate_in_memory(
         self, tmp_path: Path, build: Callable[[], me.MaskedModel], design: MaskDesign, masks: str
     ) -> None:
-        model, tokens = build(), some_tokens(n_bytes=True)
-        record_run(RunDirectory(tmp_path), a_manifest(model, tokens, design, masks=masks), model, tokens)
-        found = read_run(tmp_path).estimate
+        model, tokens = build(), make_tokens(n_bytes=True)
+        record_run(RunDirectory(tmp_path), make_manifest(model, tokens, design, masks=masks), model, tokens)
+        estimate = read_run(tmp_path).estimate
         wanted = me.estimate_evidence(model, tokens, design, masks=masks)
         for name in ("id", "draw", "size", "n_tokens", "n_bytes"):
-            np.testing.assert_array_equal(getattr(found.scores, name), getattr(wanted.scores, name))
-        np.testing.assert_allclose(found.scores.score, wanted.scores.score, rtol=1e-12)
+            np.testing.assert_array_equal(getattr(estimate.scores, name), getattr(wanted.scores, name))
+        np.testing.assert_allclose(estimate.scores.score, wanted.scores.score, rtol=1e-12)
         for name in ESSENTIALS:
             number = getattr(wanted, name)
-            assert getattr(found, name) == (number and pytest.approx(number, rel=1e-9)), name
-        assert found.kind == wanted.kind
+            assert getattr(estimate, name) == (number and pytest.approx(number, rel=1e-9)), name
+        assert estimate.kind == wanted.kind
 
     def test_is_plain_parquet(self, tmp_path: Path) -> None:
-        model, tokens = a_model(), some_tokens()
-        record_run(RunDirectory(tmp_path), a_manifest(model, tokens, me.EverySize(2)), model, tokens)
+        model, tokens = make_model(), make_tokens()
+        record_run(RunDirectory(tmp_path), make_manifest(model, tokens, me.EverySize(2)), model, tokens)
         rows = pandas.read_parquet(tmp_path / "scores")
         assert list(rows.columns) == ["id", "draw", "size", "n_tokens", "score", "n_bytes"]
         assert rows["n_bytes"].isna().all()
@@ -81,11 +81,11 @@ class TestRecord:
 
     @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
     def test_has_the_same_bits_however_often_it_is_saved(self, tmp_path: Path, design: MaskDesign) -> None:
-        model, tokens = a_model(), some_tokens()
+        model, tokens = make_model(), make_tokens()
         for name, save_every in (("often", 0.0), ("once", 1e9)):
             folder = RunDirectory(tmp_path / name)
             record_run(
-                folder, a_manifest(model, tokens, design), model, tokens, Recording(save_every=save_every)
+                folder, make_manifest(model, tokens, design), model, tokens, Recording(save_every=save_every)
             )
         assert (
             len(list_parts(tmp_path / "often" / "scores"))
@@ -95,11 +95,11 @@ class TestRecord:
         assert same_rows(tmp_path / "often", tmp_path / "once")
 
     def test_scores_only_what_is_missing(self, tmp_path: Path) -> None:
-        model, tokens, folder = Counting(), some_tokens(), RunDirectory(tmp_path)
-        manifest = a_manifest(model, tokens, me.EverySize(2))
+        model, tokens, folder = Counting(), make_tokens(), RunDirectory(tmp_path)
+        manifest = make_manifest(model, tokens, me.EverySize(2))
         total = record_run(folder, manifest, model, tokens, Recording(save_every=0.0))
         assert total == model.n_masks == 2 * int(tokens.n_tokens.sum())
-        before = rows_of(tmp_path)
+        before = read_rows(tmp_path)
         lost = [part.path for part in list_parts(folder.scores)][3:20:4]
         n_lost = sum(parquet.read_metadata(path).num_rows for path in lost)
         for path in lost:
@@ -107,7 +107,7 @@ class TestRecord:
         assert record_run(folder, manifest, model, tokens) == n_lost
         assert model.n_masks == total + n_lost
         assert record_run(folder, manifest, model, tokens) == 0
-        pandas.testing.assert_frame_equal(rows_of(tmp_path), before, check_exact=True)
+        pandas.testing.assert_frame_equal(read_rows(tmp_path), before, check_exact=True)
 
     def test_an_interrupt_saves_what_was_scored(self, tmp_path: Path) -> None:
         class Interrupted(Counting):
@@ -116,19 +116,19 @@ class TestRecord:
                     raise KeyboardInterrupt
                 return super().log_conditionals(tokens, masked)
 
-        model, tokens, folder = Interrupted(), some_tokens(), RunDirectory(tmp_path)
-        manifest = a_manifest(model, tokens, me.EverySize(2))
+        model, tokens, folder = Interrupted(), make_tokens(), RunDirectory(tmp_path)
+        manifest = make_manifest(model, tokens, me.EverySize(2))
         with pytest.raises(KeyboardInterrupt):
             record_run(folder, manifest, model, tokens)
-        saved = len(rows_of(tmp_path))
+        saved = len(read_rows(tmp_path))
         assert saved == model.n_masks
         fresh = Counting()
         record_run(folder, manifest, fresh, tokens)
         assert fresh.n_masks == 2 * int(tokens.n_tokens.sum()) - saved
 
-    def test_leftovers_of_a_killed_write_go(self, tmp_path: Path) -> None:
-        model, tokens, folder = a_model(), some_tokens(), RunDirectory(tmp_path)
-        manifest = a_manifest(model, tokens, me.EverySize(2))
+    def test_removes_temporary_files_of_a_killed_write(self, tmp_path: Path) -> None:
+        model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path)
+        manifest = make_manifest(model, tokens, me.EverySize(2))
         folder.begin(manifest)
         (folder.scores / ".blocks-0.abc.tmp").write_bytes(b"half")
         (tmp_path / ".run.json.abc.tmp").write_bytes(b"half")
@@ -150,40 +150,38 @@ class TestMoreMasks:
         ],
         ids=lambda design: design.name,
     )
-    def test_are_added_to_those_that_are_there(
-        self, tmp_path: Path, few: MaskDesign, many: MaskDesign
-    ) -> None:
-        model, tokens = a_model(), some_tokens()
+    def test_are_added_to_existing_ones(self, tmp_path: Path, few: MaskDesign, many: MaskDesign) -> None:
+        model, tokens = make_model(), make_tokens()
         folder, whole = RunDirectory(tmp_path / "grown"), RunDirectory(tmp_path / "whole")
-        first = record_run(folder, a_manifest(model, tokens, few), model, tokens)
+        first = record_run(folder, make_manifest(model, tokens, few), model, tokens)
         old = {part.path.name for part in list_parts(folder.scores)}
-        second = record_run(folder, a_manifest(model, tokens, many), model, tokens)
-        total = record_run(whole, a_manifest(model, tokens, many), model, tokens)
+        second = record_run(folder, make_manifest(model, tokens, many), model, tokens)
+        total = record_run(whole, make_manifest(model, tokens, many), model, tokens)
         assert first + second == total
         assert old <= {part.path.name for part in list_parts(folder.scores)}
-        grown, fresh = rows_of(folder.path), rows_of(whole.path)
+        grown, fresh = read_rows(folder.path), read_rows(whole.path)
         np.testing.assert_allclose(grown["score"], fresh["score"], rtol=1e-12)
         pandas.testing.assert_frame_equal(grown.drop(columns="score"), fresh.drop(columns="score"))
         a, b = (read_run(run.path).estimate for run in (folder, whole))
         assert (a.log_evidence, a.mask_se, a.data_se) == pytest.approx((b.log_evidence, b.mask_se, b.data_se))
 
     def test_after_a_kill_while_adding(self, tmp_path: Path) -> None:
-        model, tokens, folder = a_model(), some_tokens(), RunDirectory(tmp_path / "a")
+        model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path / "a")
         whole = RunDirectory(tmp_path / "b")
         for target, lose in ((folder, True), (whole, False)):
             for orders in (2, 3, 5):
-                manifest = a_manifest(model, tokens, me.Orderings(orders))
+                manifest = make_manifest(model, tokens, me.Orderings(orders))
                 record_run(target, manifest, model, tokens, Recording(save_every=0.0))
                 if lose:
                     for part in list_parts(target.scores)[::3]:
                         part.path.unlink()
-        record_run(folder, a_manifest(model, tokens, me.Orderings(5)), model, tokens)
-        a, b = rows_of(folder.path), rows_of(whole.path)
+        record_run(folder, make_manifest(model, tokens, me.Orderings(5)), model, tokens)
+        a, b = read_rows(folder.path), read_rows(whole.path)
         np.testing.assert_allclose(a["score"], b["score"], rtol=1e-12)
         pandas.testing.assert_frame_equal(a.drop(columns="score"), b.drop(columns="score"))
 
     def test_fewer_are_refused(self, tmp_path: Path) -> None:
-        model, tokens, folder = a_model(), some_tokens(), RunDirectory(tmp_path)
-        record_run(folder, a_manifest(model, tokens, me.EverySize(4)), model, tokens)
+        model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path)
+        record_run(folder, make_manifest(model, tokens, me.EverySize(4)), model, tokens)
         with pytest.raises(me.InputError, match=r"another run \(masks_per_size 2 instead of 4\)"):
-            record_run(folder, a_manifest(model, tokens, me.EverySize(2)), model, tokens)
+            record_run(folder, make_manifest(model, tokens, me.EverySize(2)), model, tokens)

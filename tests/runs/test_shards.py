@@ -8,40 +8,40 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.runs import RunDirectory, read_run, record_run
-from recorded_runs import a_manifest, a_model, numbers_of, same_rows, some_tokens
+from recorded_runs import make_manifest, make_model, make_tokens, read_numbers, same_rows
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight shards of a run, and the run."""
     folder = tmp_path_factory.mktemp("shards")
-    model, tokens = a_model(), some_tokens()
+    model, tokens = make_model(), make_tokens()
     for k in range(1, 9):
-        manifest = a_manifest(model, tokens, me.RandomSize(8), shard=(k, 8))
+        manifest = make_manifest(model, tokens, me.RandomSize(8), shard=(k, 8))
         record_run(RunDirectory(folder / str(k)), manifest, model, tokens)
-    record_run(RunDirectory(folder / "run"), a_manifest(model, tokens, me.RandomSize(8)), model, tokens)
+    record_run(RunDirectory(folder / "run"), make_manifest(model, tokens, me.RandomSize(8)), model, tokens)
     return folder
 
 
 class TestShards:
-    def test_summarised_give_what_one_run_gives(self, shards: Path, tmp_path: Path, run: CommandLine) -> None:
+    def test_give_the_summary_of_the_run(self, shards: Path, tmp_path: Path, run: CommandLine) -> None:
         names = [shards / str(k) for k in (5, 1, 2, 3, 4, 8, 7, 6)]
         assert run("summarize", *names, "--out", tmp_path / "whole").code == 0
         assert run("summarize", shards / "run").code == 0
         assert same_rows(tmp_path / "whole", shards / "run")
-        whole, one = numbers_of(tmp_path / "whole"), numbers_of(shards / "run")
+        whole, one = read_numbers(tmp_path / "whole"), read_numbers(shards / "run")
         assert whole.pop("closed_form") == pytest.approx(one.pop("closed_form"), rel=1e-12)
         assert whole == one
         assert (tmp_path / "whole" / "curve.csv").read_bytes() == (shards / "run" / "curve.csv").read_bytes()
 
-    def test_only_print_without_out(self, shards: Path, run: CommandLine) -> None:
+    def test_are_only_printed_without_out(self, shards: Path, run: CommandLine) -> None:
         before = files_in(shards)
         result = run("summarize", *(shards / str(k) for k in range(1, 9)), "--json", "-")
         estimate = read_run(shards / "run").estimate
         assert json.loads(result.out)["log_evidence"] == estimate.log_evidence
         assert files_in(shards) == before
 
-    def test_one_alone_says_what_it_is(self, shards: Path) -> None:
+    def test_one_shard_says_that_it_is_one(self, shards: Path) -> None:
         assert any("shard 3 of 8" in note for note in read_run(shards / "3").result()["notes"])
 
     @pytest.mark.parametrize(
@@ -52,18 +52,16 @@ class TestShards:
             (["run", "run"], "these are the shards 1/1, 1/1"),
         ],
     )
-    def test_that_are_not_all_there(
-        self, shards: Path, run: CommandLine, names: list[str], message: str
-    ) -> None:
+    def test_incomplete(self, shards: Path, run: CommandLine, names: list[str], message: str) -> None:
         assert message in run("summarize", *(shards / name for name in names)).error
 
     def test_of_another_run(self, shards: Path, tmp_path: Path, run: CommandLine) -> None:
-        model, tokens = a_model(), some_tokens()
-        manifest = a_manifest(model, tokens, me.RandomSize(8), shard=(2, 8), seed=1)
+        model, tokens = make_model(), make_tokens()
+        manifest = make_manifest(model, tokens, me.RandomSize(8), shard=(2, 8), seed=1)
         record_run(RunDirectory(tmp_path), manifest, model, tokens)
         assert "is not a shard of the run" in run("summarize", shards / "1", tmp_path).error
 
-    def test_into_one_of_them(self, shards: Path, run: CommandLine) -> None:
+    def test_into_the_folder_of_one(self, shards: Path, run: CommandLine) -> None:
         result = run("summarize", shards / "1", shards / "2", "--out", shards / "1", "--overwrite")
         assert "is one of the runs" in result.error
 
@@ -79,16 +77,14 @@ class TestShards:
         assert f"shard '{word}'; write which of how many, from 1/8 to 8/8" in result.error
         assert not (tmp_path / "a").exists()
 
-    def test_more_than_there_are_blocks(
-        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
-    ) -> None:
+    def test_more_than_blocks(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
         result = run("score", *saved, "--limit", 5, "--shard", "1/8", "--out", tmp_path / "a")
         assert "make at most 5 shards" in result.error
         assert not (tmp_path / "a").exists()
 
 
 class TestSummarize:
-    def test_makes_all_from_the_scores_again(
+    def test_computes_everything_from_the_scores(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         out = tmp_path / "a"

@@ -91,7 +91,7 @@ class RunDirectory:
         if all(name in (LOCK, HOLDER) or name.endswith(TEMPORARY) for name in names):
             return
         if MANIFEST not in names:
-            raise InputError(f"{str(self.path)!r} holds files of no run; give a new folder for the run")
+            raise InputError(f"{str(self.path)!r} holds files that belong to no run; give a new folder")
         existing = None if overwrite else self.manifest()
         if existing is None or existing.extended_by(manifest):
             return
