@@ -1,4 +1,4 @@
-"""The command line: numbers where they belong, and one line for whatever is wrong."""
+"""The command line: numbers, files, and one line for each error."""
 
 import json
 import subprocess
@@ -69,11 +69,11 @@ class TestScore:
 
     def test_with_and_without_out_the_same_estimate(self, tmp_path: Path, run: CommandLine) -> None:
         table = a_table(tmp_path)
-        there = json.loads(run("score", "ppca:2", table, "--json", "-").out)
-        here = json.loads(run("score", "ppca:2", table, "--json", "-", "--out", tmp_path / "a").out)
+        in_memory = json.loads(run("score", "ppca:2", table, "--json", "-").out)
+        saved = json.loads(run("score", "ppca:2", table, "--json", "-", "--out", tmp_path / "a").out)
         for name in ("log_evidence", "mask_se", "mask_df", "data_se", "closed_form", "per_token"):
-            assert here[name] == pytest.approx(there[name], rel=1e-9)
-        assert here["notes"] == there["notes"]
+            assert saved[name] == pytest.approx(in_memory[name], rel=1e-9)
+        assert saved["notes"] == in_memory["notes"]
 
     @pytest.mark.parametrize("word", ["gaussian", "ppca:2", "factor-analysis:2"])
     def test_a_saved_model_scored_again_gives_the_same_numbers(
@@ -239,7 +239,7 @@ class TestBadInput:
 
 
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """Exit code, both outputs and no traceback, as a shell sees them."""
+    """The exit code and both outputs, without a traceback, as a shell sees them."""
     table = a_table(tmp_path)
     good = subprocess.run(
         [*PROGRAM, "score", "gaussian", str(table), "--json", "-"], capture_output=True, text=True

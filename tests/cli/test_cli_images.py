@@ -1,4 +1,4 @@
-"""maskevidence score on images by a masked image model: densities, runs, and bad input, as a user has it."""
+"""maskevidence score with a masked image model: densities, runs, and bad input."""
 
 # ruff: noqa: F811 (a fixture is imported, and asked for by its name)
 
@@ -16,13 +16,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 grey images of 8×8 as files, and small models of them."""
     from PIL import Image
 
-    made = tmp_path_factory.mktemp("images")
-    (made / "images").mkdir()
+    root = tmp_path_factory.mktemp("images")
+    (root / "images").mkdir()
     for i, image in enumerate(smooth_images(30)):
-        Image.fromarray(image[:, :, 0]).save(made / "images" / f"{i:02}.png")
-    saved(small_vit_mae(), made / "model")
-    saved(small_vit_mae(norm_pix_loss=True), made / "normalised")
-    return made
+        Image.fromarray(image[:, :, 0]).save(root / "images" / f"{i:02}.png")
+    saved(small_vit_mae(), root / "model")
+    saved(small_vit_mae(norm_pix_loss=True), root / "normalised")
+    return root
 
 
 def test_images_are_scored_with_variances_fitted_to_some_of_them(run: CommandLine, folder: Path) -> None:
@@ -93,10 +93,10 @@ def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, t
     images = read_images(str(folder / "images"))
     model.calibrate(model.tokens(images.pixels), "discretised")
     model.save(tmp_path / "m")
-    found = json.loads(run("score", tmp_path / "m", folder / "images", "--json", "-").out)
-    assert found["n_observations"] == 30
-    assert found["bits_per_dimension"] > 0
-    assert any("stored with the model" in note for note in found["notes"])
+    scored = json.loads(run("score", tmp_path / "m", folder / "images", "--json", "-").out)
+    assert scored["n_observations"] == 30
+    assert scored["bits_per_dimension"] > 0
+    assert any("stored with the model" in note for note in scored["notes"])
     held_out = run("score", tmp_path / "m", folder / "images", "--test-fraction", 0.2, "--json", "-")
     assert json.loads(held_out.out)["n_observations"] == 6
     other = run("score", tmp_path / "m", folder / "images", "--density", "gaussian", "--json", "-")

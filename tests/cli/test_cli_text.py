@@ -1,4 +1,4 @@
-"""maskevidence score on texts: designs, options, files left, and bad input, as a user has it."""
+"""maskevidence score on texts: designs, options, files, and bad input."""
 
 # ruff: noqa: F811 (a fixture is imported, and asked for by its name)
 
@@ -107,7 +107,7 @@ def test_each_token_of_leave_one_out(
         "another run" in run(*command, "--out", tmp_path / "w").error
     )  # without --whole-words it is another
     assert run(*command[:5], "--limit", 4, "--out", tmp_path / "w", "--overwrite").code == 0
-    assert not (tmp_path / "w" / "tokens.csv").exists()  # of the run that is no more
+    assert not (tmp_path / "w" / "tokens.csv").exists()  # it belonged to the overwritten run
 
 
 def test_pairs_prompts_blocks_and_long_texts(

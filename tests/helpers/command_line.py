@@ -1,4 +1,4 @@
-"""The command line as a user has it, in this process or in one of its own."""
+"""Run the command line as a user does, in this process or in a separate one."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from maskevidence.cli import main
 
 _MAIN = "from maskevidence.cli import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
-# As in a terminal, where Ctrl-C interrupts: a shell's job in the background inherits that it does not.
+# Ctrl-C interrupts, as in a terminal; a background job of a shell would ignore it.
 _IN_A_TERMINAL = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {_MAIN}"
 
 
@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The one line that says what was wrong, checked to be all there is."""
+        """The one line that says what was wrong, after a check that nothing else was printed."""
         assert self.code == 2, self
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
@@ -61,7 +61,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """The command in a process of its own, which Ctrl-C interrupts."""
+    """Start the command in a separate process, which Ctrl-C interrupts."""
     return subprocess.Popen(
         [sys.executable, "-c", _IN_A_TERMINAL, *map(str, words)],
         stdout=subprocess.PIPE,

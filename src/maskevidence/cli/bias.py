@@ -89,7 +89,7 @@ def _cost(biases: "Sequence[RateBias]") -> Any:
 
 
 def _best(biases: "Sequence[RateBias]") -> str | None:
-    """The most accurate and the cheapest rate, among those whose masks are random; None if there are none."""
+    """The most accurate and the cheapest rate, among those whose masks are random, or None."""
     random = [one for one in biases if one.rmse is not None and one.variance_seconds]
     if not random:
         return None

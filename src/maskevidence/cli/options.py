@@ -1,4 +1,4 @@
-"""Commands of typer from functions whose options are declared as in `maskevidence.tasks.declaring`."""
+"""Typer commands built from functions whose options are declared as in `maskevidence.tasks.declaring`."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None
         app: the app, or a group of its commands.
         function: its parameters are dataclasses of options, or `Annotated` types that carry one `Option` or
             `Argument` each. Its docstring is the help page.
-        name: of the command; by default the function's.
+        name: the name of the command; by default that of the function.
     """
     app.command(name)(with_flat_signature(function))
 
 
 def with_flat_signature(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function for typer: one parameter for each option, in place of the dataclasses.
+    """The same function for typer, with one parameter for each option of its dataclasses.
 
     Example:
         >>> from maskevidence.tasks.options import Common
@@ -70,7 +70,7 @@ def _filled(annotation: Any, name: str, values: dict[str, Any]) -> Any:
 
 
 def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
-    """The `Annotated` type that typer reads, from ours."""
+    """Translate the type of a parameter into the `Annotated` type that typer reads."""
     declared = declaration(annotation)
     assert declared is not None, f"{name} declares neither an option nor an argument"
     if isinstance(declared, Argument):

@@ -1,4 +1,4 @@
-"""maskevidence report: one page that shows a run, or several side by side."""
+"""maskevidence report: one page about a run, or about several side by side."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +17,12 @@ def report(
     ] = 5,
     threads: Threads = None,
 ) -> None:
-    """Write one self-contained page on a run, or on several side by side; it opens without a network.
+    """Write one self-contained page about a run, or about several side by side; it needs no network.
 
-    It has the numbers with both errors, interactive curves, the comparison of runs on the same data, the
-    hardest and easiest observations, and how all of it was made. The observations are read again from where
-    the run's data came from, and are shown only if they are still what was scored. Runs that are not finished
-    are shown as far as they came.
+    The page shows the numbers with both errors, interactive curves, the comparison of runs on the same data,
+    the hardest and easiest observations, and how the runs were made. The observations are read again from
+    their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
+    shows what is finished.
 
     Examples:
 

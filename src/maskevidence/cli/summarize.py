@@ -17,7 +17,7 @@ def summarize(
     """Compute estimate.json, curve.csv and curve.png again from the Parquet scores of a run.
 
     Several directories must be all shards of one run (score --shard 1/8 ...). They give what one run would
-    have given, and --out makes it a run directory of its own.
+    have given, and --out writes it into a run directory.
 
     Examples:
 

@@ -66,8 +66,8 @@ def flag(name: str) -> str:
 
 def declaration(annotation: Any) -> Option | Argument | None:
     """The `Option` or `Argument` that an `Annotated` type carries, or None."""
-    found = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
-    return next(found, None)
+    declared = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
+    return next(declared, None)
 
 
 def given(options: Any, *, but: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[Kind, ...] | None]]:

@@ -145,7 +145,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How a model and its data are made ready; each kind of model uses its part and refuses the others."""
+    """How a model and its data are prepared; each kind of model uses its part and refuses the others."""
 
     sample: Sample = field(default_factory=Sample)
     rows: RowReading = field(default_factory=RowReading)
@@ -156,7 +156,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class ImagePreparation:
-    """How a masked image model and its images are made ready."""
+    """How a masked image model and its images are prepared."""
 
     sample: Sample = field(default_factory=Sample)
     reading: ImageFiles = field(default_factory=ImageFiles)

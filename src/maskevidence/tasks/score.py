@@ -37,14 +37,14 @@ _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "image
 
 @dataclass(frozen=True)
 class Scored:
-    """What a score gives.
+    """The result of scoring.
 
     Attributes:
         result: what `estimate.json` holds.
         folder: the run directory that was written, or None.
-        tokens: log p of each token of a leave-one-out design, if it was asked for.
-        files: what a run directory holds now.
-        finished_before: whether the run was finished before, and nothing was scored.
+        tokens: with `per_token`, log p of each token given all others, nats.
+        files: the names of the files in `folder`.
+        finished_before: whether the run was finished already, so that nothing was scored.
         missing: one line on what could not be drawn, or None.
     """
 
@@ -69,7 +69,7 @@ def score(
         model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
         data: a file, a data set, or a folder of images.
         design: how masks are drawn.
-        preparation: how the model and the data are made ready.
+        preparation: how the model and the data are prepared.
         run: how scores are computed, and where they are saved.
 
     Raises:
@@ -164,7 +164,7 @@ def _check(run: RunOptions) -> None:
     else:
         import_extra("ray", "ray", "--engine ray")
     if run.shard is not None and run.out is None:
-        raise InputError("--shard needs --out, a folder of its own for each shard")
+        raise InputError("--shard needs --out, a separate folder for each shard")
 
 
 def _prepare(
