@@ -23,10 +23,6 @@ class Part(NamedTuple):
     checksum: str
 
 
-class DamagedError(InputError):
-    """The content of a part is not what was written."""
-
-
 def list_parts(folder: Path) -> list[Part]:
     """List the parts in a `scores` folder by their names; none if there is no folder."""
     if not folder.is_dir():
@@ -83,7 +79,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     """Read the scores of a part, and how many times the model was called for them.
 
     Raises:
-        DamagedError: the content is not what was written.
+        InputError: the content is not what was written, or cannot be read.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -91,7 +87,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     with reading(part.path):
         data = part.path.read_bytes()
     if _checksum(data) != part.checksum:
-        raise DamagedError(
+        raise InputError(
             f"{str(part.path)!r} is damaged; run the command in run.json again, which redoes this part alone"
         )
     content = parquet.read_table(pa.BufferReader(data))
