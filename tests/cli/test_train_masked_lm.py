@@ -25,7 +25,8 @@ from maskevidence.integrations.huggingface import (
     train_masked_lm,
     word_pieces,
 )
-from maskevidence.integrations.huggingface.recipe import TrainingOrder, newest_checkpoint
+from maskevidence.integrations.huggingface.recipe import TrainingOrder
+from maskevidence.integrations.huggingface.running import newest_checkpoint
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 RECIPE = Recipe(steps=9, batch_size=4, warmup=2, learning_rate=1e-2, seed=3)

@@ -11,8 +11,8 @@ from typing import Any
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package that imports nothing until it is asked for.
 
-    The public names are those that `__init__.pyi` beside the package's `__init__.py` imports, one relative
-    `from .module import Name as Name` for each: type checkers, editors and this function read the same lines.
+    The public names are those that `__init__.pyi` beside the package's `__init__.py` imports, each by its
+    own `from .module import Name as Name`: type checkers, editors and this function read the same lines.
     Modules of the package are attributes as well, but are not listed.
 
     Args:
@@ -24,15 +24,16 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         >>> get("InputError").__module__, names() == public, "InputError" in public
         ('maskevidence.errors', True, True)
     """
-    modules: dict[str, str | None] = {}
+    modules: dict[str, str] = {}
     for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
         if isinstance(statement, ast.ImportFrom):
-            modules |= {name.name: statement.module for name in statement.names}
+            module = "." * statement.level + (statement.module or "")
+            modules |= {name.name: module for name in statement.names}
 
     def get(name: str) -> Any:
-        module = modules.get(name)
-        if module is not None:
-            return getattr(import_module(f"{package}.{module}"), name)
+        module = modules.get(name, ".")
+        if module != ".":
+            return getattr(import_module(module, package), name)
         if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

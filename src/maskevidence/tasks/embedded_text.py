@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from maskevidence.data.python_topics import python_topics
-from maskevidence.integrations.huggingface.recipe import Recipe, train_masked_lm
+from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
+from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import MaskDesign
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces

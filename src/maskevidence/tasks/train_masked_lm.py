@@ -7,8 +7,9 @@ from typing import Any
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
-from maskevidence.integrations.huggingface import recipe as pretraining
+from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm as train_in_place
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
+from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.loading import load_tokenizer
@@ -42,7 +43,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         InputError: options, texts or a folder that cannot be used.
         NumericalError: a loss that is not finite.
     """
-    job = transformer_job("masked-lm", data, options, pretraining.Recipe(), CHECKPOINT_EVERY)
+    job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
     columns = None if options.texts.text is None else [name.strip() for name in options.texts.text.split(",")]
     texts = read_texts(data, columns, limit=options.limit, running=True)
     train_texts, test_texts = _parts(
@@ -67,7 +68,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         block_size = _block_size(options, model)
         encoded = model.encode(train_texts, block_size=block_size)
         held_out = None if test_texts is None else model.encode(test_texts, block_size=block_size).tokens
-        trained = pretraining.train_masked_lm(
+        trained = train_in_place(
             model,
             encoded.tokens,
             job.design,

@@ -1,22 +1,8 @@
-"""Masked training with transformers: the collator, the trainer, the callback, and a training from start to
-end."""
+"""Masked training with transformers: collators, trainers, a callback, and complete trainings.
 
-from maskevidence.integrations.huggingface.callback import EvidenceCallback
-from maskevidence.integrations.huggingface.collator import MaskSizeCollator
-from maskevidence.integrations.huggingface.recipe import Recipe, Trained, train_masked_lm
-from maskevidence.integrations.huggingface.trainer import EvidenceTrainer, evidence_loss
-from maskevidence.models.text.loading import load_tokenizer
-from maskevidence.models.text.new_bert import new_bert, word_pieces
+The public names are declared in `__init__.pyi`, and each is imported when it is first used.
+"""
 
-__all__ = [
-    "EvidenceCallback",
-    "EvidenceTrainer",
-    "MaskSizeCollator",
-    "Recipe",
-    "Trained",
-    "evidence_loss",
-    "load_tokenizer",
-    "new_bert",
-    "train_masked_lm",
-    "word_pieces",
-]
+from maskevidence.support.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

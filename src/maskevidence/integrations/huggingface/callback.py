@@ -1,4 +1,4 @@
-"""The evidence of held-out texts, or of any data, while transformers' Trainer runs."""
+"""The log evidence of held-out data while transformers' Trainer runs."""
 
 import time
 from typing import Any
@@ -15,33 +15,33 @@ _transformers = import_extra("transformers", "hf", "a callback of transformers' 
 
 
 class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Estimates the log evidence at the start, every so many steps and at the end, and logs it.
+    """Estimates and logs the log evidence at the start, at regular steps and at the end.
 
         trainer.add_callback(EvidenceCallback(trainer, held_out))
 
-    Logged by `trainer.log`, and so by whatever `report_to` names: `evidence_log_evidence` (the area under the
-    curve, nats per observation), `evidence_mask_se`, `evidence_data_se`, `evidence_per_token` and
+    `trainer.log`, and therefore everything that `report_to` names, receives `evidence_log_evidence` (the area
+    under the curve, nats per observation), `evidence_mask_se`, `evidence_data_se`, `evidence_per_token` and
     `evidence_seconds`. The estimates themselves, with their curves, are in `estimates`.
 
-    It costs design.n_draws forward passes per observation each time (8 with the default), without
-    gradients, on the main process alone. The masks are the same each time, so that changes are the model's;
-    dropout is off while it runs, no random number is drawn, and the model's mode is put back: training goes
-    on as if it had not been.
+    Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
+    the main process alone. The masks are always the same, so that differences come from the model. Dropout
+    is switched off meanwhile, no random number is drawn, and the model's mode is restored: the callback does
+    not change the training.
 
     Args:
-        trainer: the Trainer that it is added to.
+        trainer: the Trainer to which the callback is added.
         data: the observations to score.
         design: how masks are drawn; by default `RandomSize(8)`.
         model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
-        every: steps between two estimates; by default 5 % of the training, and 1 at least.
-        seed: of the masks.
-        prefix: of the names that are logged.
+        every: steps between two estimates; by default 5 % of the training, but at least 1.
+        seed: seed of the masks.
+        prefix: prefix of the logged names.
 
     Attributes:
-        estimates: (step, estimate) of each, in order.
+        estimates: (step, estimate) of each estimate, in order.
 
     Raises:
-        InputError: `every` below 1, or no tokenizer.
+        InputError: `every` is below 1, or there is no tokenizer.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.estimates: list[tuple[int, EvidenceEstimate]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """An estimate before the first step (or before the next one, after a checkpoint)."""
+        """Estimate before the first step, or before the next one after a checkpoint."""
         self._estimate(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """An estimate where one is due."""
+        """Estimate if it is time."""
         every = self.every or max(1, state.max_steps // 20)
         if state.global_step % every == 0 or state.global_step == state.max_steps:
             self._estimate(state)

@@ -1,4 +1,4 @@
-"""Batches for masked training: a mask for each text, and the weight that makes the loss the evidence's."""
+"""Batches for masked training: one mask per text, and weights with which the loss estimates the evidence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Int64
 
 from maskevidence.errors import InputError
+from maskevidence.integrations.huggingface.recipe import ID
 from maskevidence.masks import FixedRate, MaskDesign, MaskKey, RandomSize, drawn_masks
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
-ID = "id"
 WEIGHT = "mask_weight"
 NOT_SCORED = -100
 _WHICH_MASK, _WHICH_TOKEN, _REPLACE = -1, -2, -3  # keys that no draw has
@@ -21,40 +21,40 @@ Features = Sequence[Any]
 
 
 class MaskSizeCollator:
-    """Texts to a training batch in which each has one mask of a design; in place of transformers' own.
+    """Turns texts into a training batch with one mask of a design per text; replaces transformers' collator.
 
         loss = -(1/B) Σ_i weight_i · S_i,    S_i = (1/M_i) Σ_{j masked} log p(x_ij | x_i,visible)
 
     With uniformly random sizes, weight_i = D_i, and the loss is an unbiased estimate of minus the mean
-    any-order log evidence, whatever the parameters are (Eq. 2); so is its gradient. `EvidenceTrainer`
-    computes it. A mean over the hidden tokens of a batch, which models compute by themselves, is another
-    objective: it gives a size M times its weight.
+    any-order log evidence at any parameters (Eq. 2); so is its gradient. `EvidenceTrainer` computes it. The
+    mean over the hidden tokens of a batch, which models compute by themselves, is another objective: it
+    multiplies the weight of a size M by M.
 
-    A design with several masks for each text gives one of them, drawn uniformly, with their number times its
-    weight: `Rates` of the paper's 99 rates then has one rate for each text.
+    If a design has several masks per text, each text gets one of them, drawn uniformly, and its weight is
+    multiplied by their number: with `Rates` of the paper's 99 rates, each text gets one rate.
 
     Args:
-        tokenizer: of transformers, with a mask token.
+        tokenizer: a tokenizer of transformers with a mask token.
         design: how masks are drawn; by default `RandomSize`, sizes uniform on 1..D.
-        mlm_probability: in place of a design, one mask rate: `FixedRate` of it. Exactly max(1, ⌊rate·D⌋)
-            tokens are hidden (transformers hides each token with this probability).
-        mask_replace_prob: share of the hidden tokens that become the mask token. All of them here (0.8 in
-            transformers): a token that stays visible is not predicted from the others.
-        random_replace_prob: share that becomes a random token (0.1 in transformers).
-        pad_to_multiple_of: pad texts to a multiple of so many tokens.
-        seed: of the masks, where features have an "id".
+        mlm_probability: a mask rate, short for the design `FixedRate`. Exactly max(1, ⌊rate·D⌋) tokens are
+            hidden (transformers hides each token with this probability).
+        mask_replace_prob: share of the hidden tokens that become the mask token; by default all (0.8 in
+            transformers), since a token that stays visible is not predicted from the others.
+        random_replace_prob: share of the hidden tokens that become a random token (0.1 in transformers).
+        pad_to_multiple_of: pad texts to a length that is a multiple of this number.
+        seed: seed of the masks, if features have an "id".
 
     A feature is what the tokenizer returns for a text, or its ids alone. Special tokens are never hidden:
-    those that "special_tokens_mask" names, or those of the tokenizer ([UNK] can be hidden). Where features
-    have an "id", a whole number, the mask is a function of the seed and the id alone: number the texts in
-    the order of training, and neither the number of processes nor an interruption changes the masks, and
-    the sizes in a batch are even. Without it the numbers come from torch's random state.
+    those that "special_tokens_mask" marks, or those of the tokenizer ([UNK] can be hidden). If features have
+    an "id", a whole number, the mask is a function of the seed and the id alone: number the texts in the
+    order of training, and neither the number of processes nor an interruption changes the masks, and the
+    sizes are spread evenly over a batch. Without ids the numbers come from torch's random state.
 
     Returns batches with input_ids, attention_mask, labels (-100 where nothing is predicted) and mask_weight
-    of shape (B,), and whatever else the tokenizer makes.
+    of shape (B,), and any other entries that the tokenizer makes.
 
     Raises:
-        InputError: no mask token, a rate or share outside its range, a text without a token to hide.
+        InputError: no mask token, a rate or share outside its range, or a text without a token to hide.
 
     Source:
         Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood,
@@ -105,7 +105,7 @@ class MaskSizeCollator:
         self._special = frozenset(tokenizer.all_special_ids) - {getattr(tokenizer, "unk_token_id", None)}
 
     def __call__(self, features: Features) -> dict[str, torch.Tensor]:
-        """The batch; see above."""
+        """The batch, as the class describes it."""
         rows = [dict(f) if isinstance(f, Mapping) else {"input_ids": _ids_of(f)} for f in features]
         numbers = [row.pop(ID, None) for row in rows]
         special = [row.pop("special_tokens_mask", None) for row in rows]
@@ -127,7 +127,7 @@ class MaskSizeCollator:
         return batch
 
     def _padded(self, rows: list[dict[str, Any]]) -> Mapping[str, torch.Tensor]:
-        """The rows as tensors. Rows of one length, as blocks are, need no help from the tokenizer."""
+        """The rows as tensors; rows of equal lengths, such as blocks, are stacked without the tokenizer."""
         lengths = {len(row["input_ids"]) for row in rows}
         if len(lengths) == 1 and not (self.pad_to_multiple_of and lengths.pop() % self.pad_to_multiple_of):
             batch = {name: torch.as_tensor(np.array([row[name] for row in rows])) for name in rows[0]}
@@ -135,7 +135,7 @@ class MaskSizeCollator:
             return batch
         if self.tokenizer.pad_token_id is None:
             raise InputError(
-                "the tokenizer has no padding token for texts of several lengths; set its pad_token"
+                "the tokenizer has no padding token for texts of different lengths; set its pad_token"
             )
         return self.tokenizer.pad(
             [{name: np.asarray(values).tolist() for name, values in row.items()} for row in rows],
@@ -157,7 +157,7 @@ class MaskSizeCollator:
     def _replaced(
         self, ids: Int64[np.ndarray, "B L"], masked: Bool[np.ndarray, "B L"], number: Int64[np.ndarray, " B"]
     ) -> Int64[np.ndarray, "B L"]:
-        """The ids with the hidden ones replaced: by the mask token, by random tokens, or not at all."""
+        """The ids, with hidden ones replaced by the mask token or by random tokens, or left as they are."""
         shown = np.where(masked, self.tokenizer.mask_token_id, ids)
         if self.mask_replace_prob == 1.0:
             return shown
@@ -173,14 +173,14 @@ class MaskSizeCollator:
 def one_mask_each(
     design: MaskDesign, key: MaskKey, ids: Int64[np.ndarray, " B"], maskable: Bool[np.ndarray, "B L"]
 ) -> tuple[Bool[np.ndarray, "B L"], np.ndarray]:
-    """One of a design's masks for each observation, drawn uniformly, and its weight times their number.
+    """One of a design's masks for each observation, drawn uniformly, with its weight times their number.
 
     The expectation of weight · score over the draw is the design's own sum Σ_k weight_k · score_k.
 
     Args:
         design: how masks are drawn.
-        key: seed of the masks.
-        ids: shape (B,); the numbers that masks are keyed by. Consecutive ones get sizes that are even.
+        key: what the masks depend on.
+        ids: shape (B,); the numbers that masks are keyed by. Consecutive numbers get evenly spread sizes.
         maskable: shape (B, L).
 
     Returns:
@@ -207,7 +207,7 @@ def _ids_of(feature: Any) -> Any:
 
 
 def _numbers(given: list[Any]) -> Int64[np.ndarray, " B"]:
-    """The numbers of the texts; consecutive from a random start where they have none."""
+    """The numbers of the texts; consecutive from a random start if they have none."""
     if all(number is not None for number in given):
         return np.array([int(number) for number in given], dtype=np.int64)
     start = int(torch.randint(2**62, ()))

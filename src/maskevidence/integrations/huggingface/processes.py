@@ -1,4 +1,4 @@
-"""The processes that `torchrun` starts: which one this is, who goes first, and a clean end."""
+"""The processes that `torchrun` starts: which one this is, which one goes first, and a clean end."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ from maskevidence.errors import import_extra
 
 
 def n_processes() -> int:
-    """How many processes train together; 1 where this one was not started by `torchrun`."""
+    """How many processes train together; 1 if `torchrun` did not start this one."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -27,7 +27,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def main_process_first() -> Iterator[None]:
-    """The main process does what is inside before the others do, which find what it wrote."""
+    """Run the block in the main process first, so that the other processes find what it wrote."""
     if n_processes() == 1:
         yield
         return
@@ -37,15 +37,15 @@ def main_process_first() -> Iterator[None]:
 
 
 def on_cpu() -> bool:
-    """Whether there is nothing faster to train on."""
+    """Whether training runs on the CPU, because there is no accelerator."""
     return not torch.cuda.is_available() and not torch.backends.mps.is_available()
 
 
 def end_processes() -> None:
-    """Leave the group of processes that training joined, once nothing of it is in use.
+    """Leave the group of processes that training joined, once nothing uses it any more.
 
-    What wraps the model goes first, and the others are waited for: a process that ends while another still
-    talks to it aborts.
+    The wrapper of the model is freed first, and all processes wait for each other: a process aborts if it
+    ends while another one still talks to it.
     """
     gc.collect()
     distributed = torch.distributed

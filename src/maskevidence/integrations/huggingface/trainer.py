@@ -22,22 +22,22 @@ class EvidenceTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined
     optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. The
     mean is over the texts of each process, and gradients are averaged over processes: with equal batches,
     as the Trainer makes them, the result is that of one process with the whole batch. Gradients are in nats
-    per text: clip them at as many times the usual `max_grad_norm` as a text has tokens.
+    per text: multiply the usual `max_grad_norm` by the number of tokens of a text.
 
     Args:
-        As for the Trainer; `data_collator` is a `MaskSizeCollator`, and `args.remove_unused_columns` is to be
-        False where texts have an "id".
+        As for the Trainer; `data_collator` is a `MaskSizeCollator`, and `args.remove_unused_columns` must be
+        False if texts have an "id".
 
     Raises:
-        InputError: another collator.
+        InputError: a different collator.
     """
 
-    # The loss is a mean over a batch, to be divided by the number of accumulated ones.
+    # The loss is a mean over a batch; the Trainer divides it by the number of accumulated batches.
     loss_is_scaled_for_ga = False
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self.model_accepts_loss_kwargs = False  # versions without the attribute above decide by this one
+        self.model_accepts_loss_kwargs = False  # for versions without the attribute above
         tokenizer = getattr(self.data_collator, "tokenizer", None)
         if getattr(tokenizer, "mask_token_id", None) is None:
             raise InputError(
@@ -53,10 +53,10 @@ class EvidenceTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """Minus the weighted scores, mean over the batch's texts, nats per text."""
+        """Minus the weighted scores, mean over the texts of the batch, nats per text."""
         given = dict(inputs)
         if WEIGHT not in given or "labels" not in given:
-            raise InputError(f"the batch has no {WEIGHT!r}; make batches by a MaskSizeCollator")
+            raise InputError(f"the batch has no {WEIGHT!r}; make batches with a MaskSizeCollator")
         labels, weight = given.pop("labels"), given.pop(WEIGHT)
         loss = evidence_loss(self._masked_lm, given, labels, weight, model)
         return (loss, {"loss": loss}) if return_outputs else loss
@@ -65,14 +65,14 @@ class EvidenceTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined
 def evidence_loss(
     masked_lm: MaskedLM, inputs: Mapping[str, Tensor], labels: Tensor, weight: Tensor, network: Any = None
 ) -> Tensor:
-    """-(1/B) Σ_i weight_i · S_i of a batch of a `MaskSizeCollator`, nats per text; for loops of one's own.
+    """-(1/B) Σ_i weight_i · S_i of a batch of a `MaskSizeCollator`, nats per text; for your own loops.
 
     Args:
         masked_lm: the model.
-        inputs: what its transformer is called with: input_ids, attention_mask, ...
+        inputs: the arguments of its transformer: input_ids, attention_mask, ...
         labels: shape (B, L); the ids of the hidden tokens, -100 elsewhere.
         weight: shape (B,).
-        network: the transformer in a wrapper of distributed training, where there is one.
+        network: the transformer in a wrapper of distributed training, if it is wrapped.
     """
     hidden = labels != NOT_SCORED
     log_probs = masked_lm.hidden_log_probs(inputs, labels, hidden, network)

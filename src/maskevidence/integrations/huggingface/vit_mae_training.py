@@ -1,6 +1,6 @@
 """A ViT-MAE trained on images by transformers' Trainer, at random mask sizes or a fixed rate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,9 @@ import torch
 from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.huggingface.collator import ID, one_mask_each
-from maskevidence.integrations.huggingface.recipe import (
-    Recipe,
-    Trained,
-    TrainingOrder,
-    newest_checkpoint,
-    run_trainer,
-)
+from maskevidence.integrations.huggingface.collator import one_mask_each
+from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
+from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
 from maskevidence.masks import MaskDesign, MaskKey, RandomSize
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.vit_mae import ViTMAENetwork
@@ -32,21 +27,18 @@ RECIPE = Recipe(steps=3000, batch_size=64, learning_rate=1e-3, warmup=100, weigh
 
 
 class PatchMaskCollator:
-    """Images to a training batch: one mask size for all, drawn by the design, and a mask for each image.
+    """Turns images into a training batch: one mask size for all, drawn by the design, and a mask per image.
 
-    The encoder sees visible patches only, so that the images of a batch have to share their size. Sizes are
-    even over the steps. The loss is the network's own, the mean squared error of hidden pixels: with
-    uniformly random sizes its mean is that of the curve of reconstruction losses, which is the masked
-    objective for a Gaussian density with one variance for all sizes, up to constants.
+    The encoder sees visible patches only, so that the images of a batch must share their mask size. Sizes
+    are spread evenly over the steps. The loss is that of the network, the mean squared error of hidden
+    pixels: with uniformly random sizes, its mean is the mean of the curve of reconstruction losses. Up to
+    constants, this is the masked objective for a Gaussian density with one variance for all sizes.
 
     Args:
-        model: what is trained.
+        model: the model that is trained.
         design: how sizes are drawn; by default `RandomSize`, uniform on 1..D.
         batch_size: images in one step, over all processes.
-        seed: of sizes and masks.
-
-    Raises:
-        InputError: a design that weighs its masks in another way at different sizes, such as `Orderings`.
+        seed: seed of sizes and masks.
 
     Example:
         >>> from maskevidence.models.image.new_vit_mae import new_vit_mae
@@ -66,7 +58,7 @@ class PatchMaskCollator:
         self.key = MaskKey(seed)
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """The batch: pixel_values (B, C, H, W), preprocessed, and hidden (B, D), as many in each row."""
+        """The batch: pixel_values (B, C, H, W), preprocessed, and hidden (B, D), equally many in each row."""
         ids = np.array([int(feature[ID]) for feature in features])
         patches = torch.from_numpy(np.stack([feature["input_ids"] for feature in features]))
         size = self.size_of_step(int(ids[0]) // self.batch_size)
@@ -75,14 +67,14 @@ class PatchMaskCollator:
         return {PIXELS: self.model.pixel_values(patches), HIDDEN: torch.from_numpy(hidden)}
 
     def size_of_step(self, step: int) -> int:
-        """How many patches are hidden in a step."""
+        """The number of patches that a step hides."""
         everywhere = np.ones((1, self.model.n_patches), dtype=np.bool_)
         masked, _ = one_mask_each(self.design, self.key, np.array([step]), everywhere)
         return int(masked.sum())
 
 
 class ImageTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
-    """`transformers.Trainer` for the batches of a `PatchMaskCollator`: the network is told its masks."""
+    """`transformers.Trainer` for the batches of a `PatchMaskCollator`, whose masks the network gets."""
 
     loss_is_scaled_for_ga = False
 
@@ -107,26 +99,23 @@ def train_vit_mae(
     out: str | Path | None = None,
     checkpoint_every: int = 500,
     report_to: str = "none",
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Callable[[Any], Any]] = (),
 ) -> Trained:
-    """Train a ViT-MAE in place by its reconstruction loss, one mask size a step.
+    """Train a ViT-MAE in place by its reconstruction loss, with one mask size per step.
 
-    Order of the images, sizes and masks are functions of the seed and the step: a training that goes on from
-    a checkpoint ends where an uninterrupted one does. Variances fitted before belong to the old weights and
-    are dropped: calibrate the model again.
+    The order of the images, sizes and masks are functions of the seed and the step: a training that resumes
+    from a checkpoint ends where an uninterrupted one does. Pixel variances that were fitted before belong to
+    the old weights and are dropped: calibrate the model again.
 
     Args:
         model: from `new_vit_mae` or `MaskedImage.from_pretrained`.
         tokens: the images, `model.tokens(pixels)`.
-        design: of the sizes; see `PatchMaskCollator`.
+        design: how sizes are drawn; see `PatchMaskCollator`.
         recipe: how to train.
-        out: a folder for checkpoints; training goes on from the newest whole one there.
-        checkpoint_every: steps between two checkpoints; the last one is kept.
-        report_to: where the Trainer reports to.
-        callbacks: functions of the trainer that return a callback for it.
+        out, checkpoint_every, report_to, callbacks: as for `train_masked_lm`.
 
     Raises:
-        InputError: a model that is no ViT-MAE, or options that cannot be used.
+        InputError: a model that is not a ViT-MAE, or options that cannot be used.
         NumericalError: a loss that is not finite.
 
     Example:
@@ -142,8 +131,8 @@ def train_vit_mae(
     network = model.network.model
     checkpoint = None if out is None else newest_checkpoint(out)
     if checkpoint is not None:
-        # The Trainer would leave the weights as they are: it looks for today's names of parameters in a file
-        # that transformers writes with those of older versions.
+        # The Trainer would not load these weights: it looks for the current names of parameters in a file
+        # that transformers writes with the names of older versions.
         with quiet():
             saved = type(network).from_pretrained(checkpoint, dtype=next(network.parameters()).dtype)
         network.load_state_dict(saved.state_dict())
@@ -158,12 +147,5 @@ def train_vit_mae(
         )
 
     model.density = None
-    return run_trainer(
-        make,
-        recipe,
-        unit="squared error",
-        out=out,
-        checkpoint_every=checkpoint_every,
-        report_to=report_to,
-        callbacks=callbacks,
-    )
+    options = TrainerOptions(out, checkpoint_every, report_to, callbacks)
+    return run_trainer(make, recipe, options, unit="squared error")

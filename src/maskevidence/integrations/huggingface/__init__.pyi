@@ -1,0 +1,10 @@
+from ...models.text.loading import load_tokenizer as load_tokenizer
+from ...models.text.new_bert import new_bert as new_bert
+from ...models.text.new_bert import word_pieces as word_pieces
+from .callback import EvidenceCallback as EvidenceCallback
+from .collator import MaskSizeCollator as MaskSizeCollator
+from .masked_lm_training import train_masked_lm as train_masked_lm
+from .recipe import Recipe as Recipe
+from .recipe import Trained as Trained
+from .trainer import EvidenceTrainer as EvidenceTrainer
+from .trainer import evidence_loss as evidence_loss

@@ -1,0 +1,175 @@
+"""Runs a Trainer of transformers quietly, from the newest checkpoint, and leaves the process as it was."""
+
+import math
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskevidence.errors import InputError, NumericalError, import_extra
+from maskevidence.integrations.huggingface.processes import end_processes, on_cpu
+from maskevidence.integrations.huggingface.recipe import Recipe, Trained
+from maskevidence.support.files import read_json
+from maskevidence.support.progress import Advance, progress, quiet
+
+_transformers = import_extra("transformers", "hf", "training by transformers")
+
+LOG_EVERY = 50
+_COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """What a training keeps and reports.
+
+    Attributes:
+        out: a folder for checkpoints and reports; None for neither.
+        checkpoint_every: steps between two checkpoints.
+        report_to: where the Trainer reports to, such as "tensorboard"; "none" for no report.
+        callbacks: functions of the trainer that return a callback for it.
+    """
+
+    out: str | Path | None
+    checkpoint_every: int
+    report_to: str
+    callbacks: Sequence[Callable[[Any], Any]]
+
+
+def run_trainer(
+    make: Callable[[Any], Any],
+    recipe: Recipe,
+    options: TrainerOptions,
+    *,
+    unit: str,
+    loss_scale: float = 1.0,
+) -> Trained:
+    """Run a Trainer from the newest checkpoint, with a progress bar.
+
+    Args:
+        make: builds the trainer from its arguments.
+        recipe: how to train.
+        options: what the training keeps and reports.
+        unit: unit of the loss that the bar shows.
+        loss_scale: the loss is `loss_scale` times its value in `unit`: the tokens of a text if the loss is
+            in nats per text and the unit is nats per token.
+
+    Raises:
+        InputError: a batch that the processes cannot share.
+        NumericalError: a loss that is not finite.
+    """
+    checkpoint = None if options.out is None else newest_checkpoint(options.out)
+    with _random_state_restored(), tempfile.TemporaryDirectory() as nowhere, quiet():
+        trainer = make(_arguments(recipe, options, loss_scale, nowhere))
+        trainer.remove_callback(_transformers.PrinterCallback)
+        for callback_for in options.callbacks:
+            trainer.add_callback(callback_for(trainer))
+        with progress("training", recipe.steps) as advance:
+            trainer.add_callback(_Watch(advance, loss_scale, unit))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
+        trainer.model.eval()
+        trainer.callback_handler.callbacks.clear()  # they hold the trainer, and it holds the wrapped model
+        del trainer
+        end_processes()
+    return Trained(history, None if checkpoint is None else _step_of(checkpoint))
+
+
+def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, nowhere: str) -> Any:
+    """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`.
+
+    Args:
+        recipe: how to train.
+        options: what the training keeps and reports.
+        loss_scale: as for `run_trainer`.
+        nowhere: a folder that is used if `options.out` is None.
+    """
+    slow = on_cpu()
+    arguments = _transformers.TrainingArguments(
+        output_dir=nowhere if options.out is None else str(options.out),
+        max_steps=recipe.steps,
+        per_device_train_batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type="linear",
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.clip * loss_scale,
+        seed=recipe.seed,
+        optim="adamw_torch_fused",
+        use_cpu=slow,
+        train_sampling_strategy="sequential",
+        average_tokens_across_devices=False,
+        remove_unused_columns=False,
+        dataloader_pin_memory=not slow,
+        logging_steps=min(LOG_EVERY, recipe.steps),
+        logging_nan_inf_filter=False,
+        save_strategy="no" if options.out is None else "steps",
+        save_steps=recipe.steps if options.out is None else options.checkpoint_every,
+        save_total_limit=1,
+        report_to=options.report_to,
+        disable_tqdm=True,
+    )
+    n_processes = arguments.world_size * max(1, arguments.n_gpu)
+    if recipe.batch_size % n_processes:
+        raise InputError(
+            f"{recipe.batch_size} observations in a step cannot be shared by {n_processes} processes; give a "
+            f"multiple of {n_processes}"
+        )
+    arguments.per_device_train_batch_size = recipe.batch_size // n_processes
+    return arguments
+
+
+def newest_checkpoint(folder: str | Path) -> Path | None:
+    """The newest complete checkpoint in a folder; one that a kill left incomplete is passed over."""
+    checkpoints = [path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    for path in sorted(checkpoints, key=_step_of, reverse=True):
+        try:
+            read_json(path / _COMPLETE[0])
+        except InputError:
+            continue
+        if all((path / name).is_file() for name in _COMPLETE):
+            return path
+    return None
+
+
+class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Moves the progress bar, and ends a training whose loss is not finite."""
+
+    def __init__(self, advance: Advance, loss_scale: float, unit: str) -> None:
+        self.advance = advance
+        self.loss_scale = loss_scale
+        self.unit = unit
+        self.done = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.advance(state.global_step - self.done)
+        self.done = state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_keywords: Any) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is None:
+            return
+        if not math.isfinite(loss):
+            raise NumericalError(
+                f"the loss is {loss} at step {state.global_step}; give a lower learning rate"
+            )
+        self.advance(0, f"training, loss {loss / self.loss_scale:.3f} {self.unit}")
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.split("-")[1])
+
+
+@contextmanager
+def _random_state_restored() -> Iterator[None]:
+    """The Trainer seeds every generator of the process; restore their states afterwards."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(python_state)
+    np.random.set_state(numpy_state)
