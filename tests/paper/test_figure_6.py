@@ -120,8 +120,8 @@ def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) ->
     cases: list[tuple[list[object], str]] = [
         ([folder / "normalised", grey], "are not pixels; calibrate it with patch_statistics='visible'"),
         ([folder / "colour", grey], "the images are grey"),
-        (["ppca:2", grey], "is no model of images"),
-        ([folder / "none", grey], "is no model of images"),
+        (["ppca:2", grey], "is not a masked image model"),
+        ([folder / "none", grey], "is not a masked image model"),
     ]
     for words, message in cases:
         assert message in run("show", "reconstructions", *words, "--out", tmp_path / "x").error

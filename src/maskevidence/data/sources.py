@@ -53,23 +53,23 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
         True
     """
     if source.startswith("hub:"):
-        name, _, split = source.removeprefix("hub:").partition(":")
-        owner_and_name, config = "/".join(name.split("/")[:2]), "/".join(name.split("/")[2:]) or None
-        return from_hub(source, owner_and_name, config, split or None)
+        path, split = divide(source.removeprefix("hub:"))
+        names = path.split("/")
+        return from_hub(source, "/".join(names[:2]), "/".join(names[2:]) or None, split)
     if Path(source).exists():
         return Path(source), None
-    base, chosen = divide(source)
+    base, split = divide(source)
     if Path(base).is_dir():
-        return Path(base), chosen
+        return Path(base), split
     if base not in sets:
         return None
     known = sets[base]
     folder = known.local()
-    if folder is not None and (chosen is None or chosen in splits(folder, suffixes)):
-        return folder, chosen
+    if folder is not None and (split is None or split in splits(folder, suffixes)):
+        return folder, split
     if known.hub is None:
         raise InputError(f"{source!r} is not in MASKEVIDENCE_DATA; point that variable to the folder with it")
-    return from_hub(source, known.hub, known.config, chosen)
+    return from_hub(source, known.hub, known.config, split)
 
 
 def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:

@@ -141,8 +141,8 @@ def _why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bo
         return InputError(f"the model in {name!r} cannot be loaded: {reason}; save it again")
     if local_only:
         return not_in_cache(
-            f"model {name!r} is no folder here and",
-            "save it with save_pretrained where there is a network and give that folder",
+            f"model {name!r} is not a folder and",
+            "save it with save_pretrained on a machine with network access and give that folder",
         )
     return InputError(f"model {name!r} cannot be loaded from the hub: {reason}; check its name")
 

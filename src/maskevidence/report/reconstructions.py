@@ -1,4 +1,4 @@
-"""Images with hidden patches, and what a masked image model makes of them."""
+"""Images with hidden patches, and their reconstructions by a masked image model."""
 
 import io
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from maskevidence.models.image.patches import random_masks, unpatchify
 from maskevidence.tokens import Tokens
 
 RATES = (0.25, 0.5, 0.75, 0.9)
-_HIDDEN = (0.72, 0.80, 0.90)  # a colour that neither grey nor most photographs have
+_HIDDEN_COLOUR = (0.72, 0.80, 0.90)  # neither grey nor common in photographs
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Some images under one mask rate.
+    """Some images at one mask rate.
 
     Attributes:
-        rate: share of hidden patches that was asked for.
-        size: how many patches are hidden.
+        rate: the fraction of hidden patches asked for.
+        size: the number of hidden patches.
         hidden: shape (N, D).
-        levels: shape (N, H, W, C); the predictions in place of hidden patches, not clipped.
+        levels: shape (N, H, W, C); hidden patches hold their predictions, which are not clipped.
         log_prob: shape (N,); log p of the hidden patches given the visible ones, nats.
-        per_pixel: shape (N,); the same by pixel and channel.
+        per_pixel: shape (N,); the same divided by the number of hidden pixels and channels.
     """
 
     rate: float
@@ -42,48 +42,43 @@ class Reconstruction:
 def reconstruct_images(
     model: MaskedImage, tokens: Tokens, rates: Sequence[float] = RATES, seed: int = 0
 ) -> list[Reconstruction]:
-    """Predictions and log-probabilities of hidden patches, at some mask rates.
+    """Predict hidden patches at some mask rates, with their log-probabilities.
 
     Args:
-        model: calibrated.
+        model: a calibrated model.
         tokens: the images.
-        rates: of hidden patches, in (0, 1].
-        seed: of the masks.
+        rates: rates of hidden patches, in (0, 1].
+        seed: seed of the masks.
 
     Raises:
         InputError: a model of normalised patches that says nothing about pixels.
     """
-    made = []
-    in_patch = model.n_pixels // model.n_patches
-    for rate in rates:
-        size = int(size_of_rate(rate, np.array([model.n_patches]))[0])
-        masked = random_masks(tokens, size, seed)
-        with torch.no_grad():
-            patches = model.reconstruct(tokens, masked)
-            log_prob = model.log_conditionals(tokens, masked).sum(1).cpu().numpy()
-        levels = unpatchify(patches, model.image_size, model.image_size, model.channels)
-        made.append(
-            Reconstruction(
-                rate,
-                size,
-                masked.cpu().numpy(),
-                levels.cpu().numpy(),
-                log_prob,
-                log_prob / (size * in_patch),
-            )
-        )
-    return made
+    return [_at_rate(model, tokens, rate, seed) for rate in rates]
+
+
+def _at_rate(model: MaskedImage, tokens: Tokens, rate: float, seed: int) -> Reconstruction:
+    size = int(size_of_rate(rate, np.array([model.n_patches]))[0])
+    masked = random_masks(tokens, size, seed)
+    with torch.no_grad():
+        patches = model.reconstruct(tokens, masked)
+        log_prob = model.log_conditionals(tokens, masked).sum(1).cpu().numpy()
+    levels = unpatchify(patches, model.image_size, model.image_size, model.channels)
+    per_pixel = log_prob / (size * (model.n_pixels // model.n_patches))
+    return Reconstruction(rate, size, masked.cpu().numpy(), levels.cpu().numpy(), log_prob, per_pixel)
 
 
 def draw_reconstructions(
-    originals: UInt8[np.ndarray, "N H W C"], made: Sequence[Reconstruction], title: str, kind: str = "png"
+    originals: UInt8[np.ndarray, "N H W C"],
+    reconstructions: Sequence[Reconstruction],
+    title: str,
+    kind: str = "png",
 ) -> bytes:
-    """A row for each image: the original, then visible and reconstructed patches at each rate.
+    """Draw one row per image: the original, then visible and reconstructed patches at each rate.
 
     Args:
         originals: the images.
-        made: of the same images.
-        title: above the picture.
+        reconstructions: reconstructions of the same images.
+        title: the title of the picture.
         kind: "png", "pdf" or "svg".
 
     Returns:
@@ -93,25 +88,24 @@ def draw_reconstructions(
         MissingExtraError: matplotlib is not installed.
     """
     figures = import_extra("matplotlib.figure", "plots", "drawing images")
-    n_columns = 1 + 2 * len(made)
+    n_columns = 1 + 2 * len(reconstructions)
     figure = figures.Figure(
         figsize=(1.15 * n_columns + 0.3, 1.45 * len(originals) + 0.8), layout="constrained"
     )
     axes = figure.subplots(len(originals), n_columns, squeeze=False)
+    axes[0, 0].set_title("original", fontsize=8)
     for row, original in enumerate(originals):
         _show(axes[row, 0], _in_colour(original / 255.0))
-        for place, of in enumerate(made):
-            left, right = axes[row, 1 + 2 * place], axes[row, 2 + 2 * place]
-            _show(
-                left, np.where(_pixels(of.hidden[row], original.shape), _HIDDEN, _in_colour(original / 255.0))
-            )
-            _show(right, _in_colour(np.clip(of.levels[row] / 255.0, 0.0, 1.0)))
-            text = f"{of.log_prob[row]:,.0f} nats\n{of.per_pixel[row]:.2f} per pixel"
-            right.set_xlabel(text, fontsize=7, labelpad=2)
-    axes[0, 0].set_title("original", fontsize=8)
-    for place, of in enumerate(made):
-        axes[0, 1 + 2 * place].set_title(f"{of.rate:.0%} hidden", fontsize=8)
-        axes[0, 2 + 2 * place].set_title("reconstructed", fontsize=8)
+    for place, one in enumerate(reconstructions):
+        left, right = axes[:, 1 + 2 * place], axes[:, 2 + 2 * place]
+        left[0].set_title(f"{one.rate:.0%} hidden", fontsize=8)
+        right[0].set_title("reconstructed", fontsize=8)
+        for row, original in enumerate(originals):
+            hidden = _pixels(one.hidden[row], original.shape)
+            _show(left[row], np.where(hidden, _HIDDEN_COLOUR, _in_colour(original / 255.0)))
+            _show(right[row], _in_colour(np.clip(one.levels[row] / 255.0, 0.0, 1.0)))
+            text = f"{one.log_prob[row]:,.0f} nats\n{one.per_pixel[row]:.2f} per pixel"
+            right[row].set_xlabel(text, fontsize=7, labelpad=2)
     figure.suptitle(title, fontsize=9)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)

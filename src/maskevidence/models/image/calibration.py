@@ -44,12 +44,12 @@ def fit_density(
     check_target(density, patch_statistics, normalised=model.norm_pix_loss)
     if not len(tokens):
         raise InputError("there are no images to calibrate on; give one or more")
-    chosen = spread_sizes(model.n_patches) if sizes is None else tuple(sorted(set(sizes)))
+    fitted_sizes = spread_sizes(model.n_patches) if sizes is None else tuple(sorted(set(sizes)))
     mean, variance = _patch_statistics(model, tokens) if patch_statistics else (None, None)
     start = PixelDensity(
         density,
-        chosen,
-        (1.0,) * len(chosen),
+        fitted_sizes,
+        (1.0,) * len(fitted_sizes),
         model.n_patches,
         n_images=len(tokens),
         seed=seed,
@@ -59,8 +59,8 @@ def fit_density(
     )
     pixels_in_patch = model.n_pixels // model.n_patches
     variances = []
-    with torch.no_grad(), progress("calibrating", len(chosen) * len(tokens)) as advance:
-        for size in chosen:
+    with torch.no_grad(), progress("calibrating", len(fitted_sizes) * len(tokens)) as advance:
+        for size in fitted_sizes:
             pixels = _predicted_pixels(model, tokens, size, start, advance)
             variances.append(fit_variance(density, pixels, len(tokens) * size * pixels_in_patch, seed))
     return replace(start, variances=tuple(variances))
@@ -102,8 +102,8 @@ def fit_variance(
         count += len(x)
         if density == "discretised":
             if share < 1:
-                chosen = torch.rand(len(x), generator=generator) < share
-                x, m = x[chosen], m[chosen]
+                kept_ones = torch.rand(len(x), generator=generator) < share
+                x, m = x[kept_ones], m[kept_ones]
             kept.append((x, m))
     error = squares / max(1, count)
     if not 0 < error < math.inf:

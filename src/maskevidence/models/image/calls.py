@@ -66,13 +66,13 @@ def put_in_place(
         like: a tensor with the shape and device of the result.
     """
     result = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
-    found, row, column = [], [], []
+    numbers, row, column = [], [], []
     for call in calls:
-        found.append(values_of(call))
+        numbers.append(values_of(call))
         at, to = torch.nonzero(call.scored, as_tuple=True)
         row.append(call.rows.to(at.device)[at])
         column.append(to)
-    if not found:
+    if not numbers:
         return result
     place = (torch.cat(row).to(like.device), torch.cat(column).to(like.device))
-    return result.index_put(place, torch.cat(found).to(like.device))
+    return result.index_put(place, torch.cat(numbers).to(like.device))

@@ -24,7 +24,7 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
         Shape (N, D, K) with D = (H / P)·(W / P), of the same dtype.
 
     Raises:
-        InputError: a patch size that does not divide the sides.
+        InputError: a patch size that does not divide the image size.
 
     Example:
         >>> import torch
@@ -46,7 +46,7 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
 def unpatchify(
     patches: Shaped[Tensor, "N D K"], height: int, width: int, channels: int
 ) -> Shaped[Tensor, "N H W C"]:
-    """Put patches together again: the inverse of `patchify`.
+    """Put patches together to images: the inverse of `patchify`.
 
     Args:
         patches: shape (N, D, K).
@@ -58,7 +58,7 @@ def unpatchify(
         Shape (N, H, W, C).
 
     Raises:
-        InputError: patches that do not make such images.
+        InputError: patches that do not form such images.
 
     Example:
         >>> import torch
@@ -70,8 +70,8 @@ def unpatchify(
     side = round((k / channels) ** 0.5)
     if side * side * channels != k or height % side or width % side or height * width * channels != d * k:
         raise InputError(
-            f"{d} patches of {k} values make no image of {size_in_words((height, width))} with {channels} "
-            "channels; give the size that they were cut from"
+            f"{d} patches of {k} values do not form an image of {size_in_words((height, width))} with "
+            f"{channels} channels; give the size that they were cut from"
         )
     grid = patches.reshape(n, height // side, width // side, side, side, channels)
     return grid.permute(0, 1, 3, 2, 4, 5).reshape(n, height, width, channels)
@@ -92,10 +92,10 @@ def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
 
 
 def check_images(pixels: np.ndarray, image_size: int, channels: int) -> None:
-    """Raise an InputError unless these are images that a model of this size and colour reads.
+    """Raise an InputError unless a model of this size and colour reads the images.
 
     Args:
-        pixels: should be uint8 of shape (N, H, W, C).
+        pixels: the images; they should be uint8 of shape (N, H, W, C).
         image_size: H and W of the model.
         channels: C of the model.
 
@@ -124,7 +124,7 @@ resize them (--resize 28), or give a model of their size
 
 
 def size_in_words(size: tuple[int, ...]) -> str:
-    """Height and width as people write them.
+    """Height and width, joined with a multiplication sign.
 
     Example:
         >>> size_in_words((28, 32))

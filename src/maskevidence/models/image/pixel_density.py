@@ -1,6 +1,6 @@
 """The density of a hidden pixel around its prediction: a Gaussian with a variance per mask size.
 
-A masked autoencoder predicts hidden pixels and says nothing about how sure it is; its squared error is no
+A masked autoencoder predicts hidden pixels but does not say how certain it is; its squared error is not a
 log-probability. With x the level of a pixel (0..255), m its prediction and v_M a variance for M hidden
 patches,
 
@@ -31,22 +31,22 @@ LEVELS = 256
 class PixelDensity:
     """A density with its variances, fitted by maximum likelihood to held-out images.
 
-    Between two fitted sizes log v is interpolated linearly in the size; beyond them the nearest is taken.
+    Between two fitted sizes log v is interpolated linearly in the size; beyond them the nearest is used.
 
     Attributes:
         name: "gaussian" or "discretised".
-        sizes: ascending; the numbers of hidden patches that a variance was fitted for.
-        variances: one for each size; in levels², or in the units of a normalised patch.
-        n_patches: D, how many patches an image has.
-        n_images: how many images they were fitted to.
-        seed: of the masks they were fitted with.
+        sizes: the numbers of hidden patches that a variance was fitted for, ascending.
+        variances: one for each size, in levels², or in the units of a normalised patch.
+        n_patches: D, the number of patches of an image.
+        n_images: the number of images that the variances were fitted to.
+        seed: seed of the masks that the variances were fitted with.
         patch_statistics: "visible" for a model of normalised patches whose predictions are brought back to
             pixels with mean and variance of the visible patches; None otherwise.
-        patch_mean: with "visible": the mean of a patch where none is visible, in the model's pixel units.
-        patch_variance: with "visible": its variance there.
+        patch_mean: with "visible": the mean of a patch if none is visible, in the model's pixel units.
+        patch_variance: with "visible": its variance in that case.
 
     Raises:
-        InputError: an unknown name, or sizes and variances that do not fit each other.
+        InputError: an unknown name, or sizes and variances that do not match.
 
     Example:
         >>> density = PixelDensity("gaussian", sizes=(1, 3), variances=(1.0, 4.0), n_patches=4)
@@ -80,7 +80,7 @@ class PixelDensity:
         return torch.from_numpy(self.variances_at(n_hidden.cpu().numpy())).to(n_hidden.device)
 
     def variances_at(self, sizes: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
-        """The same for numpy."""
+        """v_M for an array of numbers of hidden patches, float64."""
         return np.exp(np.interp(sizes, self.sizes, np.log(self.variances)))
 
     def log_prob(
@@ -93,14 +93,14 @@ class PixelDensity:
 
         Args:
             values: shape (n, K); the patches.
-            means: shape (n, K); what is predicted for them.
+            means: shape (n, K); their predictions.
             variance: shape (n,); v of each patch.
         """
         of_pixels = gaussian_log_prob if self.name == "gaussian" else discretised_log_prob
         return of_pixels(values, means, variance[:, None]).sum(1)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is written to files."""
+        """The content that is written to files."""
         return asdict(self) | {"sizes": list(self.sizes), "variances": list(self.variances)}
 
     @classmethod
@@ -108,7 +108,7 @@ class PixelDensity:
         """The density that `to_dict` described.
 
         Raises:
-            InputError: something else.
+            InputError: content that does not describe a density.
 
         Example:
             >>> density = PixelDensity("discretised", (1,), (9.0,), n_patches=4)
@@ -119,7 +119,7 @@ class PixelDensity:
             lists = {name: tuple(content[name]) for name in ("sizes", "variances")}
             return cls(**(content | lists))
         except (KeyError, TypeError) as error:
-            raise InputError(f"this is no pixel density ({error}); calibrate the model again") from error
+            raise InputError(f"this is not a pixel density ({error}); calibrate the model again") from error
 
 
 def check_target(density: Density, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
@@ -174,7 +174,7 @@ def discretised_log_prob(
 ) -> Float[Tensor, "*pixels"]:
     """log P of the levels 0..255 of a Gaussian rounded to them, elementwise, nats, float64.
 
-    log(Φ(b) - Φ(a)) with a < b is computed in the tail where both are small, mirrored where a > 0, as
+    log(Φ(b) - Φ(a)) with a < b is computed in the tail in which both are small (mirrored if a > 0), as
     log Φ(b) + log(1 - exp(log Φ(a) - log Φ(b))), so that far levels keep their digits.
 
     Example:

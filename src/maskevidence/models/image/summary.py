@@ -1,4 +1,4 @@
-"""What an estimate on images says beside its log evidence: bits per dimension, and reconstruction losses."""
+"""Further results of an estimate on images: bits per dimension and reconstruction losses."""
 
 import math
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ DENSITY, N_PIXELS = "pixel_density", "n_pixels"
 def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve) -> dict[str, Any]:
     """Further entries of estimate.json for images, from the density and the curve.
 
-    bits_per_dimension is -log_evidence / (n_pixels · log 2), a code length, with the discretised density.
+    With the discretised density, bits_per_dimension is -log_evidence / (n_pixels · log 2), a code length.
 
-    reconstruction_loss is the paper's own quantity, the masked reconstruction loss by mask size. With the
-    Gaussian density it follows from the score: S(x; M) = -K/2 (log 2πv_M + loss_M / v_M) for patches of K
-    pixels. In levels² (squared standard deviations of the patch, where normalised patches are scored).
+    With the Gaussian density, reconstruction_loss is the paper's own quantity, the masked reconstruction loss
+    by mask size. It follows from the score, for patches of K pixels: S(x; M) = -K/2 (log 2πv_M + loss_M/v_M).
+    Its unit is levels², or squared standard deviations of the patch if normalised patches are scored.
 
     Args:
-        details: what the run's manifest says of the images: density and number of pixels.
+        details: the entries of the run's manifest for images: density and number of pixels.
         log_evidence: nats per image.
         curve: the scores by size.
 

@@ -1,4 +1,4 @@
-"""transformers' ViT-MAE, told which patches to hide."""
+"""The ViT-MAE of transformers, with given hidden patches."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,24 +21,26 @@ class ViTMAENetwork(nn.Module):
     def forward(
         self, pixels: Float[Tensor, "b C H W"], hidden: Bool[Tensor, "b D"]
     ) -> Float[Tensor, "b D K"]:
-        """Predictions of all patches; only those of hidden ones mean anything.
-
-        It hides the patches with the largest noise, a share `mask_ratio` of them, and keeps the others in the
-        order of their noise.
-        """
+        """Predictions of all patches, shape (b, D, K); only those of hidden patches have a meaning."""
         return self.ask(self.model, pixels, hidden).logits
 
     @staticmethod
     def ask(
         model: Any, pixels: Float[Tensor, "b C H W"], hidden: Bool[Tensor, "b D"], through: Any = None
     ) -> Any:
-        """The model's whole output, with its own loss, for these hidden patches.
+        """The model's whole output, with its own loss, for given hidden patches.
+
+        ViT-MAE hides the fraction `mask_ratio` of the patches, those with the largest noise, and keeps the
+        others in the order of their noise.
 
         Args:
             model: a `ViTMAEForPreTraining`.
             pixels: preprocessed images.
-            hidden: as many in each row.
-            through: the model in a wrapper of distributed training, where there is one.
+            hidden: the patches to hide, the same number in each row.
+            through: the model wrapped for distributed training, if it is.
+
+        Raises:
+            NumericalError: the model hid other patches.
         """
         d, n_hidden = hidden.shape[1], int(hidden[0].sum())
         noise = hidden * d + torch.arange(d, device=hidden.device)
@@ -48,15 +50,15 @@ class ViTMAENetwork(nn.Module):
             )
         if not torch.equal(output.mask.bool(), hidden):
             raise NumericalError(
-                f"the model hid {int(output.mask.sum())} patches and not the {int(hidden.sum())} asked for; "
-                "its version of transformers takes masks in another way"
+                f"the model hid {int(output.mask.sum())} patches, not the {int(hidden.sum())} asked for; "
+                "this version of transformers takes masks in another way"
             )
         return output
 
 
 @contextmanager
 def _mask_ratio(config: Any, ratio: float) -> Iterator[None]:
-    """The share of hidden patches, as it is set for one call."""
+    """Set the fraction of hidden patches for one call."""
     before = config.mask_ratio
     config.mask_ratio = ratio
     try:

@@ -1,9 +1,9 @@
-"""The vocabulary head of a transformer at masked positions only, whatever its architecture.
+"""The vocabulary head of a transformer at masked positions only, for any architecture.
 
-The head is the outermost part of the model that turns hidden states into the logits: it ends in the output
+The head is the outermost part of the model that turns hidden states into logits: it ends in the output
 embeddings and may begin with a dense layer. A forward pre-hook takes the hidden states away from it, so that
-the model's own call computes no logits; the head is then called on the masked positions in pieces. Which part
-that is, and that it gives the model's own logits, is found out by a trial on a few tokens.
+the model's own call computes no logits; the head is then called on a few masked positions at a time. A trial
+on a few tokens finds the head and checks that it gives the model's own logits.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 class Captured:
-    """What a module was called with: hidden states of shape (B, L, H), and the rest."""
+    """The arguments that a module was called with: hidden states of shape (B, L, H), and the rest."""
 
     hidden: Tensor | None = None
     rest: tuple[Any, ...] = ()
@@ -28,7 +28,7 @@ class Captured:
 
 @contextmanager
 def input_taken_from(head: nn.Module) -> Iterator[Captured]:
-    """While it is open, the head is given no positions, and what it would have been given is kept."""
+    """Within the context the head receives no positions; the arguments meant for it are captured."""
     captured = Captured()
 
     def take(_module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -44,10 +44,10 @@ def input_taken_from(head: nn.Module) -> Iterator[Captured]:
 
 @contextmanager
 def only_positions(head: nn.Module, hidden: Bool[Tensor, "B L"]) -> Iterator[None]:
-    """While it is open, the head is given the hidden positions alone, in one row of shape (1, n, H).
+    """Within the context the head receives the hidden positions only, as one row of shape (1, n, H).
 
-    The model's own call then returns their logits: a wrapper around it (of distributed training, say) sees
-    all of the model.
+    The model's own call then returns their logits, so that a wrapper around the model, such as that of
+    distributed training, sees the whole model.
     """
 
     def keep(_module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -63,7 +63,7 @@ def only_positions(head: nn.Module, hidden: Bool[Tensor, "B L"]) -> Iterator[Non
 def log_probs_in_pieces(
     head: nn.Module, captured: Captured, hidden: Float[Tensor, "n H"], targets: Int64[Tensor, " n"], rows: int
 ) -> Float[Tensor, " n"]:
-    """log p of each target, the head called on `rows` positions at a time, shape (n,)."""
+    """log p of each target, shape (n,); the head is called on `rows` positions at a time."""
     parts = [
         target_log_probs(head(piece[None], *captured.rest, **captured.keywords)[0], target)
         for piece, target in zip(torch.split(hidden, rows), torch.split(targets, rows), strict=True)
@@ -78,17 +78,17 @@ def target_log_probs(logits: Float[Tensor, "n V"], targets: Int64[Tensor, " n"])
 
 
 def probe_inputs(n_ids: int, pad_token_id: int, length: int) -> Int64[Tensor, "1 L"]:
-    """A few different ids, none of them padding."""
+    """A few different ids without padding."""
     ids = (torch.arange(1, length + 1) * 7919) % n_ids
     return torch.where(ids == pad_token_id, (ids + 1) % n_ids, ids)[None]
 
 
 def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
-    """The outermost module whose output at a position is the model's logits there, or None.
+    """The outermost module whose output at a position is the model's logits at that position, or None.
 
     Args:
         model: a transformers model with `get_output_embeddings`.
-        ids: a trial input.
+        ids: the input of the trial.
     """
     with torch.no_grad():
         logits = model(input_ids=ids).logits
@@ -101,14 +101,14 @@ def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
             with torch.no_grad():
                 again = module(captured.hidden[:, 1::2], *captured.rest, **captured.keywords)
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
-            continue  # this part cannot be called on its own
+            continue  # this part cannot be called by itself
         if isinstance(again, Tensor) and close(again, logits[:, 1::2]):
             return module
     return None
 
 
 def padding_is_ignored(model: Any, ids: Int64[Tensor, "1 L"], pad_token_id: int) -> bool:
-    """Whether the logits of a text stay the same when padding follows it."""
+    """Whether the logits of a text do not change when padding follows it."""
     padding = torch.full_like(ids, pad_token_id)[:, : ids.shape[1] // 2]
     present = torch.cat([torch.ones_like(ids), torch.zeros_like(padding)], dim=1)
     with torch.no_grad():
@@ -118,7 +118,7 @@ def padding_is_ignored(model: Any, ids: Int64[Tensor, "1 L"], pad_token_id: int)
 
 
 def close(a: Tensor, b: Tensor) -> bool:
-    """Equal up to the rounding of their dtype."""
+    """Whether two tensors are equal up to the rounding of their dtype."""
     if a.shape != b.shape:
         return False
     tolerance = _TOLERANCE.get(a.dtype, 2e-2) * max(1.0, float(b.abs().max()))
@@ -126,7 +126,7 @@ def close(a: Tensor, b: Tensor) -> bool:
 
 
 def _around_output_embeddings(model: Any) -> list[nn.Module]:
-    """The modules that contain the output embeddings, outermost first, without the model itself."""
+    """The modules that contain the output embeddings, outermost first, except the model itself."""
     embeddings = model.get_output_embeddings()
     path = next((name for name, module in model.named_modules() if module is embeddings), "")
     parts = path.split(".") if path else []

@@ -17,31 +17,32 @@ from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
 
-_BATCH_TOKENS = {"cpu": 1024}  # the fastest of 512 to 8192 at two to twelve layers
+_BATCH_TOKENS = {"cpu": 1024}  # the fastest from 512 to 8192 for two to twelve layers
 _BATCH_TOKENS_ELSEWHERE = 2**14
 
 
 class MaskedLM(nn.Module):
     """The conditionals of a masked language model, log p(token | visible tokens): hidden tokens are [MASK].
 
-    Build it by `from_pretrained` or `from_callable`; the constructor takes a transformers model in memory.
-    No joint density stands behind such conditionals in general, so that the sum over sizes is a lower bound.
+    Create a model with `from_pretrained` or `from_callable`; the constructor takes a transformers model in
+    memory. In general no joint density stands behind such conditionals, so the sum over sizes is a lower
+    bound.
 
-    Hidden tokens are replaced by the mask token, all of them. The vocabulary head is computed at masked
-    positions only, a piece at a time, and calls hold up to `batch_tokens` tokens of texts of similar length:
-    memory is bounded whatever the data. Log-softmax is in float32 at least.
+    All hidden tokens are replaced by the mask token. The vocabulary head is computed at masked positions
+    only, a few at a time, and a call holds up to `batch_tokens` tokens of texts of similar length: memory is
+    bounded for any data. Log-softmax is computed in float32 at least.
 
     Args:
-        model: a transformers model with a masked-LM head.
+        model: a transformers model with a masked-LM head, or a function as `from_callable` takes it.
         tokenizer: its tokenizer; needed to encode texts and to know the mask token.
-        mask_token_id: where there is no tokenizer.
-        batch_tokens: how many tokens, padding included, go into one call; by default 1,024 on a CPU and
-            16,384 elsewhere. A longer text makes a call of its own.
-        bfloat16: compute under bfloat16 autocast; weights stay as they are.
+        mask_token_id: the id of the mask token, if there is no tokenizer.
+        batch_tokens: tokens in one call, padding included; by default 1,024 on a CPU and 16,384 elsewhere. A
+            longer text has a call to itself.
+        bfloat16: compute under bfloat16 autocast; the weights do not change.
 
     Attributes:
-        max_tokens: the longest text that it reads, special tokens included; None where there is no limit.
-        notes: what a user should know about it, one sentence each.
+        max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
+        notes: what a user should know about the model, one sentence each.
 
     Raises:
         InputError: no mask token, or a tokenizer that does not fit the embeddings.
@@ -97,15 +98,15 @@ class MaskedLM(nn.Module):
         Args:
             name_or_path: a folder that `save_pretrained` wrote, or OWNER/NAME on the hub.
             tokenizer: a tokenizer, or where to load it from; by default the same place.
-            device: by default "cuda" or "mps" where there is one, else "cpu".
+            device: by default "cuda" or "mps" if available, otherwise "cpu".
             bfloat16: compute under bfloat16 autocast.
-            batch_tokens: how many tokens, padding included, go into one call.
+            batch_tokens: tokens in one call, padding included.
             revision: branch, tag or commit on the hub.
-            trust_remote_code: let code that comes with the model run.
+            trust_remote_code: whether code that comes with the model may run.
 
         Raises:
-            InputError: no model there or none with a masked-LM head, weights that lack a part of it, no mask
-                token, a tokenizer of another vocabulary, no network and no cache, an unknown device.
+            InputError: no such model, one without a masked-LM head, incomplete weights, no mask token, a
+                tokenizer with another vocabulary, no network and no cached copy, or an unknown device.
             MissingExtraError: transformers is not installed.
 
         Example:
@@ -118,11 +119,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.models.pretrained import choose_device
         from maskevidence.models.text.loading import load_masked_lm
 
-        chosen = choose_device(device)
-        model, found = load_masked_lm(
+        device = choose_device(device)
+        network, tokenizer = load_masked_lm(
             str(name_or_path), tokenizer, revision=revision, trust_remote_code=trust_remote_code
         )
-        return cls(model.to(chosen).eval(), found, bfloat16=bfloat16, batch_tokens=batch_tokens)
+        return cls(network.to(device).eval(), tokenizer, bfloat16=bfloat16, batch_tokens=batch_tokens)
 
     @classmethod
     def from_callable(
@@ -135,18 +136,18 @@ save_pretrained wrote, or OWNER/NAME on the hub
         max_tokens: int | None = None,
         batch_tokens: int | None = None,
     ) -> "MaskedLM":
-        """Any network from ids to logits, for models outside transformers.
+        """Use any network from ids to logits, for models outside transformers.
 
         It is called on rows of equal length, without padding.
 
         Args:
-            fn: maps ids (B, L), with `mask_token_id` where tokens are hidden, to logits (B, L, V). Where it
-                is a `torch.nn.Module` it becomes a part of this one.
-            mask_token_id: any whole number that `fn` takes for a hidden token.
-            tokenizer: a transformers tokenizer, where texts are to be encoded.
-            conditionals: "exact" where the softmax of the logits is a conditional of one joint density.
+            fn: maps ids (B, L), with `mask_token_id` where tokens are hidden, to logits (B, L, V). A
+                `torch.nn.Module` becomes a part of this one.
+            mask_token_id: any whole number that `fn` understands as a hidden token.
+            tokenizer: a transformers tokenizer, needed to encode texts.
+            conditionals: "exact" if the softmax of the logits is a conditional of one joint density.
             max_tokens: the longest row that `fn` takes.
-            batch_tokens: how many tokens go into one call.
+            batch_tokens: tokens in one call.
 
         Example:
             >>> import maskevidence as me
@@ -155,14 +156,14 @@ save_pretrained wrote, or OWNER/NAME on the hub
             >>> round(me.estimate_evidence(uniform, tokens, me.Exhaustive()).log_evidence, 4)  # 2 log(1/4)
             -2.7726
         """
-        made = cls(fn, tokenizer, mask_token_id=mask_token_id, batch_tokens=batch_tokens)
-        made.conditionals = conditionals
-        made.max_tokens = max_tokens
-        return made
+        model = cls(fn, tokenizer, mask_token_id=mask_token_id, batch_tokens=batch_tokens)
+        model.conditionals = conditionals
+        model.max_tokens = max_tokens
+        return model
 
     @property
     def device(self) -> torch.device:
-        """Where the model's parameters are."""
+        """The device of the model's parameters."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     def encode(
@@ -175,23 +176,23 @@ save_pretrained wrote, or OWNER/NAME on the hub
         long: Long = "error",
         block_size: int | None = None,
     ) -> EncodedTexts:
-        """Texts as tokens, with the special tokens as context.
+        """Encode texts as tokens, with the special tokens as context.
 
         Args:
-            texts: one observation each.
-            second: second texts of pairs, scored too, as in sentence-pair tasks.
+            texts: the texts; each is one observation.
+            second: second texts of pairs, scored as well, as in sentence-pair tasks.
             context: texts that stand before `texts` and are conditioned on, never scored.
             ids: whole numbers that masks are keyed by; by default 0, 1, ...
             long: what happens to a text longer than the model's positions: "error", "split" into
                 observations of nearly equal length, or "truncate".
-            block_size: pack all texts one after the other into blocks of so many tokens, special tokens
-                included, each an observation.
+            block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
+                tokens included; each block is one observation.
 
         Returns:
-            The tokens, the words they belong to, and notes on what was split, cut or left out.
+            The tokens, the words they belong to, and notes on what was split, truncated or left out.
 
         Raises:
-            InputError: an empty text, one that is too long, or options that do not go together.
+            InputError: an empty text, one that is too long, or options that do not fit together.
         """
         if self.tokenizer is None:
             raise InputError("there is no tokenizer to encode texts with; give one, or tokens")
@@ -207,14 +208,14 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return encode_texts(self.tokenizer, texts, options)
 
     def tokens(self, texts: Sequence[str], **options: Any) -> Tokens:
-        """Texts as tokens; options as in `encode`."""
+        """Encode texts as tokens; see `encode` for the options."""
         return self.encode(texts, **options).tokens
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """Split rows of these lengths into calls of at most `batch_tokens` tokens, longest first.
+        """Split rows into calls of at most `batch_tokens` tokens, longest rows first.
 
         Args:
-            n_present: shape (n_pairs,); tokens of each row, context included.
+            n_present: shape (n_pairs,); the number of tokens of each row, context included.
 
         Yields:
             The positions (0..n_pairs-1) of the rows of each call.
@@ -225,7 +226,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         start = 0
         while start < len(order):
             end = start + max(1, budget // max(1, int(lengths[start])))
-            if not self._adapter.pads:  # no further than the rows of this length
+            if not self._adapter.pads:  # only rows of the same length share a call
                 end = min(end, int(np.searchsorted(-lengths, -lengths[start], side="right")))
             yield order[start:end]
             start = end
@@ -250,17 +251,17 @@ save_pretrained wrote, or OWNER/NAME on the hub
         ids, hidden, context = (
             x.gather(1, place).to(self.device) for x in (tokens.values, masked, tokens.context)
         )
-        found, row, column = [], [], []
+        log_probs, row, column = [], [], []
         for part in self.batches(n_present.cpu().numpy()):
             rows = torch.from_numpy(part).to(self.device)
             width = int(n_present[part[0]])
             lengths = n_present.to(self.device)[rows]
             part_ids, part_hidden, part_context = (x[rows, :width] for x in (ids, hidden, context))
-            found.append(self._log_probs(part_ids, part_hidden, part_context, lengths))
+            log_probs.append(self._log_probs(part_ids, part_hidden, part_context, lengths))
             at, to = torch.nonzero(part_hidden, as_tuple=True)
             row.append(rows[at])
             column.append(to)
-        values = torch.cat(found)
+        values = torch.cat(log_probs)
         compact = values.new_zeros(ids.shape).index_put((torch.cat(row), torch.cat(column)), values)
         compact = compact.to(place.device)
         return compact.new_zeros(masked.shape).scatter(1, place, compact)
@@ -285,15 +286,14 @@ save_pretrained wrote, or OWNER/NAME on the hub
         hidden: Bool[Tensor, "B L"],
         network: nn.Module | None = None,
     ) -> Float[Tensor, " n"]:
-        """log p of the hidden tokens of one batch that is prepared already, row by row: for training loops.
+        """log p of the hidden tokens of a batch that is already prepared, row by row; for training loops.
 
         Args:
-            inputs: what the transformer is called with: ids with the hidden ones replaced, attention mask,
-                ...
-            targets: shape (B, L); the ids, read where they are hidden.
-            hidden: shape (B, L); what to predict.
-            network: this model's transformer in a wrapper (of distributed training), which is called in place
-                of it.
+            inputs: the arguments of the transformer: ids with the hidden ones replaced, attention mask, ...
+            targets: shape (B, L); the ids, read at hidden positions.
+            hidden: shape (B, L); the tokens to predict.
+            network: this model's transformer wrapped for distributed training, to call instead of the
+                transformer itself.
 
         Returns:
             Shape (n,), nats; differentiable.
@@ -309,7 +309,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def save(self, folder: str | Path) -> None:
         """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
         if not hasattr(self.network, "save_pretrained"):
-            raise InputError("this network does not know how to save itself; save its weights yourself")
+            raise InputError("this network cannot save itself; save its weights yourself")
         with quiet():
             self.network.save_pretrained(str(folder))
             if self.tokenizer is not None:
