@@ -1,4 +1,4 @@
-"""Images from files, folders, Parquet and the hub's layout; and grey levels made binary."""
+"""Images from folders, Parquet files and known data sets."""
 
 import io
 import os
@@ -10,10 +10,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from maskevidence.data.binarise import binarise
 from maskevidence.data.image_files import is_image_source
 from maskevidence.data.images import read_images
-from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
 
 RANDOM = np.random.default_rng(0)
@@ -60,7 +58,7 @@ def test_colour_stays_colour_in_order(tmp_path: Path) -> None:
     assert images.table().columns[:4] == ("r0c0b0", "r0c0b1", "r0c0b2", "r0c1b0")
 
 
-def test_grey_among_colour_is_read_as_colour_and_said(tmp_path: Path) -> None:
+def test_grey_among_colour_is_read_as_colour_with_a_note(tmp_path: Path) -> None:
     save(tmp_path, COLOUR)
     save(tmp_path, GREY[:1], start=7)
     images = read_images(str(tmp_path))
@@ -103,7 +101,7 @@ def test_a_column_of_bytes_by_its_name(tmp_path: Path) -> None:
         read_images(str(file), column="c")
 
 
-def test_a_table_of_numbers_is_no_image_source(tmp_path: Path) -> None:
+def test_a_table_of_numbers_is_not_an_image_source(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"a": [1.0]}), file)
     assert not is_image_source(str(file))
@@ -111,7 +109,7 @@ def test_a_table_of_numbers_is_no_image_source(tmp_path: Path) -> None:
         read_images(str(file))
 
 
-def test_sizes_must_agree_or_be_made_to(tmp_path: Path) -> None:
+def test_sizes_must_agree_unless_images_are_resized(tmp_path: Path) -> None:
     save(tmp_path, GREY[:2])
     save(tmp_path, RANDOM.integers(0, 256, (1, 8, 8), dtype=np.uint8), start=5)
     message = r"image 5.png of .* has 8x8 pixels, the first one 4x6; .* --resize 4x6"
@@ -123,7 +121,7 @@ def test_sizes_must_agree_or_be_made_to(tmp_path: Path) -> None:
     assert images.notes == ("resized 1 image(s) to 4x6 pixels",)
 
 
-def test_corrupt_images_are_named_and_skipped_only_on_demand(tmp_path: Path) -> None:
+def test_corrupt_images_are_named_and_skipped_only_on_request(tmp_path: Path) -> None:
     save(tmp_path, GREY[:3])
     (tmp_path / "1.png").write_bytes(png(GREY[1])[:60])
     (tmp_path / "2a.png").write_bytes(b"no image")
@@ -142,7 +140,7 @@ def test_corrupt_images_are_named_and_skipped_only_on_demand(tmp_path: Path) -> 
     ("mode", "message"),
     [("I;16", "more than 8 bits per channel"), ("F", "more than 8 bits"), ("RGBA", "transparent pixels")],
 )
-def test_levels_that_cannot_be_kept(mode: str, message: str, tmp_path: Path) -> None:
+def test_levels_that_cannot_be_represented_are_refused(mode: str, message: str, tmp_path: Path) -> None:
     Image.new(mode, (3, 3)).save(tmp_path / "x.tif")
     with pytest.raises(InputError, match=message):
         read_images(str(tmp_path))
@@ -165,7 +163,7 @@ def test_opaque_and_palette_images_keep_their_colours(tmp_path: Path) -> None:
         (__file__, "is one file; give the folder with the images"),
     ],
 )
-def test_sources_that_are_none(source: str, message: str) -> None:
+def test_unknown_sources_are_refused(source: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_images(source)
 
@@ -201,51 +199,3 @@ def test_the_real_sets(source: str, shape: tuple[int, ...]) -> None:
     assert images.pixels.shape == shape
     assert images.pixels.min() < 10
     assert images.pixels.max() > 240
-
-
-def grey_table() -> Table:
-    values = np.tile(np.array([0.0, 0.1, 0.5, 0.75, 1.0, np.nan]), (4000, 1))
-    return Table("grey", values, tuple("abcdef"), np.arange(4000))
-
-
-def test_a_threshold_is_exceeded() -> None:
-    table = binarise(grey_table(), "threshold:0.5")
-    assert np.array_equal(table.values[0], [0, 0, 0, 1, 1, np.nan], equal_nan=True)
-    assert np.array_equal(binarise(table, "threshold").values, table.values, equal_nan=True)
-
-
-def test_stochastic_binarisation_has_the_values_as_its_means() -> None:
-    table = binarise(grey_table(), "stochastic", seed=3)
-    assert set(np.unique(table.values[:, :5])) == {0.0, 1.0}
-    for column, mean in enumerate([0.0, 0.1, 0.5, 0.75, 1.0]):
-        se = np.sqrt(mean * (1 - mean) / len(table))
-        assert abs(table.values[:, column].mean() - mean) <= 4 * se
-    assert np.isnan(table.values[:, 5]).all()
-
-
-def test_stochastic_binarisation_depends_on_seed_and_id_alone() -> None:
-    table = grey_table()
-    whole = binarise(table, "stochastic", seed=3).values
-    part = binarise(table.split(0.5, seed=0)[1], "stochastic", seed=3)
-    assert np.array_equal(part.values, whole[part.ids], equal_nan=True)
-    assert not np.array_equal(whole, binarise(table, "stochastic", seed=4).values, equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("treshold", "did you mean 'threshold:0.5'"),
-        ("threshold:x", "has no threshold in"),
-        ("threshold:1", "has no threshold in"),
-        ("stochastic:2", "unknown way to binarise"),
-    ],
-)
-def test_ways_to_binarise_that_are_none(how: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        binarise(grey_table(), how)
-
-
-def test_values_to_binarise_lie_in_the_unit_interval() -> None:
-    table = Table("t", np.array([[0.0, 2.0]]), ("a", "b"), np.array([7]))
-    with pytest.raises(InputError, match=r"t has 2 in column 'b', row 7 \(from 0\)"):
-        binarise(table, "threshold")

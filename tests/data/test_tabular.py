@@ -1,4 +1,4 @@
-"""Tables from files: what is read, and the one line that says what is wrong with a file."""
+"""Tables from files: what is read, and one clear line for each problem."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Texts from files, folders and data sets: what is read, and the one line that says what is wrong."""
+"""Texts from files, folders and data sets: what is read, and one clear line for each problem."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
 
 
 @needs_data
-def test_a_word_of_its_own_is_found_below_the_data_folder() -> None:
+def test_a_named_data_set_is_found_below_the_data_folder() -> None:
     read = read_texts("glue/qnli:validation", ["question", "sentence"], limit=3)
     assert len(read) == 3
     assert read["question"][0].startswith("What came into force")
@@ -43,7 +43,7 @@ def test_a_word_of_its_own_is_found_below_the_data_folder() -> None:
         read_texts("glue/mrpc")
 
 
-def test_bad_sources_are_one_clear_line(tmp_path: Path) -> None:
+def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "holes.jsonl").write_text('{"text": "a"}\n{"text": null}\n')

@@ -8,13 +8,13 @@ import torch
 
 
 def random_images(n: int = 6, size: int = 8, channels: int = 1, seed: int = 0) -> np.ndarray:
-    """Every level, so that all patches differ."""
+    """Images of random levels, so that all patches differ."""
     shape = (n, size, size, channels)
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
 def smooth_images(n: int, size: int = 8, channels: int = 1, seed: int = 0) -> np.ndarray:
-    """A brightness of its own and a gradient for each image, with little noise: visible patches say a lot."""
+    """Images with different brightness and gradient and little noise: visible patches are informative."""
     rng = np.random.default_rng(seed)
     rows, columns = np.indices((size, size)) / size
     level, slope = rng.uniform(60, 140, (n, 1, 1)), rng.uniform(0, 60, (2, n, 1, 1))
@@ -24,7 +24,7 @@ def smooth_images(n: int, size: int = 8, channels: int = 1, seed: int = 0) -> np
 
 
 def small_vit_mae(**options: Any) -> Any:
-    """Random weights, large enough that its answers differ between patches and masks."""
+    """A ViT-MAE with random weights, large enough that its answers differ between patches and masks."""
     from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
     settings: dict[str, Any] = {
@@ -50,7 +50,7 @@ def small_vit_mae(**options: Any) -> Any:
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """As transformers saves it, with its preprocessing."""
+    """Save a model as transformers does, with its preprocessing."""
     from maskevidence.models.image.loading import save_vit_mae
 
     save_vit_mae(folder, model, [0.4], [0.3], None)

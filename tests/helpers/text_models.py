@@ -18,7 +18,7 @@ sleeps un ##believ ##able ##s ? , . here cafe
 
 
 def small_tokenizer() -> Any:
-    """Some whole words, a few pieces and every letter."""
+    """A tokenizer with some whole words, a few pieces and every letter."""
     from transformers import BertTokenizerFast
 
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
@@ -28,7 +28,7 @@ def small_tokenizer() -> Any:
 
 
 def small_bert(tokenizer: Any, **options: Any) -> Any:
-    """Random weights, large enough that its answers differ between tokens."""
+    """A BERT with random weights, large enough that its answers differ between tokens."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(

@@ -1,4 +1,4 @@
-"""Masked image models: equal to transformers' own loss, no leaks, evidence of Gaussian images, bad input."""
+"""Masked image models: transformers' own loss, no leaks, evidence of Gaussian images, invalid input."""
 
 import math
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def any_sizes(tokens: Tokens, seed: int = 0) -> Tensor:
 
 
 def overwritten(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
-    """The same images with other levels in some patches."""
+    """The same images with different levels in some patches."""
     other = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, tokens.values.shape))
     values = torch.where(where[..., None], other.to(tokens.values.dtype), tokens.values)
     return Tokens(values, tokens.maskable, tokens.context, tokens.ids)
@@ -55,7 +55,9 @@ def overwritten(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
 @pytest.mark.parametrize("norm_pix_loss", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [1, 5, 12, D])
-def test_the_reconstruction_loss_is_transformers_own(channels: int, size: int, norm_pix_loss: bool) -> None:
+def test_the_reconstruction_loss_is_that_of_transformers(
+    channels: int, size: int, norm_pix_loss: bool
+) -> None:
     network = small_vit_mae(num_channels=channels, norm_pix_loss=norm_pix_loss)
     model = model_of(network, pixel_mean=[0.4] * channels, pixel_std=[0.2, 0.3, 0.25][:channels])
     images = random_images(5, channels=channels)
@@ -79,7 +81,7 @@ def test_the_reconstruction_loss_is_transformers_own(channels: int, size: int, n
     torch.testing.assert_close(found[masked].float(), direct[masked], rtol=1e-5, atol=1e-5)
 
 
-def test_reconstructed_images_are_the_predictions_in_place() -> None:
+def test_reconstructed_images_hold_predictions_at_hidden_patches() -> None:
     model = model_of()
     images = random_images(3)
     tokens = model.tokens(images)
@@ -95,7 +97,7 @@ def test_reconstructed_images_are_the_predictions_in_place() -> None:
 
 
 @pytest.mark.parametrize("n_patches", range(1, 15))
-def test_the_model_hides_as_many_as_asked_at_every_size(n_patches: int) -> None:
+def test_the_model_hides_the_requested_number_at_every_size(n_patches: int) -> None:
     """mask_ratio = 1 - (D - M + ½) / D: no rounding of its product with D is off by one."""
     side = n_patches
     network = small_vit_mae(image_size=side, patch_size=1, hidden_size=8, decoder_hidden_size=8)
@@ -121,7 +123,7 @@ def test_the_encoder_sees_visible_patches_only() -> None:
     )  # class token and visible patches; M = D: the class token only
 
 
-def test_a_mask_that_is_not_obeyed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_ignores_the_mask_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     model = calibrated()
     tokens = model.tokens(random_images(3))
     embeddings = model.network.model.vit.embeddings
@@ -176,7 +178,7 @@ def test_protocol(case: int) -> None:
 
 
 def leak(model: MaskedImage) -> float:
-    """The largest change of a prediction, in levels, where hidden pixels alone are overwritten."""
+    """The largest change of a prediction, in levels, when only hidden pixels are overwritten."""
     tokens = model.tokens(random_images(6))
     masked = any_sizes(tokens)
     with torch.no_grad():
@@ -186,7 +188,7 @@ def leak(model: MaskedImage) -> float:
 
 
 class Leaky(MaskedImage):
-    """What the product refuses: predictions brought back by the hidden patch's own mean and variance."""
+    """A model that cheats: predictions are brought back with the hidden patch's own mean and variance."""
 
     def _targets(self, call: Any, patch_statistics: Any, density: Any) -> Any:
         levels, outputs = call.levels[call.scored], call.outputs[call.scored]
@@ -200,11 +202,11 @@ def test_predictions_do_not_look_at_hidden_pixels() -> None:
     assert leak(calibrated(network=normalised, patch_statistics="visible")) < 1e-2
     leaky = Leaky(normalised, pixel_mean=[0.4], pixel_std=[0.3])
     leaky.calibrate(leaky.tokens(random_images(8, seed=9)), patch_statistics="visible")
-    assert leak(leaky) > 10  # the test sees a leak where there is one
+    assert leak(leaky) > 10  # the test detects a leak
 
 
 def test_statistics_of_visible_patches_by_hand() -> None:
-    """Prediction · √(mean of the visible variances) + mean of the visible means, as written out."""
+    """Prediction · √(mean of the visible variances) + mean of the visible means, computed by hand."""
     network = small_vit_mae(norm_pix_loss=True)
     model = calibrated(network=network, patch_statistics="visible")
     images = random_images(2)
@@ -245,12 +247,12 @@ def test_absent_patches_are_hidden_and_context_is_visible() -> None:
             other = overwritten(roles, where)
             changed = (model.log_conditionals(other, masked) - answer)[masked].abs()
             assert bool((changed < 1e-4).all()) == same
-        # hidden, absent or masked, is all the same to the network: 3 + 4 patches
+        # the network does not distinguish absent from masked patches: both are hidden, 3 + 4 of them
         both = model.log_conditionals(tokens, masked | absent)
     torch.testing.assert_close(answer[masked], both[masked], rtol=0, atol=1e-4)
 
 
-def test_an_estimate_depends_on_no_batch_and_no_order() -> None:
+def test_an_estimate_does_not_depend_on_batch_or_order() -> None:
     model = calibrated()
     images = random_images(30)
     tokens = model.tokens(images)
@@ -265,7 +267,7 @@ def test_an_estimate_depends_on_no_batch_and_no_order() -> None:
         np.testing.assert_allclose(shuffled.per_observation, whole.per_observation, atol=1e-3)
 
 
-def test_gradients_reach_the_network_and_are_those_of_one_image_at_a_time() -> None:
+def test_gradients_equal_those_of_one_image_at_a_time() -> None:
     model = calibrated(network=small_vit_mae()).double()
     tokens = model.tokens(random_images(6))
     masked = any_sizes(tokens)
@@ -304,7 +306,7 @@ def real_tokens(values: np.ndarray) -> Tokens:
 
 
 def test_independent_pixels_make_the_area_the_evidence() -> None:
-    """Covariance (aI + b11ᵀ) over 9 patches, identity over pixels: v is known, one for all patches."""
+    """Covariance (aI + b11ᵀ) over 9 patches, identity over pixels: v is known and equal for all patches."""
     n_patches, a, b = 9, 2.0, 3.0
     rng = np.random.default_rng(0)
     covariance = a * np.eye(n_patches) + b
@@ -339,7 +341,7 @@ def test_independent_pixels_make_the_area_the_evidence() -> None:
 
 
 def test_dependent_pixels_put_the_area_below_the_evidence() -> None:
-    """The conditional mean is exact, the pixels of a patch are not independent given what is visible."""
+    """The conditional mean is exact, but the pixels of a patch depend on each other given visible patches."""
     n_patches, n_pixels = 4, 4 * K
     rng = np.random.default_rng(1)
     root = rng.normal(size=(n_pixels, 6))
@@ -367,8 +369,8 @@ def test_dependent_pixels_put_the_area_below_the_evidence() -> None:
     assert difference.mean() + 4 * se < 0
 
 
-def test_the_discretised_area_is_a_code_length() -> None:
-    """Over all images of two pixels its probabilities add up to 1: the order mixture is a distribution."""
+def test_discretised_probabilities_of_a_hidden_level_sum_to_one() -> None:
+    """The probabilities of a hidden level sum to 1 over the 256 levels."""
     density = PixelDensity("discretised", (1, 2), (30.0**2, 60.0**2), n_patches=4)
 
     def halves(images: Tensor, hidden: Tensor) -> Tensor:
@@ -395,7 +397,7 @@ def test_the_discretised_area_is_a_code_length() -> None:
 # calibration
 
 
-def test_calibration_is_the_mean_squared_error_by_size_and_keyed() -> None:
+def test_calibration_gives_the_mean_squared_error_by_size_and_depends_on_the_seed() -> None:
     model = model_of()
     tokens = model.tokens(random_images(12))
     density = model.calibrate(tokens, seed=5)
@@ -410,8 +412,8 @@ def test_calibration_is_the_mean_squared_error_by_size_and_keyed() -> None:
     assert density.variances[-1] == pytest.approx(loss * (0.3 * 255) ** 2, rel=1e-5)
 
 
-def test_the_calibrated_gaussian_is_the_best_of_its_kind_on_its_images() -> None:
-    """At the sizes and masks that it was fitted on, any other variance is less likely."""
+def test_the_calibrated_gaussian_is_the_likeliest_on_its_images() -> None:
+    """On the sizes and masks of the fit, any other variance is less likely."""
     model = calibrated()
     tokens = model.tokens(random_images(8, seed=9))
     density = model.density
@@ -430,7 +432,7 @@ def test_the_calibrated_gaussian_is_the_best_of_its_kind_on_its_images() -> None
         assert score(1.0) > max(score(0.99), score(1.01))
 
 
-def test_folder_and_back(tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded_unchanged(tmp_path: Path) -> None:
     model = calibrated("discretised")
     model.save(tmp_path / "m")
     again = MaskedImage.from_pretrained(tmp_path / "m", device="cpu")
@@ -444,7 +446,7 @@ def test_folder_and_back(tmp_path: Path) -> None:
         )
 
 
-def test_preprocessing_that_is_missing_or_other(tmp_path: Path) -> None:
+def test_missing_or_different_preprocessing(tmp_path: Path) -> None:
     folder = saved(small_vit_mae(), tmp_path / "m")
     file = folder / "preprocessor_config.json"
     file.write_text('{"do_normalize": false, "rescale_factor": 0.0078431372549}')  # 2 / 255
@@ -455,10 +457,10 @@ def test_preprocessing_that_is_missing_or_other(tmp_path: Path) -> None:
     assert "there is no preprocessor_config.json" in bare.notes[0]
 
 
-# bad input
+# invalid input
 
 
-def test_what_cannot_be_used() -> None:
+def test_invalid_input_is_refused() -> None:
     plain, normalised = model_of(), model_of(small_vit_mae(norm_pix_loss=True))
     tokens = plain.tokens(random_images(4))
     asked: list[tuple[Callable[[], Any], str]] = [
@@ -491,7 +493,7 @@ def test_what_cannot_be_used() -> None:
             call()
 
 
-def test_folders_that_hold_no_vit_mae(tmp_path: Path) -> None:
+def test_folders_without_a_vit_mae_are_refused(tmp_path: Path) -> None:
     from transformers import ViTConfig, ViTForImageClassification
 
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}

@@ -11,8 +11,8 @@ from maskevidence.errors import InputError
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
 
 
-def test_patches_are_cut_where_slicing_cuts_them() -> None:
-    """Every number differs, so that any other order would show."""
+def test_patches_equal_slices_of_the_image() -> None:
+    """All numbers differ, so that any other order would be noticed."""
     images = torch.arange(2 * 6 * 9 * 3).reshape(2, 6, 9, 3)
     patches = patchify(images, 3)
     assert patches.shape == (2, 6, 27)
@@ -24,7 +24,7 @@ def test_patches_are_cut_where_slicing_cuts_them() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 3]))
-def test_unpatchify_is_the_inverse(n: int, rows: int, columns: int, side: int, channels: int) -> None:
+def test_unpatchify_inverts_patchify(n: int, rows: int, columns: int, side: int, channels: int) -> None:
     shape = (n, rows * side, columns * side, channels)
     images = torch.arange(int(np.prod(shape))).reshape(shape)
     assert torch.equal(unpatchify(patchify(images, side), *shape[1:]), images)
@@ -39,7 +39,7 @@ def test_the_order_is_that_of_transformers(channels: int) -> None:
     assert torch.equal(unpatchify(theirs, 8, 8, channels), network.unpatchify(theirs).permute(0, 2, 3, 1))
 
 
-def test_images_that_cannot_be_cut_or_read() -> None:
+def test_images_that_cannot_be_cut_or_read_are_refused() -> None:
     with pytest.raises(InputError, match="images of 8×9 pixels cannot be cut into patches of 4×4"):
         patchify(torch.zeros(1, 8, 9, 1), 4)
     with pytest.raises(InputError, match="4 patches of 5 values"):

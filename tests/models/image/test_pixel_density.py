@@ -1,4 +1,4 @@
-"""Densities of a pixel around its prediction: normalised, summed over patches, bad input."""
+"""Densities of a pixel around its prediction: normalised, summed over patches, invalid input."""
 
 import dataclasses
 import math
@@ -34,7 +34,7 @@ def test_the_gaussian_density_integrates_to_one(variance: float) -> None:
     assert torch.trapezoid(log_p.exp(), grid).item() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_both_are_what_scipy_gives() -> None:
+def test_both_densities_equal_those_of_scipy() -> None:
     rng = np.random.default_rng(0)
     x, m, v = rng.integers(0, 256, 500), rng.uniform(0, 255, 500), rng.uniform(20, 900, 500)
     tensors = [torch.from_numpy(part) for part in (x, m, v)]
@@ -46,7 +46,7 @@ def test_both_are_what_scipy_gives() -> None:
 
 
 def test_far_levels_keep_their_digits_and_gradients() -> None:
-    """300 standard deviations away Φ itself is 0 in any float; its logarithm is not."""
+    """300 standard deviations away, Φ underflows to 0 but its logarithm does not."""
     mean = torch.tensor([0.0, 0.0, 255.0, 255.0, 127.0], dtype=torch.float64, requires_grad=True)
     levels = torch.tensor([0, 255, 0, 255, 120])
     log_p = discretised_log_prob(levels, mean, torch.tensor(0.7, dtype=torch.float64))
@@ -63,7 +63,7 @@ def test_variances_between_sizes_are_geometric() -> None:
     np.testing.assert_allclose(found, [1, 1, 2, 4, 6, 9, 9])
 
 
-def test_a_patch_is_the_sum_of_its_pixels() -> None:
+def test_the_log_probability_of_a_patch_is_the_sum_over_its_pixels() -> None:
     x, m = torch.tensor([[1, 2], [3, 4]]), torch.tensor([[0.0, 2.0], [5.0, 4.0]])
     density = PixelDensity("gaussian", (1,), (1.0,), n_patches=2)
     found = density.log_prob(x, m, torch.tensor([1.0, 4.0]))
@@ -82,12 +82,12 @@ def test_a_patch_is_the_sum_of_its_pixels() -> None:
         ({"variances": (1.0, math.nan)}, "above 0"),
     ],
 )
-def test_densities_that_make_no_sense(change: dict[str, object], message: str) -> None:
+def test_inconsistent_densities_are_refused(change: dict[str, object], message: str) -> None:
     good = PixelDensity("gaussian", (1, 2), (1.0, 2.0), n_patches=4)
     with pytest.raises(InputError, match=message):
         dataclasses.replace(good, **change)
 
 
-def test_what_is_no_density_is_refused() -> None:
+def test_content_that_is_not_a_density_is_refused() -> None:
     with pytest.raises(InputError, match="calibrate the model again"):
         PixelDensity.from_dict({"name": "gaussian"})

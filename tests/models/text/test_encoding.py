@@ -25,7 +25,7 @@ def rows_of(encoded: Any) -> list[list[int]]:
     return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
 
 
-def test_the_tokens_are_the_tokenizers_own(tokenizer: Any) -> None:
+def test_tokens_equal_those_of_the_tokenizer(tokenizer: Any) -> None:
     single = encode_texts(tokenizer, SENTENCES)
     assert rows_of(single) == tokenizer(SENTENCES)["input_ids"]
     pairs = encode_texts(tokenizer, SENTENCES, second=SENTENCES[::-1])
@@ -35,7 +35,7 @@ def test_the_tokens_are_the_tokenizers_own(tokenizer: Any) -> None:
         assert pairs.tokens.context[row, : len(expected)].tolist() == [bool(flag) for flag in expected]
 
 
-def test_segments_are_the_tokenizers_own(tokenizer: Any) -> None:
+def test_segments_equal_those_of_the_tokenizer(tokenizer: Any) -> None:
     model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
     tokens = model.tokens(SENTENCES, second=SENTENCES[::-1])
     seen = []
@@ -62,7 +62,7 @@ def test_a_context_is_seen_and_never_scored(tokenizer: Any) -> None:
     assert abs(values[0].log_evidence - values[1].log_evidence) > 1e-3
 
 
-def test_special_tokens_written_in_a_text_are_text(tokenizer: Any) -> None:
+def test_special_tokens_spelled_out_in_a_text_are_text(tokenizer: Any) -> None:
     encoded = encode_texts(tokenizer, ["a [MASK] b [SEP]"])
     assert int(encoded.tokens.context.sum()) == 2
     scored = encoded.tokens.values[encoded.tokens.maskable]
@@ -83,7 +83,7 @@ def test_bytes_of_every_token_add_up(tokenizer: Any) -> None:
     assert int(blocks.tokens.n_bytes.sum()) == len("".join(lines).encode())
 
 
-def test_split_and_truncate_keep_what_they_say(tokenizer: Any) -> None:
+def test_split_keeps_all_tokens_and_truncate_the_first(tokenizer: Any) -> None:
     text = " ".join(SENTENCES)
     whole = rows_of(encode_texts(tokenizer, [text]))[0][1:-1]
     split = encode_texts(tokenizer, [SENTENCES[1], text], max_tokens=9, long="split")
@@ -139,7 +139,7 @@ def test_whole_words_hide_their_other_pieces(tokenizer: Any) -> None:
     assert abs(plain.log_evidence - estimate.log_evidence) > 1e-4
 
 
-def test_bad_texts_are_one_clear_line(tokenizer: Any) -> None:
+def test_invalid_texts_are_one_clear_line(tokenizer: Any) -> None:
     asked: list[tuple[dict[str, Any], str]] = [
         ({"texts": ["a", " "]}, "the text in row 1 is empty"),
         ({"texts": ["a", ""], "ids": [3, 9]}, "the text in row 9 is empty"),

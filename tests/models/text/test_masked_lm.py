@@ -1,4 +1,4 @@
-"""Masked language models: the fast path against the plain way over architectures, lengths and budgets."""
+"""Masked language models: the fast path equals the plain computation, for all architectures and batches."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ COMMON = {
     "eos_token_id": 3,
 }
 RELATIVE = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
-# architecture -> what its configuration has beside or in place of the common entries
+# architecture -> entries of its configuration in addition to, or different from, the common ones
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "Albert": {"embedding_size": 16},
     "Bert": {},
@@ -67,7 +67,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def network(architecture: str) -> Any:
-    """A small model with large random weights, so that its answers are far from equal for all tokens."""
+    """A small model with large random weights, so that its answers differ strongly between tokens."""
     config = getattr(transformers, f"{architecture}Config")(**COMMON | ARCHITECTURES[architecture])
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers, on initial values that are replaced here
@@ -80,7 +80,7 @@ def network(architecture: str) -> Any:
 
 
 def some_tokens(lengths: list[int], seed: int = 0) -> Tokens:
-    """Rows of random ids; the first and last token of each is context, and what follows is padding."""
+    """Rows of random ids; the first and last token of each is context, the rest of a row is padding."""
     generator = torch.Generator().manual_seed(seed)
     width, n = max(lengths) + 2, torch.tensor(lengths)[:, None]
     values = torch.randint(6, N_IDS, (len(lengths), width), generator=generator)
@@ -116,13 +116,13 @@ def plain_way(
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
-def test_equal_to_the_plain_way_over_architectures(architecture: str) -> None:
+def test_equal_to_the_plain_computation_for_every_architecture(architecture: str) -> None:
     plain = network(architecture)
     fast = MaskedLM(network(architecture), mask_token_id=MASK)
     lengths = [1, 7, 12, 12, 25, 3, 18, 25] * 4
     tokens = some_tokens(lengths)
     masked = some_masks(tokens)
-    if architecture == "BigBird":  # for short texts it is what the plain model falls back to
+    if architecture == "BigBird":  # the plain model falls back to it for short texts
         plain.base_model.set_attention_type("original_full")
     expected = plain_way(plain, tokens, masked)
     with torch.no_grad():
@@ -135,13 +135,13 @@ def test_equal_to_the_plain_way_over_architectures(architecture: str) -> None:
         masked = some_masks(equal_lengths, seed=1)
         found = fast.log_conditionals(equal_lengths, masked)
     torch.testing.assert_close(found, plain_way(plain, equal_lengths, masked), atol=1e-4, rtol=0)
-    assert expected.std() > 0.5  # the models do tell tokens apart
+    assert expected.std() > 0.5  # the answers do differ between tokens
     assert fast.fingerprint_settings()["architecture"] == type(plain).__name__
     json.dumps(fast.fingerprint_settings())
     assert fast._adapter.head is not None, "no architecture here needs full logits"
 
 
-def test_padding_is_used_where_it_is_ignored_and_nowhere_else() -> None:
+def test_padding_is_used_only_if_it_does_not_change_the_answers() -> None:
     padded = {
         name: MaskedLM(network(name), mask_token_id=MASK)._adapter.pads
         for name in ("Bert", "ConvBert", "FNet")
@@ -155,7 +155,7 @@ def test_padding_is_used_where_it_is_ignored_and_nowhere_else() -> None:
 
 
 class FullLogitsOnly(torch.nn.Module):
-    """A model whose logits are changed after its head: the head alone does not give them."""
+    """A model that changes the logits after its head, so that the head alone does not give them."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class FullLogitsOnly(torch.nn.Module):
         return out
 
 
-def test_full_logits_where_the_head_cannot_be_told_apart() -> None:
+def test_full_logits_are_used_if_no_separate_head_is_found() -> None:
     model = FullLogitsOnly(network("Bert"))
     fast = MaskedLM(model, mask_token_id=MASK)
     assert any("full logits" in note for note in fast.notes)
@@ -184,7 +184,7 @@ def test_full_logits_where_the_head_cannot_be_told_apart() -> None:
     torch.testing.assert_close(found, plain_way(model, tokens, masked), atol=1e-4, rtol=0)
 
 
-def test_gradients_equal_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
     )  # three at a time
@@ -208,7 +208,7 @@ def test_gradients_equal_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("architecture", ["Bert", "ConvBert"])
-def test_the_same_numbers_for_any_budget_order_and_run(architecture: str) -> None:
+def test_numbers_do_not_depend_on_budget_order_or_run(architecture: str) -> None:
     tokens = some_tokens([int(n) for n in np.random.default_rng(0).integers(1, 30, size=24)])
     scores = []
     for budget in (1, 64, 10_000):
@@ -241,7 +241,7 @@ def test_hidden_and_absent_values_are_not_read() -> None:
 
 
 class Tabular:
-    """A joint over strings of three letters, asked for conditionals by ids; -1 stands for a hidden letter."""
+    """The conditionals of a joint over strings of three letters; id -1 stands for a hidden letter."""
 
     def __init__(self, n_letters: int = 3, length: int = 4, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -312,7 +312,7 @@ def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) <= 100
 
 
-def test_bfloat16_is_near_and_told_apart() -> None:
+def test_bfloat16_gives_similar_numbers_and_is_recorded() -> None:
     exact, rounded = (
         MaskedLM(network("Bert"), mask_token_id=MASK, bfloat16=choice) for choice in (False, True)
     )
@@ -332,7 +332,7 @@ def test_import_does_not_load_transformers() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_it_cannot_use_is_one_clear_line(unchecked: None, tmp_path: Path) -> None:
+def test_invalid_input_is_one_clear_line(unchecked: None, tmp_path: Path) -> None:
     model = network("Bert")
     fast = MaskedLM(model, mask_token_id=MASK)
     ask: list[tuple[Callable[[], object], str]] = [
