@@ -121,7 +121,7 @@ def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("vae",), "model 'vae' lacks its number of components; write vae:8, say"),
+        (("vae",), "model 'vae' lacks its number of components; write vae:8, for example"),
         (("vae:0",), "lacks its number"),
         (("vae:2", "--objective", "likelihood"), "the likelihood of VAE has no closed form"),
         (("vae:2", "--objective", "iwae"), "write elbo, or iwae:5"),

@@ -125,7 +125,7 @@ def train(
     model.set_units(x)
     judged = x[:n_judged]
     settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}
-    trained = fit_and_look(
+    values, looks, seconds = fit_and_look(
         model,
         x,
         objective,
@@ -134,15 +134,15 @@ def train(
         **settings,
     )
     bounds = bounds_of(model, judged, AT_END)
-    evidence = {**trained.looks, epochs: tightest(bounds).mean}
+    evidence = {**looks, epochs: tightest(bounds).mean}
     return Run(
-        trained.objective,
+        values,
         np.array(list(evidence)),
         np.array(list(evidence.values())),
         bounds,
         laplace(model, judged),
         code_size(model, x),
-        trained.seconds,
+        seconds,
     )
 
 

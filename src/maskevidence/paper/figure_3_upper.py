@@ -96,11 +96,9 @@ def train(
         return float(integral.log_evidence.mean()), integral.error
 
     settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "seed": seed}
-    trained = fit_and_look(model, tokens, objective, look, points, **settings)
-    evidence, errors = zip(*trained.looks.values(), strict=True)
-    return Run(
-        trained.objective, np.array(list(trained.looks)), np.array(evidence), max(errors), trained.seconds
-    )
+    values, looks, seconds = fit_and_look(model, tokens, objective, look, points, **settings)
+    evidence, errors = zip(*looks.values(), strict=True)
+    return Run(values, np.array(list(looks)), np.array(evidence), max(errors), seconds)
 
 
 def figure_3_upper(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -38,20 +38,6 @@ def when(epochs: int, n_points: int = 12) -> list[int]:
     return sorted({round(epochs * (i / (n_points - 1)) ** 2) for i in range(n_points)})
 
 
-class Observed(NamedTuple):
-    """A training with measurements.
-
-    Attributes:
-        objective: minus the mean loss of each epoch, in nats per image, shape (E,).
-        looks: the measurements by epoch; epoch 0 is before the first step.
-        seconds: the time of training alone.
-    """
-
-    objective: Float64[np.ndarray, " E"]
-    looks: dict[int, Any]
-    seconds: float
-
-
 def fit_and_look(
     model: Any,
     x: object,
@@ -59,7 +45,7 @@ def fit_and_look(
     look: Callable[[], Any],
     points: Sequence[int],
     **settings: Any,
-) -> Observed:
+) -> tuple[Float64[np.ndarray, " E"], dict[int, Any], float]:
     """Train a model with `fit`, and measure it before and between epochs.
 
     Args:
@@ -69,6 +55,10 @@ def fit_and_look(
         look: measures the model; its time does not count.
         points: the epochs to look at; 0 is before the first step.
         settings: further settings of `fit`.
+
+    Returns:
+        Minus the mean loss of each epoch, in nats per image; the measurements by epoch; and the seconds of
+        training alone.
     """
     looks = {0: look()} if 0 in points else {}
     spent = 0.0
@@ -82,7 +72,7 @@ def fit_and_look(
 
     start = time.perf_counter()
     history = fit(model, x, objective, evidence_every=0, callbacks=[callback], **settings)
-    return Observed(history.objective, looks, time.perf_counter() - start - spent)
+    return history.objective, looks, time.perf_counter() - start - spent
 
 
 def course(

@@ -2,6 +2,7 @@
 
 from maskevidence.data.tabular import Table
 from maskevidence.errors import InputError
+from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.support.files import write_atomic
@@ -23,13 +24,6 @@ from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, 
 
 BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
 _COUNTS = ("masks_per_size", "draws", "orders")
-_ONE_EACH = {
-    "every-size": {"masks_per_size": 1},
-    "random-size": {"draws": 1, "replicates": 1},
-    "orderings": {"orders": 1},
-    "fixed-rate": {"masks_per_size": 1},
-    "rates": {"masks_per_size": 1},
-}
 
 
 def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResult:
@@ -162,7 +156,9 @@ def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int =
         if name == "elbo" or not argument.isascii() or not argument.isdigit() or int(argument) < 2:
             raise InputError(f"objective {word!r}; write elbo, or iwae:5 for a bound of 5 weighted draws")
         return Elbo(int(argument), weighted=True, seed=seed)
-    counts = {**_ONE_EACH.get(name, {}), **counts}
-    if "draws" in counts:
-        counts["replicates"] = 1
-    return MaskedObjective(parse_design(word, **counts), seed=seed, masks=options.masks)
+    option = design_class(name).extended_by
+    if option is not None:
+        counts.setdefault(option, 1)
+    replicates = 1 if "draws" in counts else None
+    design = parse_design(word, **counts, replicates=replicates)
+    return MaskedObjective(design, seed=seed, masks=options.masks)

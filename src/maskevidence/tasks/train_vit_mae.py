@@ -109,7 +109,7 @@ def _parts(images: Images, test_fraction: float, seed: int) -> tuple[Images, Ima
 
 def _model(options: TrainingOptions, train: Images) -> MaskedImage:
     """A new model for the images, or the model whose training is continued."""
-    config, patch_size = options.transformers.config or "small", options.images.patch_size
+    config, patch_size = options.transformers.config or "small", options.transformers.patch_size
     if config not in SIZES:
         if patch_size is not None:
             raise InputError(f"--patch-size belongs to new models; {config!r} has its own")

@@ -63,6 +63,14 @@ class TransformerTraining:
     steps: Annotated[
         int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
     ] = None
+    patch_size: Annotated[
+        int | None,
+        Option(
+            "Side of a patch of vit-mae in pixels; by default a quarter of the image.",
+            min=1,
+            kinds=("images",),
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -78,19 +86,6 @@ class TextTraining:
     vocabulary_size: Annotated[
         int | None,
         Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),
-    ] = None
-
-
-@dataclass(frozen=True)
-class ImageTraining:
-    """The shape of vit-mae."""
-
-    panel: ClassVar[str] = "Masked image models"
-    kinds: ClassVar[tuple[Kind, ...]] = ("images",)
-
-    patch_size: Annotated[
-        int | None,
-        Option("Side of a patch in pixels; by default a quarter of the image.", min=1),
     ] = None
 
 
@@ -137,4 +132,3 @@ class TrainingOptions:
     reading: RowReading = field(default_factory=RowReading)
     transformers: TransformerTraining = field(default_factory=TransformerTraining)
     texts: TextTraining = field(default_factory=TextTraining)
-    images: ImageTraining = field(default_factory=ImageTraining)
