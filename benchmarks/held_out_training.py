@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.data.tabular import Table, read_table
+from maskevidence.data.table import Table
+from maskevidence.data.tabular import read_table
 
 N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 600, 0.02
 TABLES = (("horse-colic", ("c2",)), ("winequality-red", ()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskevidence.curve import Curve
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, RandomSize, Rates
 from maskevidence.models import PPCA

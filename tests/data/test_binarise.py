@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from maskevidence.data.binarise import binarise
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.errors import InputError
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.data.tabular import Table, digits, read_table
+from maskevidence.data.table import Table
+from maskevidence.data.tabular import digits, read_table
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.paper import figure_3_upper as figure_3
 from maskevidence.paper.image_training import DATA_SETS
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.keyed_random import keyed_bits
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from maskevidence.data.image_files import Encoded, find_images
-from maskevidence.data.tabular import Table, held_out_rows
+from maskevidence.data.table import Table, held_out_rows
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.progress import progress
 

@@ -1,116 +1,16 @@
 """Tables of numbers: from .csv, .npy and .parquet files, and the digits that scikit-learn bundles."""
 
-import hashlib
 import math
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int64
 
 from maskevidence.data.sources import reading_parquet
+from maskevidence.data.table import Table
 from maskevidence.errors import InputError, import_extra
-from maskevidence.tokens import Tokens
 
 SUFFIXES = (".csv", ".npy", ".parquet")
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of numbers with named columns.
-
-    Attributes:
-        name: where the table comes from, as the user named it.
-        values: shape (N, D); NaN where missing.
-        columns: D names.
-        ids: shape (N,); each row's position in the source.
-        notes: what was done to the table, one sentence each.
-    """
-
-    name: str
-    values: Float64[np.ndarray, "N D"]
-    columns: tuple[str, ...]
-    ids: Int64[np.ndarray, " N"]
-    notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def tokens(self) -> Tokens:
-        """The rows as tokens, with NaN as absent."""
-        return Tokens.from_array(self.values, ids=self.ids)
-
-    def fingerprint(self) -> str:
-        """A hash of values, column names and row positions: equal tables have equal fingerprints."""
-        digest = hashlib.sha256("\x1f".join(self.columns).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.values).tobytes())
-        return digest.hexdigest()
-
-    def head(self, limit: int) -> "Table":
-        """The first `limit` rows."""
-        if limit < 1:
-            raise InputError(f"limit={limit}; give a whole number of 1 or more")
-        return replace(self, values=self.values[:limit], ids=self.ids[:limit])
-
-    def select(self, columns: list[str]) -> "Table":
-        """The named columns, in the order given.
-
-        Raises:
-            InputError: a column that does not exist (lists those that do).
-        """
-        missing = [column for column in columns if column not in self.columns]
-        if missing:
-            raise InputError(f"{self.name} has no column {missing[0]!r}; it has {', '.join(self.columns)}")
-        where = [self.columns.index(column) for column in columns]
-        return replace(self, values=self.values[:, where], columns=tuple(columns))
-
-    def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
-        """Split off held-out rows, chosen at random; both parts keep their order.
-
-        Args:
-            test_fraction: the fraction of rows to hold out, in (0, 1).
-            seed: seed of the choice.
-
-        Raises:
-            InputError: a fraction outside (0, 1), or one that leaves a part empty.
-        """
-        train, test = held_out_rows(len(self), test_fraction, seed)
-        return (
-            replace(self, values=self.values[train], ids=self.ids[train]),
-            replace(self, values=self.values[test], ids=self.ids[test]),
-        )
-
-    def constant_columns(self) -> list[str]:
-        """The columns whose observed values are all equal, or that have no observed value."""
-        observed = ~np.isnan(self.values)
-        low = np.where(observed, self.values, np.inf).min(axis=0)
-        high = np.where(observed, self.values, -np.inf).max(axis=0)
-        return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
-
-
-def held_out_rows(
-    n_rows: int, test_fraction: float, seed: int
-) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
-    """Positions of training and held-out rows, chosen at random; each part is in order.
-
-    Raises:
-        InputError: a fraction outside (0, 1), or one that leaves a part empty.
-
-    Example:
-        >>> train, test = held_out_rows(5, 0.4, seed=0)
-        >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()])
-        (3, 2, [0, 1, 2, 3, 4])
-    """
-    n_test = round(n_rows * test_fraction) if 0.0 < test_fraction < 1.0 else 0
-    if not 1 <= n_test < n_rows:
-        raise InputError(
-            f"a test fraction of {test_fraction:g} of {n_rows} rows leaves no row to train on or none "
-            "to score; give a fraction in (0, 1) and more rows"
-        )
-    shuffled = np.random.default_rng(seed).permutation(n_rows)
-    return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
 
 def read_table(path: str | Path) -> Table:

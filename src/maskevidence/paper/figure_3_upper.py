@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float64, Int64
 
 from maskevidence.data.binarise import binarise
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.masks import FixedRate
 from maskevidence.models import BernoulliPCA
 from maskevidence.paper.figures import (

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.images import read_images
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.errors import unknown_name
 from maskevidence.training.fit import fit
 from maskevidence.training.history import EpochRecord

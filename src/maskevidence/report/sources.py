@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64, UInt8
 from maskevidence.data.binarise import binarise
 from maskevidence.data.image_files import is_image_source
 from maskevidence.data.images import Images, read_images
-from maskevidence.data.tabular import Table, held_out_rows
+from maskevidence.data.table import Table, held_out_rows
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.runs import DataSource, Manifest

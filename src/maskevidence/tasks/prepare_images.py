@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from maskevidence.data.images import Images, read_images
-from maskevidence.data.tabular import held_out_rows
+from maskevidence.data.table import held_out_rows
 from maskevidence.errors import InputError
 from maskevidence.models.fingerprints import fingerprint, same_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage

@@ -7,7 +7,8 @@ from pathlib import Path
 from maskevidence.data.binarise import binarise
 from maskevidence.data.image_files import IMAGE_SETS, is_image_source
 from maskevidence.data.images import read_images
-from maskevidence.data.tabular import SUFFIXES, Table, digits, read_table
+from maskevidence.data.table import Table
+from maskevidence.data.tabular import SUFFIXES, digits, read_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import HasRefine
 from maskevidence.models.base import TableModel

@@ -1,6 +1,6 @@
 """Train a model of rows in standard units, and save it in the units of the data."""
 
-from maskevidence.data.tabular import Table
+from maskevidence.data.table import Table
 from maskevidence.errors import InputError
 from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
