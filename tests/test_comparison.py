@@ -245,7 +245,7 @@ class TestBadInput:
     def test_other_observations(self) -> None:
         model = a_pair()[0]
         both = [me.estimate_evidence(model, np.ones((n, D)), me.LeaveOneOut()) for n in (3, 4)]
-        with pytest.raises(me.InputError, match="'1' and '2' are of other observations"):
+        with pytest.raises(me.InputError, match="'1' and '2' are of different observations"):
             me.compare(both)
 
     def test_a_name_that_was_not_compared(self) -> None:

@@ -1,4 +1,4 @@
-"""Which of several models explains the same observations better, by paired differences."""
+"""Models compared on the same observations, by paired differences of their log evidence."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,27 +24,27 @@ Floats = Float64[np.ndarray, " n_observations"]
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much one model's log evidence is above another's on the same observations.
+    """The difference between the log evidence of two models on the same observations.
 
     Attributes:
-        first: the model that is above where `difference` is positive.
-        second: the other.
-        unit: "nats per observation", or "nats per byte" where the models cut the text into other tokens.
-        difference: mean over observations of (first - second), in that unit.
-        mask_se: Monte-Carlo standard error of the masks, given these observations; None where not known.
-        mask_df: its degrees of freedom; None where unknown or infinite.
-        data_se: sampling standard error of the observations; None for a single one. Where mask_se is None it
-            still holds the masks' error, unless the masks are shared.
-        pairing: "masks" where the same masks were scored by both, else "observations".
+        first: the model with the higher log evidence if `difference` is positive.
+        second: the other model.
+        unit: "nats per observation", or "nats per byte" if the models cut the text into different tokens.
+        difference: mean over observations of (first - second), in this unit.
+        mask_se: Monte-Carlo standard error of the masks, given these observations; None if not known.
+        mask_df: its degrees of freedom; None if unknown or infinite.
+        data_se: sampling standard error of the observations; None for a single one. If mask_se is None, it
+            includes the error of the masks, unless the masks are shared.
+        pairing: "masks" if both models scored the same masks, otherwise "observations".
         masks_shared: whether all observations of a run had the same masks.
-        win_share: share of the observations on which the first is above, ties counted half.
-        log_bayes_factor: the difference summed over these observations, nats, where both numbers are for
-            densities of the same data; else None.
-        log_bayes_factor_se: its Monte-Carlo standard error; None where not known.
-        n_observations: how many there are.
+        win_share: share of the observations on which the first model is higher; ties count half.
+        log_bayes_factor: the difference summed over these observations, nats, if both numbers belong to
+            densities of the same data; otherwise None.
+        log_bayes_factor_se: its Monte-Carlo standard error; None if not known.
+        n_observations: number of observations.
         curve: the difference by mask size or rate, nats per masked token; None unless paired by masks.
-        per_observation: shape (n_observations,); what `difference` is the mean of.
-        notes: what a reader should know, one sentence each.
+        per_observation: shape (n_observations,); the differences whose mean is `difference`.
+        notes: what a reader needs to know, one sentence each.
     """
 
     first: str
@@ -66,22 +66,25 @@ class Difference:
 
     @property
     def standard_error(self) -> float | None:
-        """√(mask_se² + data_se²): of the mean difference over the population that the observations are of.
+        """√(mask_se² + data_se²), for the mean difference over the population of the observations.
 
-        None where it is not known: for one observation, and for shared masks without replicates, whose error
-        is the same for all observations and shows nowhere.
+        None if it is not known: for a single observation, and for shared masks without replicates, whose
+        error is the same for all observations and therefore cannot be seen.
         """
         if self.data_se is None or (self.mask_se is None and self.masks_shared):
             return None
         return math.hypot(self.mask_se or 0.0, self.data_se)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """Student's t interval of the difference, masks and observations; None where there is no error.
+        """Student's t interval of the difference, for masks and observations; None without standard error.
 
         The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances.
 
         Args:
-            level: in (0, 1).
+            level: nominal coverage, in (0, 1).
+
+        Raises:
+            InputError: the level is outside (0, 1).
         """
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
@@ -95,12 +98,12 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the 95 % interval is known and does not hold zero."""
+        """Whether the 95 % interval is known and does not contain zero."""
         interval = self.interval()
         return interval is not None and not interval[0] <= 0.0 <= interval[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON holds them."""
+        """The numbers in a form for JSON."""
         names = (
             "first second unit difference standard_error mask_se mask_df data_se pairing win_share "
             "log_bayes_factor log_bayes_factor_se n_observations told_apart"
@@ -126,13 +129,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several models on the same observations, best first.
+    """Several models on the same observations, the best one first.
 
     Attributes:
-        names: best first.
-        unit: of `log_evidence` and of the differences.
-        log_evidence: of each, in the order of `names`.
-        behind: by how much the best is above each other one, in the order of `names[1:]`.
+        names: names of the models, the best one first.
+        unit: unit of `log_evidence` and of the differences.
+        log_evidence: the log evidence of each model, in the order of `names`.
+        behind: the differences between the best model and each other one, in the order of `names[1:]`.
     """
 
     names: tuple[str, ...]
@@ -142,10 +145,10 @@ class Comparison:
     _estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
 
     def between(self, first: str, second: str) -> Difference:
-        """The difference of any two, first minus second.
+        """The difference between any two models, first minus second.
 
         Raises:
-            InputError: a name that is not there.
+            InputError: the name of a model that was not compared.
         """
         for name in (first, second):
             if name not in self._estimates:
@@ -153,7 +156,7 @@ class Comparison:
         return _difference(first, second, self._estimates, self.unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON holds them."""
+        """The numbers in a form for JSON."""
         return {
             "unit": self.unit,
             "ranking": [
@@ -171,16 +174,17 @@ def compare(
 
     Two estimates with the same design, seed and observations have the same masks: their scores are
     subtracted mask by mask, Δ = (1/n) Σ_i Σ_k weight_ik (score_ik - score'_ik), and the errors are those of
-    this one estimate. What is hard for both models cancels, so that Δ is known better than either. Otherwise
-    they are subtracted observation by observation.
+    this one estimate. What is hard for both models cancels, so that Δ is known better than either of them.
+    Otherwise the estimates are subtracted observation by observation.
 
     Args:
-        estimates: by name, or in a sequence, where their names are "1", "2", ...
-        per_byte: compare per byte of text. Always so where observations differ in tokens, that is where the
+        estimates: estimates by name, or a sequence of estimates, which get the names "1", "2", ...
+        per_byte: compare per byte of text. This is always done if observations differ in tokens, because the
             models cut the same text in different ways.
 
     Raises:
-        InputError: fewer than two, other observations, or observations that differ in tokens and are no text.
+        InputError: fewer than two estimates, different observations, or observations that differ in tokens
+            and are not text.
 
     Example:
         >>> import maskevidence as me
@@ -198,15 +202,15 @@ def compare(
     for (first, a), (second, b) in combinations(estimates.items(), 2):
         if not np.array_equal(a.ids, b.ids) or a.n_observations != b.n_observations:
             raise InputError(
-                f"{first!r} and {second!r} are of other observations; estimate both on the same ones"
+                f"{first!r} and {second!r} are of different observations; estimate both on the same ones"
             )
         per_byte = per_byte or not np.array_equal(_of_observations(a)[0], _of_observations(b)[0])
     if per_byte:
         without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
         if without:
             raise InputError(
-                f"the observations have other tokens in each estimate, and {without[0]!r} knows no bytes of "
-                "text; estimate all on the same tokens, or on text"
+                f"the observations have different tokens in each estimate, and {without[0]!r} knows no bytes "
+                "of text; estimate all on the same tokens, or on text"
             )
     unit: Unit = "nats per byte" if per_byte else "nats per observation"
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
@@ -226,8 +230,8 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
     return estimate.log_evidence * estimate.n_observations / estimate.n_bytes
 
 
-class _Found(NamedTuple):
-    """A mean difference, its errors, what it is the mean of, and its curve."""
+class _Paired(NamedTuple):
+    """A mean difference with its errors, the values behind the mean, and its curve."""
 
     difference: float
     mask_se: float | None
@@ -240,7 +244,7 @@ class _Found(NamedTuple):
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
     design = _common_design(a, b) if unit == "nats per observation" else None
-    found = _by_observations(a, b, unit) if design is None else _by_masks(a, b, design)
+    paired = _by_observations(a, b, unit) if design is None else _by_masks(a, b, design)
     notes = []
     if unit == "nats per byte":
         notes.append("compared per byte of text only, as the models cut it into tokens of their own")
@@ -253,28 +257,28 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
             f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
             "which makes the error larger"
         )
-    if found.mask_se is None:
+    if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
-    sign = np.sign(found.per_observation)
+    sign = np.sign(paired.per_observation)
     return Difference(
         first=first,
         second=second,
         unit=unit,
-        **found._asdict(),
+        **paired._asdict(),
         pairing="observations" if design is None else "masks",
         masks_shared="shared" in (a.masks, b.masks),
         win_share=float((sign > 0).mean() + (sign == 0).mean() / 2),
-        log_bayes_factor=n * found.difference if densities else None,
-        log_bayes_factor_se=n * found.mask_se if densities and found.mask_se is not None else None,
+        log_bayes_factor=n * paired.difference if densities else None,
+        log_bayes_factor_se=n * paired.mask_se if densities and paired.mask_se is not None else None,
         n_observations=n,
         notes=tuple(notes),
     )
 
 
 def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | None:
-    """The design of both, where they scored the very same masks."""
+    """The design of both estimates if they scored exactly the same masks, otherwise None."""
     names = ("id", "draw", "size", "n_tokens")
     if (a.design, a.masks, a.seed) != (b.design, b.masks, b.seed) or not all(
         np.array_equal(getattr(a.scores, name), getattr(b.scores, name)) for name in names
@@ -282,26 +286,31 @@ def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | Non
         return None
     try:
         return design_from_settings(a.design)
-    except InputError:  # a design of the user's own
+    except InputError:  # a user's own design
         return None
 
 
-def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Found:
-    """The difference as one estimate, of the differences of scores."""
+def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Paired:
+    """The difference as one estimate, computed from the differences of the scores."""
     table = replace(a.scores, score=a.scores.score - b.scores.score)
-    # Only kind depends on the conditionals, and a difference has none.
-    found = summarize_scores(table, design, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
-    return _Found(
-        found.log_evidence, found.mask_se, found.mask_df, found.data_se, found.per_observation, found.curve
+    # Only the kind depends on the conditionals, and a difference has no kind.
+    estimate = summarize_scores(table, design, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
+    return _Paired(
+        estimate.log_evidence,
+        estimate.mask_se,
+        estimate.mask_df,
+        estimate.data_se,
+        estimate.per_observation,
+        estimate.curve,
     )
 
 
-def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _Found:
-    """The difference of two estimates with masks of their own.
+def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _Paired:
+    """The difference of two estimates with different masks.
 
     With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
-    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up; as in standard_errors.py, the sampling
-    variance is s²(u - u')/n without the masks' share of it, which each estimate knows of itself.
+    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up. As in standard_errors.py, the sampling
+    variance is s²(u - u')/n minus the share of the masks, which each estimate knows.
     """
     n = len(a.ids)
     values, variances, lost, within = [], [], 0.0, 0.0
@@ -323,7 +332,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _F
     data_se = None
     if n > 1:
         data_se = math.sqrt(max(0.0, float(u.var(ddof=1)) / n - (within if known else 0.0)))
-    return _Found(
+    return _Paired(
         difference=float(u.mean()),
         mask_se=math.sqrt(sum(variances)) if known else None,
         mask_df=sum(variances) ** 2 / lost if known and lost else None,
@@ -336,7 +345,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _F
 def _of_observations(
     estimate: EvidenceEstimate,
 ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"] | None]:
-    """How many tokens each observation has, and how many bytes of text."""
+    """The number of tokens and of bytes of text of each observation."""
     _, first = np.unique(estimate.scores.id, return_index=True)
     n_bytes = estimate.scores.n_bytes
     return estimate.scores.n_tokens[first], None if n_bytes is None else n_bytes[first]

@@ -19,20 +19,20 @@ Floats = Float64[np.ndarray, " n_points"]
 
 @dataclass(frozen=True)
 class Curve:
-    """S(x; M) by mask size, averaged over observations; NaN where a value is not known.
+    """S(x; M) by mask size, averaged over observations; NaN for values that are not known.
 
-    Where all observations have D tokens, a point is a size; where D varies, it is a rate (one of the
-    design's, or a bin of width 1/20).
+    If all observations have D tokens, each point is a size. If D varies, each point is a rate: one of the
+    design's rates, or a bin of width 1/20.
 
     Attributes:
-        n_tokens: D, or None where it varies.
-        size: shape (n_points,); M, NaN where D varies.
+        n_tokens: D, or None if it varies.
+        size: shape (n_points,); M, NaN if D varies.
         rate: shape (n_points,); M/D.
         score: shape (n_points,); mean log-probability of a masked token, nats.
         mask_se: shape (n_points,); Monte-Carlo standard error of the masks.
         mask_df: shape (n_points,); its degrees of freedom.
-        data_se: shape (n_points,); sampling standard error of the observations (with the masks' error where
-            that is not known, and always for random sizes).
+        data_se: shape (n_points,); sampling standard error of the observations (including the error of the
+            masks if that is not known, and always for random sizes).
         n_masks: shape (n_points,); how many masks were scored.
     """
 
@@ -47,7 +47,7 @@ class Curve:
 
     @property
     def area(self) -> float | None:
-        """The sum of the scores over sizes 1..D (Eq. 2), nats per observation; None unless all are there.
+        """The sum of the scores over sizes 1..D (Eq. 2), nats per observation; None if a size is missing.
 
         Example:
             >>> import maskevidence as me, torch
@@ -61,7 +61,7 @@ class Curve:
         return float(self.score.sum())
 
     def band(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Lower and upper end of each score's Student-t interval for the masks' error, nats."""
+        """Lower and upper end of each score's Student's t interval for the error of the masks, nats."""
         known = ~np.isnan(self.mask_se)
         half = np.full_like(self.score, np.nan)
         half[known] = [
@@ -71,7 +71,7 @@ class Curve:
         return self.score - half, self.score + half
 
     def to_csv(self) -> str:
-        """The points as CSV text, columns size,rate,score,mask_se,data_se,n_masks; unknown is empty."""
+        """CSV text with the columns size,rate,score,mask_se,data_se,n_masks; unknown values are empty."""
         rows = zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True)
         return csv_text(CSV_COLUMNS, ([_whole_or_float(float(value)) for value in row] for row in rows))
 
@@ -81,7 +81,7 @@ def _whole_or_float(value: float) -> float:
 
 
 def curve_from_scores(table: ScoreTable, design: MaskDesign, masks: Masks) -> Curve:
-    """The curve of a run, from its record.
+    """The curve of a run, computed from its record.
 
     Args:
         table: the scores, sorted.
@@ -128,7 +128,7 @@ def _point(
     design: MaskDesign,
     masks: Masks,
 ) -> MeanWithErrors:
-    """One point: the mean over observations of each one's mean score there."""
+    """One point: the mean over observations of their mean scores at this point."""
     _, observation, counts = np.unique(table.id[rows], return_inverse=True, return_counts=True)
     score, replicate = table.score[rows], summation.replicate[rows]
     if not design.pooled:
@@ -142,7 +142,7 @@ def _point(
             deterministic=design.deterministic,
             min_replicates=design.min_replicates,
         )
-    # Which observations and how many masks fall on a size is random: a ratio of replicate totals, linearised.
+    # The observations and the number of masks at a size are random: a ratio of replicate totals, linearised.
     mean = float(score.mean())
     rough = (
         float(np.bincount(observation, weights=score / counts[observation]).std(ddof=1))

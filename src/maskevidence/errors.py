@@ -1,4 +1,4 @@
-"""What can go wrong, in one wording: what was given, what is needed, what to do."""
+"""Every error of this package, in one form: what was given, what is needed, what to do."""
 
 import difflib
 import importlib
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class MaskEvidenceError(Exception):
-    """Base of every error this package raises on purpose; the command line prints it and exits with 2."""
+    """Base of all errors that this package raises on purpose; the command line prints it and exits with 2."""
 
 
 class InputError(MaskEvidenceError, ValueError):
@@ -15,7 +15,7 @@ class InputError(MaskEvidenceError, ValueError):
 
 
 class NumericalError(MaskEvidenceError, ArithmeticError):
-    """A computation that has no finite answer."""
+    """A computation without a finite result."""
 
 
 class MissingExtraError(MaskEvidenceError, ImportError):
@@ -23,11 +23,11 @@ class MissingExtraError(MaskEvidenceError, ImportError):
 
 
 class CollapsedWeightsWarning(UserWarning):
-    """An estimate that rests on so few of its draws that its standard error cannot be trusted."""
+    """An estimate dominated by a few of its draws, so that its standard error cannot be trusted."""
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
-    """The error for a word that is none of `known`, with the closest of them.
+    """The error for a word that is not in `known`, with the closest known words.
 
     Example:
         >>> print(unknown_name("design", "every-sise", ["every-size", "orderings"]))
@@ -40,12 +40,12 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
 
 
 def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it.
+    """Import an optional dependency, or say which extra installs it.
 
     Args:
-        module: dotted name of the module to import.
+        module: dotted name of the module.
         extra: the extra of this package that installs it.
-        purpose: what it is needed for, as the subject of a sentence.
+        purpose: what needs it, as the subject of a sentence.
 
     Raises:
         MissingExtraError: the module is not installed.

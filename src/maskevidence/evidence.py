@@ -26,25 +26,25 @@ class EvidenceEstimate:
 
     Attributes:
         log_evidence: Σ over sizes of the score, averaged over observations (Eq. 2).
-        mask_se: Monte-Carlo standard error of the masks, given these observations; None where the design
-            has too few replicates to know it, 0 where every mask was enumerated.
-        mask_df: degrees of freedom of mask_se; None where it is unknown or infinite.
+        mask_se: Monte-Carlo standard error of the masks, given these observations; None if the design has
+            too few replicates to know it, 0 if every mask was enumerated.
+        mask_df: degrees of freedom of mask_se; None if unknown or infinite.
         data_se: sampling standard error of the observations, for the mean over their population; None for
             a single observation.
         kind: what the number is: "exact", "unbiased", "approximate", "lower_bound" or "pseudo".
-        n_observations: how many observations were scored.
-        n_tokens: how many tokens they have in total.
-        n_bytes: how many bytes their text has in total; None where they are no text.
-        n_masks: how many masks were scored, over all observations.
-        n_model_calls: how many times the model was called.
+        n_observations: number of scored observations.
+        n_tokens: total number of their tokens.
+        n_bytes: total number of bytes of their text; None without text.
+        n_masks: number of scored masks, over all observations.
+        n_model_calls: number of calls of the model.
         design: name and parameters of the mask design.
         masks: "own" or "shared".
-        seed: of the masks.
-        ids: shape (n_observations,); the observations, ascending.
-        per_observation: shape (n_observations,); each one's own estimate of its log evidence, nats.
+        seed: seed of the masks.
+        ids: shape (n_observations,); the observations, in ascending order.
+        per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
         curve: the score by mask size.
-        scores: the record, a row per observation and mask.
-        notes: what a reader should know beside the numbers, one sentence each.
+        scores: the record, one row per observation and mask.
+        notes: what a reader needs to know besides the numbers, one sentence each.
     """
 
     log_evidence: float
@@ -78,24 +78,24 @@ class EvidenceEstimate:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Code length per byte of text, which compares across tokenizers; None where there is no text."""
+        """Code length per byte of text, comparable across tokenizers; None without text."""
         if self.n_bytes is None:
             return None
         return -self.log_evidence * self.n_observations / self.n_bytes / math.log(2)
 
     @property
     def perplexity_bound(self) -> float:
-        """exp(-per_token): the perplexity of a joint density, an upper bound on it for a lower bound."""
+        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it."""
         return math.exp(-self.per_token)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval for the log evidence of these observations: the masks' error alone.
+        """Student's t interval for the log evidence of these observations, for the error of the masks alone.
 
         Args:
-            level: the share of runs whose interval shall hold the truth, in (0, 1).
+            level: nominal coverage, in (0, 1).
 
         Raises:
-            InputError: mask_se is not known, or a level outside (0, 1).
+            InputError: mask_se is not known, or the level is outside (0, 1).
         """
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
@@ -105,7 +105,7 @@ class EvidenceEstimate:
         return self.log_evidence - half, self.log_evidence + half
 
     def to_dict(self) -> dict[str, Any]:
-        """What `estimate.json` holds: the numbers, and seed, versions and command that made them."""
+        """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
         names = (
             "log_evidence mask_se mask_df data_se kind n_observations n_tokens n_bytes n_masks n_model_calls "
             "per_token bits_per_token bits_per_byte design masks seed"
@@ -135,12 +135,13 @@ def estimate_evidence(
 
     Args:
         model: any `MaskedModel`.
-        data: `Tokens`, or an (N, D) table with NaN where a value is missing; or `GaussianMoments` for
-            models that score them (masks are then shared by all rows, and data_se is not known).
+        data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
+            values; or `GaussianMoments` for models that score them (all rows then share their masks, and
+            data_se is not known).
         design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
-        seed: of the masks.
+        seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
-        batch_size: how many masks go into one call of the model.
+        batch_size: number of masks in one call of the model.
 
     Raises:
         InputError: data, design or options that cannot be used.
@@ -177,14 +178,14 @@ def estimate_evidence(
 def summarize_scores(
     scores: ScoreTable, design: MaskDesign, key: MaskKey, conditionals: Conditionals, n_model_calls: int
 ) -> EvidenceEstimate:
-    """The estimate that a record of scores stands for.
+    """The estimate that follows from a record of scores.
 
     Args:
-        scores: a row per observation and mask, in any order.
+        scores: one row per observation and mask, in any order.
         design: the design that drew the masks.
         key: their seed, and whether they were shared.
-        conditionals: the model's.
-        n_model_calls: how many times the model was called.
+        conditionals: those of the model.
+        n_model_calls: number of calls of the model.
     """
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)

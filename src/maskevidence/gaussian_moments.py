@@ -1,4 +1,4 @@
-"""What a Gaussian needs to know of complete data: their number, mean and second moments."""
+"""Sufficient statistics of complete data for a Gaussian: number of rows, mean and covariance."""
 
 import math
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from maskevidence.errors import InputError
 
 @dataclass(frozen=True)
 class GaussianMoments:
-    """Number of rows, mean and covariance of a complete data set: sufficient for any Gaussian's mean score.
+    """Number of rows, mean and covariance of a complete data set, which give any Gaussian's mean score.
 
-    One pass over the rows, chunk by chunk; after that nothing depends on how many there were. It holds for
-    masks that all rows share.
+    They take one pass over the rows, chunk by chunk; after that, the cost does not depend on the number of
+    rows. All rows must share their masks.
 
     Attributes:
         n_rows: N.
@@ -42,7 +42,7 @@ class GaussianMoments:
             x: shape (N, D); complete and finite.
 
         Raises:
-            InputError: not such a table.
+            InputError: another shape, or a value that is missing or infinite.
         """
         rows = torch.as_tensor(x, dtype=torch.float64)
         if rows.ndim != 2 or rows.numel() == 0:
@@ -53,7 +53,7 @@ class GaussianMoments:
         if not math.isfinite(float(covariance.sum())):  # NaN and infinity survive every sum
             raise InputError(
                 "moments need a complete table of finite numbers, given missing, infinite or too large "
-                "values; score the rows themselves where values are missing"
+                "values; score the rows themselves if values are missing"
             )
         return cls(len(rows), mean, covariance)
 
@@ -61,7 +61,7 @@ class GaussianMoments:
         """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
 
         Raises:
-            InputError: the two have different numbers of columns.
+            InputError: their numbers of columns differ.
         """
         if len(self.mean) != len(other.mean):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Missing values filled from what a model expects of them, with how sure it is."""
+"""Missing values of a table, filled by a model's conditional means, with their variances."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ from maskevidence.tokens import Tokens
 
 
 class Imputation(NamedTuple):
-    """A table with its holes filled.
+    """A table whose missing values are filled.
 
     Attributes:
         values: shape (N, D); observed values as given, missing ones by their conditional mean.
@@ -23,7 +23,7 @@ class Imputation(NamedTuple):
 
 @runtime_checkable
 class HasImpute(Protocol):
-    """A model that knows mean and variance of missing values given observed ones."""
+    """A model that knows the mean and variance of missing values given the observed ones."""
 
     def impute(self, x: object) -> Imputation:
         """Conditional mean and variance of every missing (NaN) value of an (N, D) table."""
@@ -31,18 +31,19 @@ class HasImpute(Protocol):
 
 
 def impute(model: object, x: object) -> Imputation:
-    """Fill the holes of a table: E[x_j | x_observed] and Var[x_j | x_observed] for every missing x_j.
+    """Fill the missing values of a table: E[x_j | x_observed] and Var[x_j | x_observed] of every missing x_j.
 
-    The log-probability of values that were hidden on purpose, each given the observed ones of its row, is
-    `model.log_conditionals(tokens, masked)` with those values in `tokens` and `masked` where they are.
+    To get the log-probability of values that were hidden on purpose, each given the observed values of its
+    row, call `model.log_conditionals(tokens, masked)` with these values in `tokens` and their places in
+    `masked`.
 
     Args:
-        model: one that has an `impute` method, as all of the Gaussian family do.
-        x: shape (N, D), anything that `Tokens.from_array` reads; NaN is missing.
+        model: a model with an `impute` method, such as every model of the Gaussian family.
+        x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value.
 
     Raises:
-        InputError: a model that cannot impute, or a table that cannot be used: not one of numbers, of another
-            width than the model, with an infinite value or with a row where nothing is observed.
+        InputError: a model that cannot impute; or a table that is not numeric, has another width than the
+            model, an infinite value, or a row without an observed value.
 
     Example:
         >>> import maskevidence as me, torch
@@ -54,7 +55,7 @@ def impute(model: object, x: object) -> Imputation:
     if not isinstance(model, HasImpute):
         raise InputError(
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "
-            "Gaussian, or give it such a method that returns an Imputation"
+            "Gaussian, or add a method impute(x) that returns an Imputation"
         )
-    Tokens.from_array(x)  # the table's faults in one wording, whatever the model does
+    Tokens.from_array(x)  # reports errors of the table in the same words for every model
     return model.impute(x)

@@ -1,4 +1,4 @@
-"""Bias and variance of one mask rate, for models whose conditionals belong to a joint density."""
+"""Bias and variance of a single mask rate, for models with the conditionals of a joint density."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import FixedRate, Masks, size_of_rate
+from maskevidence.masks import FixedRate, MaskKey, Masks, size_of_rate
 from maskevidence.model import HasLogEvidence, as_tokens
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import Tokens
@@ -21,24 +21,23 @@ from maskevidence.tokens import Tokens
 
 @dataclass(frozen=True)
 class RateBias:
-    """What D·S(x; M) is beside log p(x) at one rate; nats per observation.
+    """D·S(x; M) compared with log p(x) at one rate; nats per observation.
 
     Attributes:
-        rate: as it was asked for.
-        size: M, the mean over the observations where their lengths differ.
+        rate: the mask rate.
+        size: M, averaged over the observations if their lengths differ.
         bias: mean over the observations of D·S(x; M) - log p(x).
-        mask_se: its Monte-Carlo standard error, of the masks.
-        data_se: its sampling standard error, of the observations.
-        mask_variance: variance of D times the score of a single random mask about D·S(x; M), nats²: the mean
-            over the observations where each has masks of its own, that of the data set's mean where masks
-            are shared.
+        mask_se: Monte-Carlo standard error of the bias, from the masks.
+        data_se: sampling standard error of the bias, from the observations.
+        mask_variance: variance of D times the score of a single random mask about D·S(x; M), nats². With own
+            masks, it is the mean over the observations; with shared masks, the variance of their mean.
         rmse: √(bias² + mask_variance), the root mean square error of a single mask.
-        seconds_per_mask: measured on this machine, per mask and observation.
-        variance_seconds: mask_variance · seconds_per_mask, nats² s: what a rate costs for its precision.
-        block_bias: mean of log p(x_masked | x_visible) - log p(x), the *joint* block's bias, not scaled.
+        seconds_per_mask: seconds per mask and observation, measured on this machine.
+        variance_seconds: mask_variance · seconds_per_mask, nats² s: the cost of precision at this rate.
+        block_bias: mean of log p(x_masked | x_visible) - log p(x), the bias of the *joint* block, unscaled.
         visible_evidence: mean of log p(x_visible) on the same masks.
-        identity_error: greatest |block_bias + visible_evidence| of a single mask; 0 but for rounding, where
-            the block comes from the conditionals by the chain rule, and log p from the model's closed form.
+        identity_error: largest |block_bias + visible_evidence| of a single mask; 0 up to rounding, since
+            the block follows from the conditionals by the chain rule, and log p from the closed form.
     """
 
     rate: float
@@ -68,30 +67,30 @@ def bias(
 ) -> list[RateBias]:
     """Bias, variance and cost of estimating log p(x) by D·S(x; M) at one mask rate or at each of several.
 
-    D·S(x; M) is a composite conditional likelihood; its bias depends on the parameters. The joint block has
-    another: E log p(x_masked | x_visible) - log p(x) = -E log p(x_visible), minus the expected log evidence
-    of the visible tokens, which is checked mask by mask.
+    D·S(x; M) is a composite conditional likelihood, whose bias depends on the parameters. The joint block has
+    a different bias, E log p(x_masked | x_visible) - log p(x) = -E log p(x_visible): minus the expected log
+    evidence of the visible tokens. This identity is checked mask by mask.
 
     Args:
-        model: with `conditionals` "exact" and a `log_evidence`.
-        rate: in (0, 1]; one, or several.
-        data: `Tokens`, or an (N, D) table with NaN where a value is missing; by default `n_rows` rows drawn
-            from the model itself.
+        model: a model with `conditionals` "exact" and a `log_evidence`.
+        rate: one or several rates in (0, 1].
+        data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
+            values; by default `n_rows` rows drawn from the model.
         masks_per_row: masks per observation and rate.
-        n_rows: how many rows to draw.
-        seed: of the masks, and of the rows drawn.
+        n_rows: number of rows to draw.
+        seed: seed of the masks and of the drawn rows.
         masks: "own" for each observation, or "shared" by all.
-        block_rows: how many rows the joint block is computed on.
+        block_rows: number of rows on which the joint block is computed.
 
     Returns:
-        One entry per rate, in the order given.
+        One entry per rate, in the given order.
 
     Raises:
-        InputError: a model without exact conditionals or closed form, a rate outside (0, 1].
+        InputError: a model without exact conditionals or closed form, or a rate outside (0, 1].
 
     Source:
-        Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, where the
-        block's bias is printed without its sign.
+        Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, which
+        prints the bias of the block without its sign.
 
     Example:
         >>> import maskevidence as me
@@ -114,10 +113,9 @@ def bias(
     tokens = _tokens(model, data, n_rows, seed)
     with torch.no_grad():
         log_evidence = model.log_evidence(tokens).cpu().double().numpy()
-    return [
-        _one_rate(model, tokens, log_evidence, r, FixedRate(r, masks_per_row), seed, masks, block_rows)
-        for r in rates
-    ]
+    exact = log_evidence[np.argsort(tokens.ids.cpu().numpy())]
+    key = MaskKey(seed, masks)
+    return [_of_rate(model, tokens, exact, FixedRate(r, masks_per_row), key, block_rows) for r in rates]
 
 
 def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:
@@ -128,35 +126,33 @@ def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:
     return as_tokens(model, data)
 
 
-def _one_rate(
+def _of_rate(
     model: Any,
     tokens: Tokens,
-    log_evidence: Float64[np.ndarray, " N"],
-    rate: float,
+    exact: Float64[np.ndarray, " N"],
     design: FixedRate,
-    seed: int,
-    masks: Masks,
+    key: MaskKey,
     block_rows: int,
 ) -> RateBias:
+    """The bias of one design; `exact` is the log evidence of the observations in the order of their ids."""
     start = time.perf_counter()
-    estimate = estimate_evidence(model, tokens, design, seed=seed, masks=masks)
+    estimate = estimate_evidence(model, tokens, design, seed=key.seed, masks=key.masks)
     seconds = (time.perf_counter() - start) / estimate.n_masks
-    exact = log_evidence[np.argsort(tokens.ids.cpu().numpy())]
     difference = estimate.per_observation - exact
     n, mask_se = len(difference), estimate.mask_se
     variance = None
     if mask_se is not None:
-        variance = mask_se**2 * design.masks_per_size * (n if masks == "own" else 1)
+        variance = mask_se**2 * design.masks_per_size * (n if key.masks == "own" else 1)
     data_se = None
-    if n > 1 and mask_se is not None and masks == "own":
+    if n > 1 and mask_se is not None and key.masks == "own":
         data_se = math.sqrt(max(0.0, float(difference.var(ddof=1)) / n - mask_se**2))
     elif n > 1:
         data_se = float(difference.std(ddof=1)) / math.sqrt(n)
     mean = float(difference.mean())
-    block, visible = block_identity(model, tokens[slice(0, block_rows)], rate, seed)
+    block, visible = block_identity(model, tokens[slice(0, block_rows)], design.rate, key.seed)
     return RateBias(
-        rate=rate,
-        size=float(size_of_rate(rate, tokens.n_tokens.cpu().numpy()).mean()),
+        rate=design.rate,
+        size=float(size_of_rate(design.rate, tokens.n_tokens.cpu().numpy()).mean()),
         bias=mean,
         mask_se=mask_se,
         data_se=data_se,
@@ -175,17 +171,17 @@ def block_identity(
 ) -> tuple[Float64[np.ndarray, " B"], Float64[np.ndarray, " B"]]:
     """log p(x_masked | x_visible) - log p(x), and log p(x_visible), for one random mask of each observation.
 
-    The block is the chain rule within the mask, from the conditionals alone; it sums M of them, one for each
-    masked token given the visible ones and those before it.
+    The block follows from the conditionals alone by the chain rule within the mask: it is the sum of M of
+    them, one for each masked token given the visible tokens and the masked ones before it.
 
     Args:
-        model: with exact conditionals and `log_evidence`.
+        model: a model with exact conditionals and `log_evidence`.
         tokens: B observations.
         rate: share of the tokens that are masked.
-        seed: of the masks.
+        seed: seed of the masks.
 
     Returns:
-        Two arrays of shape (B,), nats; for a joint density the first is minus the second.
+        Two arrays of shape (B,), nats; for a joint density, the first is minus the second.
     """
     maskable = tokens.maskable.cpu().numpy()
     n_tokens = tokens.n_tokens.cpu().numpy()
@@ -198,7 +194,7 @@ def block_identity(
         log_evidence = model.log_evidence(tokens)
         rest = replace(tokens, maskable=tokens.maskable & ~masked)
         visible = torch.zeros_like(block)
-        some = rest.n_tokens > 0  # with nothing visible, log p of nothing is 0
+        some = rest.n_tokens > 0  # without visible tokens, their log evidence is 0
         if bool(some.any()):
             visible[some] = model.log_evidence(rest[torch.nonzero(some).flatten()]).to(block.dtype)
     return (block - log_evidence).cpu().double().numpy(), visible.cpu().double().numpy()
@@ -207,7 +203,7 @@ def block_identity(
 def _chain_rule(
     model: Any, tokens: Tokens, masked: Bool[Tensor, "B D"], ranks: Int64[Tensor, "B D"]
 ) -> Float64[Tensor, " B"]:
-    """Σ over the masked tokens, the highest rank first, of log p(x_j | visible and those before)."""
+    """Σ over the masked tokens, by descending rank, of log p(x_j | visible and earlier masked tokens)."""
     total = torch.zeros(len(tokens), dtype=torch.float64, device=masked.device)
     for row in range(len(tokens)):
         rank = torch.arange(int(masked[row].sum()), device=masked.device)[:, None]

@@ -33,8 +33,8 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
         Shape (B,), nats per masked token.
 
     Raises:
-        InputError: a mask that is empty or hides a token that is absent or context.
-        NumericalError: a masked token whose log-probability is not finite.
+        InputError: a mask is empty, or hides a token that is absent or context.
+        NumericalError: the log-probability of a masked token is not finite.
 
     Example:
         >>> import maskevidence as me
@@ -129,14 +129,14 @@ def score_repeats(
 
 
 def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
-    """How many entries an observation has in the model's calls: its masks, or its orders in the fast path."""
+    """How many entries of the model's calls an observation takes: its masks, or its orders."""
     if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
         return design.orders
     return float(design.n_draws(tokens.n_tokens.cpu().numpy()).mean())
 
 
 def check_tokens(tokens: Tokens) -> None:
-    """Raise an InputError where observations cannot be scored: nothing to hide, unclear roles, equal ids."""
+    """Raise an InputError for observations without a token to hide, unclear roles or equal ids."""
     empty = torch.nonzero(tokens.n_tokens == 0).flatten()
     if len(tokens) == 0 or len(empty):
         which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
@@ -214,7 +214,7 @@ def _score_orderings(
 def score_shared_moments(
     model: MaskedModel, moments: GaussianMoments, scoring: Scoring
 ) -> tuple[ScoreTable, int]:
-    """Score shared masks on the moments of complete rows, as if those were one observation."""
+    """Score shared masks on the moments of complete rows, as if the rows were one observation."""
     if not isinstance(model, HasScoreMoments):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
@@ -232,7 +232,7 @@ def score_shared_moments(
 def _finite(
     score: Float[np.ndarray, "b ..."], ids: Int64[np.ndarray, " b"] | None = None
 ) -> Float[np.ndarray, "b ..."]:
-    """The scores as they are, unless one is not a finite number."""
+    """The scores unchanged, or an error if one of them is not finite."""
     bad = np.argwhere(~np.isfinite(score))
     if len(bad):
         of = "the moments" if ids is None else f"observation {ids[bad[0][0]]}"

@@ -1,4 +1,4 @@
-"""The record of a run: a score for every observation and mask."""
+"""The record of a run: the score of every observation and mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from jaxtyping import Bool, Float64, Int64
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The record of a run: one row per observation and mask; every estimate is computed from it.
+    """The record of a run: one row per observation and mask, from which every estimate is computed.
 
-    Rows are in the order of (id, draw, size), so that nothing depends on how the work was split.
+    Sorted by (id, draw, size), it does not depend on how the work was split.
 
     Attributes:
         id: shape (n_masks,); the observation.
         draw: shape (n_masks,); the draw within the observation.
         size: shape (n_masks,); how many tokens were hidden.
-        n_tokens: shape (n_masks,); how many could be.
+        n_tokens: shape (n_masks,); how many tokens could be hidden.
         score: shape (n_masks,); mean log-probability of a hidden token, nats.
-        n_bytes: shape (n_masks,); the observation's bytes of text; None where it is no text.
+        n_bytes: shape (n_masks,); the observation's bytes of text; None without text.
     """
 
     id: Int64[np.ndarray, " n_masks"]
@@ -32,7 +32,7 @@ class ScoreTable:
 
     @classmethod
     def join(cls, tables: Sequence["ScoreTable"]) -> "ScoreTable":
-        """The rows of one or more tables, one table after the other; `n_bytes` only where all have it.
+        """The rows of one or more tables, one table after the other; with `n_bytes` only if all have it.
 
         Example:
             >>> one = np.arange(1)
@@ -47,7 +47,7 @@ class ScoreTable:
         return cls(**columns)
 
     def select(self, rows: Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"]) -> "ScoreTable":
-        """The rows at these positions, or those where the entry is True."""
+        """The rows at these positions, or the rows whose entry is True."""
         columns: dict[str, Any] = {name: x if x is None else x[rows] for name, x in vars(self).items()}
         return ScoreTable(**columns)
 

@@ -6,8 +6,8 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
 
 - Own masks: every (observation, stratum) is a stratum; mask_se² = (1/n²) Σ s²/R.
 - Shared or pooled masks: all observations move together; their mean is taken first, then mask_se² = Σ s²/R.
-- Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. It is low on average, as
-  E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores; but scores have heavier tails, with which the corrected
+- Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. They are too low on average,
+  as E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores. But scores have heavier tails, for which the corrected
   (R + 1) (Σ v)²/Σ v² - 2 makes intervals too narrow (both are measured in benchmarks/coverage.py).
 - data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them,
   Var(ē | data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = max(0, (s²(e) - v̄ + c)/n).
@@ -30,9 +30,9 @@ class MeanWithErrors(NamedTuple):
     Attributes:
         mean: the estimate.
         mask_se: Monte-Carlo standard error of the masks, given the observations.
-        mask_df: its degrees of freedom (infinite where there is no Monte-Carlo error).
-        data_se: sampling standard error of the observations; where mask_se is None it still holds the
-            masks' error (of own masks: shared ones move all observations together, which it cannot see).
+        mask_df: its degrees of freedom; infinite without Monte-Carlo error.
+        data_se: sampling standard error of the observations; if mask_se is None, it includes the error of
+            own masks (shared masks move all observations together, which it cannot show).
     """
 
     mean: float
@@ -60,8 +60,8 @@ def mean_with_errors(
         stratum: shape (n_masks,); any whole numbers >= 0.
         replicate: shape (n_masks,); 0..R-1.
         n_replicates: R.
-        joint: True where the masks of different observations are drawn together (shared or pooled).
-        deterministic: True where there is no Monte-Carlo error.
+        joint: True if the masks of different observations are drawn together (shared or pooled).
+        deterministic: True if there is no Monte-Carlo error.
         min_replicates: the number of replicates below which mask_se is None.
 
     Example:

@@ -15,15 +15,14 @@ class Tokens:
     """A batch of B observations with up to D tokens each.
 
     A token that is neither `maskable` nor `context` is absent: padding, or a missing value. Its entry in
-    `values` means nothing and is never read.
+    `values` has no meaning and is never read.
 
     Attributes:
         values: shape (B, D), or (B, D, ...) for vector tokens; any dtype.
         maskable: shape (B, D); True where a token can be hidden and scored.
         context: shape (B, D); True where a token is always visible and never scored.
-        ids: shape (B,); a stable number for each observation (its row in the source). Masks are keyed by it.
-        n_bytes: shape (B,); how many bytes of text an observation's maskable tokens stand for; None where
-            they are no text.
+        ids: shape (B,); a stable number for each observation (its row in the source), which keys its masks.
+        n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
 
     Example:
         >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
@@ -39,16 +38,16 @@ class Tokens:
 
     @classmethod
     def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
-        """A table of numbers as tokens; NaN means missing.
+        """A table of numbers as tokens; NaN marks a missing value.
 
         Args:
-            x: shape (B, D), anything numpy can read as numbers (array, list, tensor, data frame).
+            x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame).
             ids: shape (B,), whole numbers; by default 0..B-1.
-            dtype: of the values.
+            dtype: dtype of the values.
 
         Raises:
-            InputError: not a two-dimensional table of numbers, empty, an infinite value, or a row with
-                nothing observed.
+            InputError: data that are not a two-dimensional table of numbers or are empty, an infinite value,
+                or a row without an observed value.
 
         Example:
             >>> Tokens.from_array([[1.0, float("inf")]])
@@ -98,7 +97,7 @@ give a finite number, or NaN where it is missing
         return len(self.ids)
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
-        """The observations at `rows` (positions in the batch; a position may come twice)."""
+        """The observations at `rows`, positions in the batch that may repeat."""
         n_bytes = None if self.n_bytes is None else self.n_bytes[rows]
         return Tokens(self.values[rows], self.maskable[rows], self.context[rows], self.ids[rows], n_bytes)
 
@@ -115,9 +114,9 @@ give a finite number, or NaN where it is missing
 
     @property
     def n_tokens(self) -> Int64[Tensor, " B"]:
-        """How many tokens of each observation can be hidden; shape (B,)."""
+        """The number of tokens of each observation that can be hidden; shape (B,)."""
         return self.maskable.sum(1)
 
     def visible(self, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """The tokens conditioned on when `masked` are hidden: present and not masked; shape (B, D)."""
+        """The tokens to condition on while `masked` are hidden: present and not masked; shape (B, D)."""
         return (self.maskable | self.context) & ~masked

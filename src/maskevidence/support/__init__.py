@@ -1,1 +1,1 @@
-"""Small things that every layer uses: files, progress, random numbers, the hub."""
+"""Small helpers for every layer: files, progress, random numbers, versions, the hub, lazy imports."""

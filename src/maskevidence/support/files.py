@@ -19,10 +19,10 @@ TEMPORARY = ".tmp"
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all: a temporary file, fsync, rename, fsync of both.
+    """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
 
     Raises:
-        InputError: the place cannot be written.
+        InputError: the file cannot be written.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "a.txt"
@@ -53,14 +53,14 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
 
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Turn what the system says about a place that cannot be written into one clear line (InputError)."""
+    """Turn the operating system's errors about writing to a place into an InputError of one clear line."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
-                f"no space is left for {str(place)!r}; free some and run the same command again, which goes "
-                "on from what was saved"
+                f"no space is left for {str(place)!r}; free some space and run the same command again, which "
+                "resumes from what was saved"
             ) from error
         raise InputError(
             f"{str(place)!r} cannot be written ({error.strerror}); give another place"
@@ -69,7 +69,7 @@ def writing(place: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(place: Path) -> Iterator[None]:
-    """The same for a place that cannot be read."""
+    """Turn the operating system's errors about reading a place into an InputError of one clear line."""
     try:
         yield
     except OSError as error:
@@ -77,7 +77,7 @@ def reading(place: Path) -> Iterator[None]:
 
 
 def json_text(content: Any) -> str:
-    """JSON as this package writes it: indented by two spaces, without NaN, with a final line end.
+    """JSON text as this package writes it: indented by two spaces, without NaN, with a final newline.
 
     Example:
         >>> json_text({"seed": 0})
@@ -100,7 +100,7 @@ def read_json(path: str | Path, remedy: str = "check the path") -> Any:
 
     Args:
         path: the file.
-        remedy: what the user can do about a damaged file, as the end of the error.
+        remedy: what the user can do about a damaged file, as the end of the message.
 
     Raises:
         InputError: the file cannot be read, or does not hold JSON.
@@ -135,7 +135,7 @@ def _cell(value: object) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last through a power cut, where the system can."""
+    """Make renames in a folder survive a power failure, if the system supports it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be asked, found out at once and not after minutes of retries."""
+"""The Hugging Face hub: whether it answers, found out within seconds instead of minutes of retries."""
 
 from functools import cache
 from pathlib import Path
@@ -10,33 +10,33 @@ _SECONDS = 5.0
 
 @cache
 def hub_reachable() -> bool:
-    """Whether the hub may be asked (HF_HUB_OFFLINE is not set) and answers; asked once per process."""
+    """Whether the hub may be asked (HF_HUB_OFFLINE is not set) and answers; checked once per process."""
     hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
     constants = import_extra("huggingface_hub.constants", "hf", "the Hugging Face hub")
     if constants.HF_HUB_OFFLINE:
         return False
     try:
         hub.get_session().head(constants.ENDPOINT, timeout=_SECONDS)
-    except Exception:  # of whichever HTTP library the installed version uses: each means no answer
+    except Exception:  # its type depends on the installed HTTP library; each means no answer
         return False
     return True
 
 
 def hub_file(name: str, file: str) -> Path | None:
-    """A small file of a model on the hub or in the local cache; None where it cannot be had."""
+    """A small file of a model, from the hub or the local cache; None if neither has it."""
     hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
     try:
         return Path(hub.hf_hub_download(name, file, local_files_only=not hub_reachable()))
-    except Exception:  # of whichever HTTP library the installed version uses: each means no file
+    except Exception:  # its type depends on the installed HTTP library; each means no file
         return None
 
 
 def not_in_cache(what: str, alternative: str) -> InputError:
-    """The error for something that is neither here nor, without a network, to be had.
+    """The error for something that is neither in the local cache nor available on the hub.
 
     Args:
-        what: what was asked for, as the subject of a sentence.
-        alternative: how to do it from a folder.
+        what: what the user asked for, as the subject of a sentence.
+        alternative: how to use a folder instead.
 
     Example:
         >>> str(not_in_cache("model 'a/b'", "give a folder"))[:50]

@@ -1,8 +1,8 @@
-"""Counter-based random numbers: a pure function of keys, vectorised, with no state.
+"""Counter-based random numbers: vectorised, pure functions of their keys, without state.
 
 Each number is an output of SplitMix64 (Steele, Lea, Flood 2014), whose k-th output from start s is
-mix(s + k·γ) with a bijective mix: keys are absorbed one after the other, so that two different key tuples of
-one length collide only by chance, 2^-64 a pair.
+mix(s + k·γ) with a bijective mix. Keys are absorbed one after another, so that two different tuples of keys
+of the same length collide only by chance, with probability 2^-64.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
     """64 random bits for every tuple of keys; the keys broadcast against each other.
 
     Args:
-        keys: whole numbers, arrays of them or single ones; they count modulo 2^64.
+        keys: whole numbers or arrays of whole numbers, taken modulo 2^64.
 
     Example:
         >>> a = keyed_bits(7, np.arange(3))
@@ -25,7 +25,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
         (True, 3)
     """
     state = np.zeros((), dtype=np.uint64)
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         for key in keys:
             number = np.uint64(key % 2**64) if isinstance(key, int) else key.astype(np.uint64)
             state = state + _GAMMA * (number + np.uint64(1))
@@ -40,17 +40,17 @@ def keyed_ranks(
     keys: Int64[np.ndarray, "B n_keys"],
     maskable: Bool[np.ndarray, "B D"],
 ) -> Int64[np.ndarray, "B D"]:
-    """A uniformly random order of the maskable tokens of each row, as their ranks.
+    """A uniformly random order of the maskable tokens of each row, as ranks.
 
-    Depends on the seed, the row's keys and the tokens' positions alone, not on the other rows.
+    The order depends on the seed, the row's keys and the positions of the tokens alone, not on other rows.
 
     Args:
-        seed: the run's seed.
+        seed: seed of the run.
         keys: shape (B, n_keys), one tuple of keys per row.
         maskable: shape (B, D).
 
     Returns:
-        Shape (B, D): 0..n-1 over the n maskable tokens of a row, n..D-1 elsewhere. The tokens of rank
+        Shape (B, D): 0..n-1 over the n maskable tokens of a row, n..D-1 elsewhere. The tokens with ranks
         below M are a uniformly random subset of size M.
 
     Example:
@@ -71,7 +71,8 @@ def kronecker(
 ) -> UInt64[np.ndarray, " B"]:
     """frac(U + α₁·i + α₂·k) as a fraction of 2^64, with α₁ = 1/g, α₂ = 1/g², g = 1.32471795… (g³ = g + 1).
 
-    Exact in whole numbers modulo 2^64, so that each value is uniform when `offset` is, however large i and k.
+    It is computed exactly, in whole numbers modulo 2^64: if `offset` is uniform, so is each value, for any
+    i and k.
     """
     alpha_1, alpha_2 = np.uint64(13925035116211876495), np.uint64(10511698010929265437)
     with np.errstate(over="ignore"):
@@ -79,5 +80,5 @@ def kronecker(
 
 
 def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
-    """floor(u·n) for u = bits / 2^64, always in 0..n-1 (u is cut to 32 bits; n must be below 2^31)."""
+    """floor(u·n) for u = bits / 2^64, always in 0..n-1; uses the upper 32 bits, and n must be below 2^31."""
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

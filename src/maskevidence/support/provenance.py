@@ -1,4 +1,4 @@
-"""What a result was made with: versions and command."""
+"""What made a result: the versions of packages, and the command."""
 
 import platform
 import sys
@@ -7,21 +7,21 @@ from pathlib import Path
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a number may depend on.
+    """Versions of Python and of the packages on which a number may depend.
 
     Example:
         >>> sorted(versions())[:2]
         ['maskevidence', 'numpy']
     """
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for package in ("maskevidence", "torch", "numpy", "scikit-learn", "transformers"):
         try:
-            found[package] = metadata.version(package)
+            by_package[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return by_package
 
 
 def command() -> str:
-    """The command line of this process, as the user typed it but for the folder of the program."""
+    """The command line of this process, without the folder of the program."""
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
