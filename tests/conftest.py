@@ -1,4 +1,4 @@
-"""Examples that many tests use: the Gaussian models, and rows with holes and context."""
+"""Fixtures for many tests: Gaussian models, and rows with missing values and context."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from command_line import run as run
 from maskevidence.tokens import Tokens
 from oracles import GaussianModel
 
-# The same examples on every machine, and no test that depends on the clock.
+# The same examples on every machine, and no test depends on the clock.
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
 )

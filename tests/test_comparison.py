@@ -1,4 +1,4 @@
-"""Comparisons: exact differences are met within their errors, and pairing pays."""
+"""Comparisons: differences agree with exact ones within their errors, and pairing reduces the errors."""
 
 import json
 import math
@@ -16,7 +16,7 @@ D = 5
 
 
 def a_pair(seed: int = 0, change: float = 0.3) -> tuple[me.models.PPCA, me.models.PPCA]:
-    """A model, and one whose parameters differ by about `change`."""
+    """A model, and another one whose parameters differ by about `change`."""
     rng = np.random.default_rng(seed)
     loadings, mean = rng.normal(size=(D, 2)), rng.normal(size=D)
     other = loadings + change * rng.normal(size=loadings.shape)
@@ -37,7 +37,7 @@ def estimates_of(
 
 
 def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarray) -> np.ndarray:
-    """Of the log evidence of each observation, in closed form."""
+    """The difference in the log evidence of each observation, in closed form."""
     a, b = (model.score_samples(x) for model in models)
     return a - b
 
@@ -47,7 +47,7 @@ def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarra
     "design", [me.EverySize(4), me.RandomSize(16, 4), me.Orderings(8)], ids=lambda design: design.name
 )
 def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDesign, masks: str) -> None:
-    """Over 100 seeds: the mean error is zero, and 95 % intervals of the masks hold the exact difference."""
+    """Over 100 seeds, the mean error is zero, and 95 % intervals of the masks cover the exact difference."""
     models = a_pair()
     x = models[0].sample(20, seed=1)
     exact = exact_difference(models, x).mean()
@@ -64,7 +64,7 @@ def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDes
 
 
 def test_differences_are_within_three_standard_errors_of_the_exact_ones() -> None:
-    """40 pairs of models, each on data of its own; at most one is beyond three errors of the masks alone."""
+    """40 pairs of models on separate data; at most one differs by over three errors of the masks."""
     z = []
     for seed in range(40):
         models = a_pair(seed)
@@ -180,9 +180,9 @@ class TestOtherMasks:
         x = models[0].sample(40, seed=1)
         own = me.compare(estimates_of(models, x, me.EverySize(1))).behind[0]
         assert own.mask_se is None
-        assert own.standard_error == own.data_se  # it holds the masks' error
+        assert own.standard_error == own.data_se  # it includes the error of the masks
         shared = me.compare(estimates_of(models, x, me.EverySize(1), masks="shared")).behind[0]
-        assert shared.standard_error is None  # here it does not
+        assert shared.standard_error is None  # here it does not include it
         assert shared.interval() is None
         assert not shared.told_apart
 

@@ -1,4 +1,4 @@
-"""The curve: its points against plain group means, its errors by coverage, its CSV."""
+"""The curve: its points against plain group means, its errors by their coverage, and its CSV."""
 
 import csv
 import io
@@ -19,14 +19,14 @@ SPREAD = 0.5
 
 
 def true_score(observation: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """What the toy record's scores scatter about: a level for each observation plus a slope in the size."""
+    """The expected scores of the toy record: a level for each observation plus a slope in the size."""
     return -1.0 - 0.3 * observation - 0.1 * size
 
 
 def toy_record(
     design: MaskDesign, lengths: np.ndarray, seed: int, masks: me.masks.Masks = "own"
 ) -> me.ScoreTable:
-    """Scores with independent normal noise for each mask: the statistics of a run without its cost."""
+    """Scores with independent normal noise for each mask: the statistics of a run, without its cost."""
     ids = np.arange(len(lengths))
     counts = design.n_draws(lengths)
     row = np.repeat(ids, counts)
@@ -39,7 +39,7 @@ def toy_record(
 
 
 def naive_points(table: me.ScoreTable) -> dict[int, float]:
-    """Mean over observations of each one's mean score at a size, by loops."""
+    """The mean over observations of their mean scores at a size, by loops."""
     points = {}
     for size in sorted(set(table.size.tolist())):
         at = table.size == size
@@ -128,7 +128,7 @@ class TestVaryingLengths:
 )
 @pytest.mark.usefixtures("unchecked")
 def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: me.masks.Masks) -> None:
-    """Over 500 seeds, at every size; with pooled random sizes also the choice of observations is random."""
+    """Over 500 seeds, at every size; with pooled random sizes, the observations are random as well."""
     n_rows, n_tokens = 40, 4
     truth = np.array([true_score(np.arange(n_rows), size).mean() for size in range(1, n_tokens + 1)])
     hits = np.zeros(n_tokens)

@@ -1,4 +1,4 @@
-"""The BERT of the demonstration, with few steps."""
+"""The BERT of the demonstration, trained for a few steps."""
 
 from types import SimpleNamespace
 

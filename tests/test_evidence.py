@@ -1,4 +1,4 @@
-"""Estimates of the log evidence: exact where they can be, unbiased, with errors that are what they say."""
+"""Estimates of the log evidence: exact where possible, unbiased, and with errors of the right size."""
 
 import json
 import math
@@ -27,7 +27,7 @@ mask_kinds = pytest.mark.parametrize("masks", ["own", "shared"])
 
 
 class OnlyConditionals(torch.nn.Module):
-    """A model stripped of everything but the protocol."""
+    """A model reduced to the protocol."""
 
     def __init__(self, model: torch.nn.Module, conditionals: str = "exact") -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class OnlyConditionals(torch.nn.Module):
 
 
 def with_holes(x: np.ndarray, seed: int = 0) -> np.ndarray:
-    """The table with a fifth of its values missing, but never the last column's."""
+    """The table with a fifth of its values missing, but none in the last column."""
     holes = np.random.default_rng(seed).random(x.shape) < 0.2
     holes[:, -1] = False
     return np.where(holes, np.nan, x)
@@ -131,7 +131,7 @@ class TestInvariance:
         np.testing.assert_allclose(many.score[kept], few.score, rtol=1e-12)
 
     def test_padding_columns_do_not_matter(self, build_gaussian) -> None:
-        """A column that every row lacks changes neither masks nor scores."""
+        """A column without any observed value changes neither masks nor scores."""
         narrow, x = build_gaussian(5), build_gaussian(5).sample(4)
         covariance = torch.eye(7, dtype=torch.float64)
         covariance[:5, :5] = narrow.covariance.detach()
@@ -211,7 +211,7 @@ class TestWhatDesignsEstimate:
     def test_sums_over_sizes_are_unbiased(
         self, build_gaussian, design: MaskDesign, masks: me.masks.Masks
     ) -> None:
-        """A z-test on 300 seeds, of every observation's estimate and of their mean, with missing values."""
+        """A z-test over 300 seeds, for every observation and for the mean, with missing values."""
         model = build_gaussian(6)
         x = with_holes(model.sample(5, seed=1))
         truth = model.score_samples(x)
@@ -277,7 +277,7 @@ class TestWhatDesignsEstimate:
 
     @all_designs
     def test_one_feature(self, design: MaskDesign) -> None:
-        """With one token there is one mask, and every design gives log p(x) without error."""
+        """With a single token there is a single mask, and every design gives log p(x) without error."""
         model = me.models.Gaussian(torch.tensor([0.5]), torch.tensor([[2.0]]))
         x = [[0.1], [3.0], [-1.0]]
         estimate = me.estimate_evidence(model, x, design)
@@ -287,7 +287,7 @@ class TestWhatDesignsEstimate:
 
 
 class TestErrors:
-    """On PPCA with 20 features, and the Gaussian of the same covariance, which scores orders at once."""
+    """On PPCA with 20 features, and on the Gaussian with the same covariance, which scores whole orders."""
 
     n_rows = 8
     cases = pytest.mark.parametrize(
@@ -307,7 +307,7 @@ class TestErrors:
     def test_95_percent_of_intervals_hold_the_closed_form(
         self, build_ppca, design: MaskDesign, masks: me.masks.Masks
     ) -> None:
-        """Coverage over 500 seeds, each with data of its own; and mask_se² against the errors' variance."""
+        """Coverage over 500 seeds with separate data, and mask_se² against the variance of the errors."""
         sampler = model = build_ppca(20)
         if isinstance(design, me.Orderings):
             model = me.models.Gaussian(sampler.mean, sampler.covariance)
@@ -338,7 +338,7 @@ class TestErrors:
     def test_the_two_errors_make_up_the_spread_about_the_population(
         self, build_ppca, design: MaskDesign, masks: me.masks.Masks
     ) -> None:
-        """For data of the model, log p has mean -½ log det(2πe Σ) and variance D/2 over the population."""
+        """For data from the model, log p has mean -½ log det(2πe Σ) and variance D/2 over the population."""
         model, n_rows, repeats, width = build_ppca(10), 30, 800, 10
         covariance = model.covariance.detach().numpy()
         population = -0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariance)[1]

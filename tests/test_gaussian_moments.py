@@ -1,4 +1,4 @@
-"""Moments of complete rows: merged chunk by chunk, and enough for the mean score of any Gaussian."""
+"""Moments of complete rows: merged chunk by chunk, and sufficient for the mean score of any Gaussian."""
 
 import math
 
@@ -13,7 +13,7 @@ import oracles
 
 
 def random_masks(n_masks: int, n_features: int, seed: int = 0) -> torch.Tensor:
-    """Masks of all sizes, among them one token and all tokens."""
+    """Masks of all sizes, including one token and all tokens."""
     rng = np.random.default_rng(seed)
     masked = rng.random((n_masks, n_features)) < rng.random((n_masks, 1))
     masked[~masked.any(1), 0] = True
@@ -51,7 +51,7 @@ def test_merged_moments_are_those_of_the_whole(lengths: list[int], seed: int) ->
 
 
 def test_a_large_mean_does_not_spoil_the_covariance() -> None:
-    """Summing squares first would leave no digit of a variance of 1 beside a mean of 1e9."""
+    """A sum of squares would lose every digit of a variance of 1 next to a mean of 1e9."""
     x = np.random.default_rng(0).normal(size=(1000, 2))
     chunks = [me.GaussianMoments.from_rows(part + 1e9) for part in np.split(x, 10)]
     merged = chunks[0]
@@ -67,7 +67,7 @@ def test_one_row_has_a_covariance_of_zero() -> None:
 
 
 def test_scores_of_moments_are_the_mean_over_rows(build) -> None:
-    """The values from block matrices, row by row; more masks than one chunk takes."""
+    """Against block matrices, row by row, with more masks than fit into one chunk."""
     model = build(7)
     x = model.sample(25, seed=3) * 1.3 + 0.2
     masked = random_masks(150, 7)

@@ -28,7 +28,7 @@ HEAVY = [
 
 
 def in_a_new_process(code: str) -> dict:
-    """What a program prints as JSON, run by itself: no test runner, no import hook."""
+    """What a program prints as JSON, run in a new process without test runner and import hook."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -36,7 +36,7 @@ def in_a_new_process(code: str) -> dict:
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The packages that a statement loads, with those of the standard library."""
+    """The packages that a statement loads, including the standard library."""
     return set(
         in_a_new_process(f"""
 import json, sys
@@ -66,7 +66,7 @@ def test_only_torch_numpy_and_jaxtyping_are_loaded(statement: str) -> None:
 
 
 def test_nothing_global_is_changed() -> None:
-    """Beyond what torch and numpy do themselves: settings before and after, in one process."""
+    """Settings before and after, in one process, apart from what torch and numpy change themselves."""
     changed = in_a_new_process("""
 import json, os, random, warnings
 import numpy as np, torch

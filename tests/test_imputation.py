@@ -1,4 +1,4 @@
-"""Holes filled by conditional means and variances, against block matrices and against what was there."""
+"""Missing values filled by conditional means and variances, against block matrices and the removed values."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ BuildModel = Callable[..., GaussianModel]
 
 
 def _with_holes(x: np.ndarray, rate: float, seed: int) -> np.ndarray:
-    """A share of the values missing, at least one left in each row."""
+    """A share of the values is missing, and at least one is left in each row."""
     draws = np.random.default_rng(seed).random(x.shape)
     holes = (draws < rate) & (draws > draws.min(1, keepdims=True))
     return np.where(holes, np.nan, x)
@@ -48,7 +48,7 @@ def test_a_row_with_one_value_left_and_a_row_without_holes(build: BuildModel) ->
 
 
 def test_errors_of_the_model_have_the_variance_it_states(build: BuildModel) -> None:
-    """Squared errors over stated variances are chi-squared on average: a z-test over 3,000 rows' sums."""
+    """Squared errors over stated variances are chi-squared on average: a z-test over 3,000 rows."""
     model = build(n_features=6, seed=7)
     truth = model.sample(3000, seed=11)
     holed = _with_holes(truth, 0.4, seed=12)
@@ -124,7 +124,7 @@ def test_a_model_that_cannot_impute_is_named() -> None:
 
 
 def test_a_column_that_others_determine_stops_em_and_is_named() -> None:
-    """The likelihood has no maximum there: no covariance may come back, however flat the climb."""
+    """The likelihood has no maximum: no covariance may be returned, however flat the likelihood becomes."""
     x = np.random.default_rng(0).normal(size=(50, 3))
     table = np.column_stack([x, x @ [0.1, 0.1, 0.1]])
     table[0, 0] = np.nan

@@ -41,7 +41,7 @@ mask_kinds = pytest.mark.parametrize("masks", ["own", "shared"])
 
 
 class Drawn(NamedTuple):
-    """All masks of a design for a batch: which row each is of, its draw, size and tokens."""
+    """All masks of a design for a batch: the row, draw, size and hidden tokens of each mask."""
 
     row: np.ndarray
     draw: np.ndarray
@@ -49,7 +49,7 @@ class Drawn(NamedTuple):
     masked: np.ndarray
 
     def of(self, row: int) -> set[tuple[int, int, tuple[int, ...]]]:
-        """Draw, size and hidden columns of every mask of one row."""
+        """The draw, size and hidden columns of every mask of a row."""
         chosen = np.flatnonzero(self.row == row)
         return {(int(self.draw[i]), int(self.size[i]), tuple(np.flatnonzero(self.masked[i]))) for i in chosen}
 
@@ -130,7 +130,7 @@ def test_the_seed_matters(design: MaskDesign, masks: me.masks.Masks) -> None:
 @sampled_designs
 @pytest.mark.parametrize("varied", ["observation", "seed"])
 def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: str) -> None:
-    """Chi-square for each draw and size over observations, and over seeds where all rows share masks."""
+    """A chi-square test for each draw and size: over observations, or over seeds for shared masks."""
     maskable = np.array([True, False, True, True, True])
     if varied == "observation":
         n_rows = 4000
@@ -242,7 +242,7 @@ def test_a_larger_value_of_the_option_that_extends_a_design_adds_masks(
 
 @dataclass(frozen=True)
 class Eleven(MaskDesign):
-    """A user's own design, with 11 masks of random tokens and an option named as those of this package."""
+    """A user's own design, with 11 masks and an option whose name also occurs in this package."""
 
     draws: int = 5
     name: ClassVar[str] = "eleven"
@@ -315,7 +315,7 @@ class TestRandomSize:
                 assert chisquare(counts).pvalue > 1e-4
 
     def test_replicates_are_independent(self) -> None:
-        """Mean sizes of two replicates over a data set do not correlate over seeds (z of Fisher)."""
+        """The mean sizes of two replicates over a data set do not correlate over seeds (Fisher's z)."""
         n_seeds = 2000
         sizes = np.array([sizes_of(me.RandomSize(8), MaskKey(s), 5, 50) for s in range(n_seeds)])
         means = sizes.reshape(n_seeds, 5, 2, 4).mean(axis=(1, 2))
@@ -332,7 +332,7 @@ class TestRandomSize:
 
     @pytest.mark.parametrize("n_rows", [100, 1000])
     def test_sizes_are_even_over_the_data_set(self, n_rows: int) -> None:
-        """The number of masks of each size varies far less than that of independent sizes would."""
+        """The number of masks of each size varies far less than it would for independent sizes."""
         n_tokens, draws = 10, 4
         counts = [
             np.bincount(sizes_of(me.RandomSize(draws), MaskKey(s), n_rows, n_tokens).ravel(), minlength=11)[

@@ -1,4 +1,4 @@
-"""One conformance suite over every model of rows, and over one written as a user would."""
+"""One conformance suite for every model of rows, and for a model as a user would write it."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ D = 5
 
 
 class BinaryTable(torch.nn.Module):
-    """Binary tokens with a table of joint probabilities: every conditional is a ratio of two sums."""
+    """Binary tokens with a table of joint probabilities; every conditional is a ratio of two sums."""
 
     conditionals = "exact"
 
@@ -25,7 +25,7 @@ class BinaryTable(torch.nn.Module):
         self.logits = torch.nn.Parameter(torch.randn(len(self.states), generator=generator).double())
 
     def log_sum(self, values: Tensor, known: Tensor) -> Tensor:
-        """log of the summed probability of the states that agree with the known tokens, shape (B,)."""
+        """The log of the total probability of the states that agree with the known tokens, shape (B,)."""
         differ = ((self.states != values[:, None, :]) & known[:, None, :]).any(2)
         return torch.logsumexp(torch.log_softmax(self.logits, 0).masked_fill(differ, -torch.inf), 1)
 
@@ -100,7 +100,7 @@ def batch(model: torch.nn.Module) -> tuple[Tokens, Tensor]:
 
 
 def replaced(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
-    """The same tokens with other values at some places."""
+    """The same tokens with different values in some places."""
     generator = torch.Generator().manual_seed(seed)
     if tokens.values.dtype.is_floating_point:
         other = 1e3 * torch.randn(where.shape, generator=generator, dtype=tokens.values.dtype)
@@ -180,7 +180,7 @@ def test_an_observations_answer_does_not_depend_on_the_batch(model, batch) -> No
 
 
 def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
-    """Leaving context out is the same as never having had it."""
+    """Leaving the context out is the same as never having had it."""
     tokens, masked = batch
     nowhere = torch.zeros_like(tokens.context)
     without = Tokens(tokens.values, tokens.maskable, nowhere, tokens.ids)
@@ -192,7 +192,7 @@ def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
 
 @EXACT_ONES
 def test_conditionals_obey_the_chain_rule_in_any_order(model, batch) -> None:
-    """They are the conditionals of one joint density: two orders of hiding give the same product."""
+    """The conditionals belong to one joint density: two orders of hiding give the same product."""
     tokens, _ = batch
     for order in (torch.arange(D), torch.arange(D - 1, -1, -1)):
         total = torch.zeros(30, dtype=torch.float64)
@@ -223,7 +223,7 @@ def test_gradients_reach_every_parameter(model, batch) -> None:
 
 
 def test_a_table_of_probabilities_sums_to_one_over_the_states() -> None:
-    """The user's model, checked by itself: its evidences over all 2^D states are a distribution."""
+    """The user's model on its own: the evidences of all 2^D states add up to 1."""
     table = BinaryTable(D, seed=1)
     everything = torch.ones(len(table.states), D, dtype=torch.bool)
     tokens = Tokens(table.states, everything, ~everything, torch.arange(len(table.states)))
@@ -233,7 +233,7 @@ def test_a_table_of_probabilities_sums_to_one_over_the_states() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["Gaussian", "PPCA", "FactorAnalysis"])
 def test_every_use_works_in_the_models_dtype(name: str, dtype: torch.dtype) -> None:
-    """Single precision gives the double-precision numbers to its own accuracy, on every path."""
+    """Single precision agrees with double precision up to rounding, on every path."""
     reference = MODELS[name]()
     model = MODELS[name]().to(dtype)
     x = reference.sample(20, seed=1)

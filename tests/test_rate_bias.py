@@ -1,4 +1,4 @@
-"""Bias of one mask rate, against enumeration and against the closed form of independent features."""
+"""The bias of one mask rate, against enumeration and the closed form for independent features."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ D = 5
 
 
 def exact_bias(model: oracles.GaussianModel, tokens: Tokens, size: int) -> float:
-    """Mean over rows of D·S(x; M) - log p(x), with block matrices and all masks of the size."""
+    """The mean over rows of D·S(x; M) - log p(x), from block matrices and all masks of the size."""
     total = 0.0
     evidence = oracles.gaussian_log_evidence(
         *oracles.parameters_of(model),

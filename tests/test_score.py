@@ -1,4 +1,4 @@
-"""From log-conditionals to the score of a mask, and the record of a run."""
+"""The score of a mask from log-conditionals, the record of a run, and tokens from a model's data."""
 
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ def random_masks(tokens: Tokens, seed: int) -> torch.Tensor:
 
 
 class Constant(torch.nn.Module):
-    """A model that says the same of every token, masked or not."""
+    """A model with the same log-probability for every token, masked or not."""
 
     conditionals = "learned"
 
@@ -114,7 +114,7 @@ class TestAsTokens:
         assert as_tokens(me.models.PPCA(2, 1), tokens) is tokens
 
     def test_a_table_is_read_by_the_model(self) -> None:
-        """Otherwise a model in single precision could not be asked about a table."""
+        """Otherwise a model in single precision could not score a table."""
         single = me.models.PPCA(n_features=2, n_components=1).float()
         assert as_tokens(single, self.table).values.dtype == torch.float32
         estimate = me.estimate_evidence(single, self.table, me.Exhaustive())

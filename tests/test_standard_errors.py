@@ -1,4 +1,4 @@
-"""Standard errors: against loops over the definitions, against scipy, and by simulation."""
+"""Standard errors: against loops over the definitions, against SciPy, and by simulation."""
 
 import math
 
@@ -19,7 +19,7 @@ from maskevidence.standard_errors import (
 
 
 def flat(contribution: np.ndarray, *, joint: bool) -> MeanWithErrors:
-    """`mean_with_errors` of an array (observation, stratum, replicate)."""
+    """`mean_with_errors` for an array (observation, stratum, replicate)."""
     observation, stratum, replicate = (grid.ravel() for grid in np.indices(contribution.shape))
     return mean_with_errors(
         contribution.ravel(), observation, stratum, replicate, contribution.shape[2], joint=joint
@@ -41,7 +41,7 @@ def test_errors_equal_the_definitions(joint: bool, shape: tuple[int, int, int], 
 
 @given(st.integers(0, 10**6))
 def test_errors_of_ragged_strata_equal_the_definitions(seed: int) -> None:
-    """Observations with different strata, in any order, and several masks of one cell."""
+    """Observations with different strata, in any order, and several masks in a cell."""
     rng = np.random.default_rng(seed)
     rows = [
         (i, s, r, rng.normal())
@@ -74,7 +74,7 @@ def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite() -> None:
 
 
 def test_cell_variances_are_those_of_the_sum_of_independent_replicates() -> None:
-    """Unbiased for the variance of the sum: mean over many draws, by a z-test."""
+    """They are unbiased for the variance of the sum: a z-test of the mean over many draws."""
     rng = np.random.default_rng(1)
     scale = np.array([0.5, 2.0])
     draws = rng.normal(size=(20_000, 3)) * scale[np.arange(20_000) % 2][:, None]
@@ -88,7 +88,7 @@ def test_cell_variances_are_those_of_the_sum_of_independent_replicates() -> None
 
 @pytest.mark.parametrize("shared_part", [0.0, 0.7])
 def test_both_variances_are_unbiased(shared_part: float) -> None:
-    """Truths t_i, and mask errors of which a part is the same for all observations: means by a z-test."""
+    """True values t_i, and mask errors that observations partly share: z-tests of the means."""
     rng = np.random.default_rng(2)
     n, n_strata, n_replicates, repeats = 6, 3, 4, 2000
     spread = np.array([3.0, 4.0, 5.0]) / n_replicates
@@ -100,7 +100,7 @@ def test_both_variances_are_unbiased(shared_part: float) -> None:
         errors = spread[:, None] * (common + single)
         values = truth[:, None, None] / (n_strata * n_replicates) + errors
         found = flat(values, joint=shared_part > 0)
-        # unclipped, as the definition has it: the cut at 0 is meant, but biased
+        # not clipped, as in the definition: clipping at 0 is intended, but biased
         single_variance = n_replicates * values.var(axis=2, ddof=1).sum() / n
         covariance = (found.mask_se**2 - single_variance / n) / (1 - 1 / n)
         estimates = values.sum((1, 2))

@@ -247,7 +247,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     paired = _by_observations(a, b, unit) if design is None else _by_masks(a, b, design)
     notes = []
     if unit == "nats per byte":
-        notes.append("compared per byte of text only, as the models cut it into tokens of their own")
+        notes.append("compared per byte of text only, since the models cut it into different tokens")
         if a.n_bytes != b.n_bytes:
             notes.append(
                 f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"

@@ -2,7 +2,7 @@
 
 A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
 and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). A mask is a
-function of (seed, observation id, draw, size), without the id where all rows share their masks.
+function of (seed, observation id, draw, size), without the id if all rows share their masks.
 """
 
 import math
@@ -68,11 +68,11 @@ class MaskDesign(ABC):
     Attributes:
         name: the design's word on the command line.
         purpose: one sentence on what the weighted sum of scores is unbiased for.
-        extended_by: the option that says how often the design repeats its masks; None where nothing repeats.
+        extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.
-        nested: True where one random order gives the masks of all sizes of a draw.
-        deterministic: True where the masks are enumerated, so that there is no Monte-Carlo error.
-        pooled: True where the sizes of different observations are drawn together, so that only whole
+        nested: True if one random order gives the masks of all sizes of a draw.
+        deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
+        pooled: True if the sizes of different observations are drawn together, so that only whole
             replicates of the data set are independent.
         min_replicates: how many replicates a standard error needs.
     """

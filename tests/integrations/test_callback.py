@@ -1,4 +1,4 @@
-"""EvidenceCallback: what it logs during a training, what it costs, and that training does not notice it."""
+"""EvidenceCallback: what it logs during a training, what it costs, and that training does not change."""
 
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,8 @@ def test_the_area_goes_to_tensorboard(tmp_path: Path, monkeypatch: pytest.Monkey
     assert callback.estimates[0][1].log_evidence != callback.estimates[-1][1].log_evidence
 
 
-def test_training_goes_on_as_without_it() -> None:
-    """Dropout draws random numbers; an estimate in between neither draws any nor leaves dropout off."""
+def test_training_is_the_same_as_without_it() -> None:
+    """Dropout draws random numbers; an estimate in between draws none, and leaves dropout on."""
     models = [new_model(hidden_dropout_prob=0.3) for _ in range(2)]
     trained(models[0], every=1)
     train_masked_lm(models[1], models[1].tokens(SENTENCES), recipe=RECIPE)

@@ -1,4 +1,4 @@
-"""MaskSizeCollator: what it hides, its weights, and the loss that they make, against enumeration."""
+"""MaskSizeCollator: what it hides, its weights, and the resulting loss, against enumeration."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_random_sizes_hide_every_size_evenly_and_no_special_token(tokenizer: Any
     text = "the rain falls on the roof"  # six tokens
     counts = np.bincount(sizes(collated(tokenizer, [text] * 600)), minlength=7)
     assert counts[0] == 0
-    assert np.abs(counts[1:] - 100).max() < 5  # consecutive ids: even, where independent ones spread by 9
+    assert np.abs(counts[1:] - 100).max() < 5  # consecutive ids: even; independent sizes would vary by 9
     batch = collated(tokenizer, SENTENCES)
     hidden = batch["labels"] != -100
     special = torch.isin(batch["labels"], torch.tensor(tokenizer.all_special_ids))
@@ -142,7 +142,7 @@ TEXTS = ["rain", "a cat sings", "the rain falls on the roof", "who is it ?"]  # 
 
 @pytest.fixture(scope="module")
 def model(tokenizer: Any) -> me.models.MaskedLM:
-    """One that has learnt a few texts, so that what is visible matters."""
+    """A model that has learnt a few texts, so that the visible tokens matter."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
     network = small_bert(tokenizer, **sizes, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     learnt = me.models.MaskedLM(network.double(), tokenizer)

@@ -1,4 +1,4 @@
-"""The JSON and CSV text of all files of this package, and what a damaged file says."""
+"""The JSON and CSV text of all files of this package, and the errors for damaged files."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The counter-based generator: published outputs, exact integer arithmetic, uniformity."""
+"""The counter-based generator: published outputs, exact integer arithmetic, and uniformity."""
 
 import itertools
 from decimal import Decimal, getcontext
@@ -62,7 +62,7 @@ def test_ranks_order_the_maskable_tokens_of_each_row(maskable: np.ndarray, seed:
         assert sorted(rank[allowed]) == list(range(allowed.sum()))
         assert sorted(rank) == list(range(len(rank)))
         alone = keyed_ranks(seed, keys[row : row + 1], maskable[row : row + 1])
-        np.testing.assert_array_equal(rank, alone[0])  # whatever the other rows are
+        np.testing.assert_array_equal(rank, alone[0])  # independent of the other rows
 
 
 @given(maskables, st.integers(1, 4))

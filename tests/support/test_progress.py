@@ -1,4 +1,4 @@
-"""The progress bar: where it shows, and that it is silent elsewhere."""
+"""The progress bar shows in terminals and notebooks, and is silent elsewhere."""
 
 import sys
 from types import ModuleType
@@ -17,7 +17,7 @@ def work() -> None:
         advance(0, "done")
 
 
-def test_it_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_silent_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     work()
     assert capsys.readouterr() == ("", "")
 
@@ -35,7 +35,7 @@ def test_it_shows_in_a_terminal_on_stderr(
 
 
 def test_it_shows_in_a_notebook(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook's stderr is no terminal; rich asks IPython for a widget and displays it."""
+    """The stderr of a notebook is not a terminal; rich displays a widget of IPython instead."""
     shown: list[Any] = []
 
     class Output:

@@ -1,4 +1,4 @@
-"""The training loop: it ends where it should, goes on exactly from a checkpoint, and says what went wrong."""
+"""The training loop: it reaches the maximum, resumes exactly from a checkpoint, and explains failures."""
 
 import json
 import os
@@ -31,7 +31,7 @@ OPTIMIZERS: Optimizers = {
 
 
 def rows(n: int = 60, seed: int = 1, holes: bool = False) -> np.ndarray:
-    """Rows of a PPCA model; with holes, a tenth of the entries is missing."""
+    """Rows of a PPCA model; with holes, a tenth of the values is missing."""
     table = me.models.PPCA(D, 2, seed=7).sample(n, seed=seed)
     if holes:
         table[np.random.default_rng(seed).random(table.shape) < 0.1] = np.nan
@@ -40,7 +40,7 @@ def rows(n: int = 60, seed: int = 1, holes: bool = False) -> np.ndarray:
 
 
 class Dropout(torch.nn.Module):
-    """Learned conditionals with random numbers of its own: a network from the visible values."""
+    """Learned conditionals from a network of the visible values, with dropout."""
 
     conditionals = "learned"
 
@@ -88,7 +88,7 @@ def test_random_sizes_come_close_to_maximum_likelihood() -> None:
 @pytest.mark.parametrize(
     "build", [lambda: me.models.FactorAnalysis(D, 2, seed=4), Dropout], ids=["fa", "net"]
 )
-def test_a_training_that_goes_on_ends_bit_by_bit_where_an_uninterrupted_one_does(
+def test_a_resumed_training_ends_bit_by_bit_where_an_uninterrupted_one_does(
     name: str, build: Callable[[], torch.nn.Module], tmp_path: Path
 ) -> None:
     def train(model: torch.nn.Module, epochs: int, checkpoint: Path | None) -> me.History:
@@ -108,7 +108,7 @@ def test_a_training_that_goes_on_ends_bit_by_bit_where_an_uninterrupted_one_does
 
     whole, first, second = build(), build(), build()
     expected = train(whole, 9, None)
-    torch.manual_seed(int(time.time()))  # whatever the global state is, it must not matter
+    torch.manual_seed(int(time.time()))  # the global state must not matter
     train(first, 4, tmp_path)
     before = torch.get_rng_state()
     history = train(second, 9, tmp_path)
@@ -288,7 +288,7 @@ def test_a_checkpoint_of_another_training_is_refused(
 
 
 def test_a_kill_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
-    """A training that saves all the time is killed three times, with no warning, and goes on each time."""
+    """A training that saves every epoch is killed three times without warning, and resumes each time."""
     program = f"""
 import numpy as np, torch, maskevidence as me
 torch.set_num_threads(1)

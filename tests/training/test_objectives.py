@@ -1,4 +1,4 @@
-"""The masked objective: its value and its gradient, against the exhaustive sum and the exact likelihood."""
+"""The masked objective: its value and gradient, against the exhaustive sum and the exact likelihood."""
 
 import math
 from collections.abc import Callable
@@ -23,13 +23,13 @@ ONE_SIZE = [me.FixedRate(2 / D, 1), me.Rates((1 / D, 0.5), 1)]
 
 
 def flat_gradient(loss: torch.Tensor, model: torch.nn.Module) -> np.ndarray:
-    """Gradient of a loss in all parameters, as one vector."""
+    """The gradient of a loss in all parameters, as one vector."""
     gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
     return torch.cat([g.flatten() for g in gradients]).numpy()
 
 
 def exhaustive_loss(model: me.models.PPCA, tokens: Tokens, sizes: list[int]) -> torch.Tensor:
-    """-Σ over the sizes of the mean score of all masks of that size, the mean over rows, mask by mask."""
+    """-Σ over the sizes of the mean score of all masks of the size, averaged over rows, mask by mask."""
     total = torch.zeros((), dtype=torch.float64)
     for row in range(len(tokens)):
         one = tokens[torch.tensor([row])]
@@ -43,7 +43,7 @@ def exhaustive_loss(model: me.models.PPCA, tokens: Tokens, sizes: list[int]) -> 
 
 @pytest.fixture(scope="module")
 def example() -> tuple[me.models.PPCA, Tokens]:
-    """A PPCA model with D=6, and rows that it did not make."""
+    """A PPCA model with D=6, and rows from another distribution."""
     rng = np.random.default_rng(5)
     loadings = torch.from_numpy(rng.normal(size=(D, 2)))
     model = me.models.PPCA.from_parameters(loadings, 0.5, torch.from_numpy(rng.normal(size=D)))
