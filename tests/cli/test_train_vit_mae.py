@@ -237,7 +237,7 @@ def test_bad_input_gets_a_one_line_error(run: CommandLine, folder: Path, tmp_pat
     cases: list[tuple[list[object], str]] = [
         ([folder, "--objective", "likelihood"], "has no closed form; give --objective random-size"),
         ([folder, "--objective", "fixed-rate:1.2"], "mask rate 1.2; give a share of the tokens in (0, 1]"),
-        ([folder, "--patch-size", 3], "give a --patch-size that divides 8"),
+        ([folder, "--patch-size", 3], "give a patch size that divides both sides"),
         ([folder, "--resize", 10], "10 pixels cannot be cut into 4 patches a side; give a --patch-size"),
         ([folder, "--config", "tiny/of/all"], "there is no folder 'tiny/of/all'"),
         ([folder, "--limit", 9], "9 images are too few to train on"),

@@ -9,6 +9,7 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.image.loading import A_VIT_MAE
+from maskevidence.models.image.patches import check_patch_size
 from maskevidence.models.image.vit_mae import ViTMAENetwork
 from maskevidence.models.pretrained import config_settings
 
@@ -40,11 +41,7 @@ class PatchNetwork:
     transformer: Any = None
 
     def __post_init__(self) -> None:
-        if self.patch_size < 1 or self.image_size % self.patch_size:
-            raise InputError(
-                f"patches of {self.patch_size} pixels do not fill images of {self.image_size} pixels; give a "
-                "patch size that divides the image size"
-            )
+        check_patch_size(self.image_size, self.image_size, self.patch_size)
 
     def settings(self) -> dict[str, Any]:
         """What decides the predictions besides the weights, as content for JSON."""

@@ -58,13 +58,7 @@ def calls_by_size(
 def put_in_place(
     calls: Iterable[Call], values_of: Callable[[Call], Float[Tensor, " n"]], like: Bool[Tensor, "B D"]
 ) -> Float64[Tensor, "B D"]:
-    """One number for each scored patch, at its place in a tensor of zeros.
-
-    Args:
-        calls: from `calls_by_size`.
-        values_of: the numbers of the scored patches of a call, row by row.
-        like: a tensor with the shape and device of the result.
-    """
+    """The numbers of the scored patches of each call, row by row, put into zeros of the shape of `like`."""
     result = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
     numbers, row, column = [], [], []
     for call in calls:

@@ -1,7 +1,7 @@
 """ViT-MAE models, loaded and saved together with their preprocessing and density."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.models.image.pixel_density import PixelDensity
@@ -14,26 +14,13 @@ PREPROCESSING_FILE = "preprocessor_config.json"
 A_VIT_MAE = "give a ViT-MAE (ViTMAEForPreTraining), such as facebook/vit-mae-base"
 
 
-class LoadedViTMAE(NamedTuple):
-    """A model from a folder or the hub, with what belongs to it.
+def load_vit_mae(name: str, revision: str | None = None) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """Load a ViT-MAE with its decoder, weights in float32; see `MaskedImage.from_pretrained`.
 
-    Attributes:
-        network: a `ViTMAEForPreTraining`.
-        pixel_mean: mean of the preprocessing, one number or one for each channel.
-        pixel_std: standard deviation of the preprocessing, likewise.
-        density: the density of its pixels; None if the folder has none.
-        notes: what was assumed, one sentence each.
+    Returns:
+        The `ViTMAEForPreTraining`, the other arguments of `MaskedImage` for it (pixel_mean, pixel_std and
+        density), and notes on what was assumed, one sentence each.
     """
-
-    network: Any
-    pixel_mean: list[float]
-    pixel_std: list[float]
-    density: PixelDensity | None
-    notes: tuple[str, ...]
-
-
-def load_vit_mae(name: str, *, revision: str | None = None) -> LoadedViTMAE:
-    """Load a ViT-MAE with its decoder, weights in float32; see `MaskedImage.from_pretrained`."""
     transformers = import_extra("transformers", "hf", "a masked image model")
     with loading(name, revision) as options:
         config = transformers.AutoConfig.from_pretrained(name, **options)
@@ -45,7 +32,7 @@ def load_vit_mae(name: str, *, revision: str | None = None) -> LoadedViTMAE:
         network = load_network(transformers.ViTMAEForPreTraining, name, "decoder", config=config, **options)
         mean, std, notes = _preprocessing(transformers, name, options)
     density = _read_density(Path(name) / DENSITY_FILE) if Path(name).is_dir() else None
-    return LoadedViTMAE(network, mean, std, density, notes)
+    return network, {"pixel_mean": mean, "pixel_std": std, "density": density}, notes
 
 
 def save_vit_mae(

@@ -132,15 +132,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.models.pretrained import choose_device
 
         device = choose_device(device)
-        loaded = load_vit_mae(str(name_or_path), revision=revision)
-        model = cls(
-            loaded.network,
-            pixel_mean=loaded.pixel_mean,
-            pixel_std=loaded.pixel_std,
-            density=loaded.density,
-            batch_tokens=batch_tokens,
-        )
-        model.notes = loaded.notes
+        network, options, notes = load_vit_mae(str(name_or_path), revision)
+        model = cls(network, **options, batch_tokens=batch_tokens)
+        model.notes = notes
         return model.to(device).eval()
 
     @classmethod
@@ -280,22 +274,13 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return put_in_place(self._calls(tokens, masked), log_prob, like=masked)
 
     def reconstruction_losses(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The mean squared error of each hidden patch, as ViT-MAE is trained by, shape (B, D); 0 elsewhere.
-
-        The units are the network's own: squared preprocessed pixels, or squared standard deviations of the
-        patch with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
-        """
+        """The mean squared error of each hidden patch; see `reconstruction.reconstruction_losses`."""
         from maskevidence.models.image.reconstruction import reconstruction_losses
 
         return reconstruction_losses(self, tokens, masked)
 
     def reconstruct(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
-        """The patches with hidden ones replaced by their predictions, in levels (not rounded or clipped).
-
-        Raises:
-            InputError: a network of normalised patches that is not calibrated with statistics of visible
-                patches, and so says nothing about pixels.
-        """
+        """The patches with hidden ones replaced by their predictions; see `reconstruction.reconstruct`."""
         from maskevidence.models.image.reconstruction import reconstruct
 
         return reconstruct(self, tokens, masked)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra, unknown_name
 from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.image.patches import check_patch_size
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
@@ -69,11 +70,7 @@ def new_vit_mae(
     """
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)
-    if patch_size < 1 or image_size % patch_size:
-        raise InputError(
-            f"images of {image_size}×{image_size} pixels cannot be cut into patches of {patch_size}×"
-            f"{patch_size}; give a --patch-size that divides {image_size}"
-        )
+    check_patch_size(image_size, image_size, patch_size)
     transformers = import_extra("transformers", "hf", "a masked image model")
     config = transformers.ViTMAEConfig(
         image_size=image_size, patch_size=patch_size, num_channels=channels, **SIZES[size]

@@ -32,12 +32,7 @@ def visible_statistics(
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
     """Mean and variance of a patch, averaged over the visible patches of each image.
 
-    If no patch is visible, they are those of the images of the calibration.
-
-    Args:
-        patches: in the network's pixel units.
-        hidden: the patches that are not visible.
-        density: holds the statistics of the images of the calibration.
+    If no patch is visible, they are those of the images of the calibration, which the density holds.
     """
     visible = ~hidden
     count = visible.sum(1)

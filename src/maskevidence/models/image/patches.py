@@ -33,14 +33,19 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
         [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
     """
     n, height, width, channels = pixels.shape
-    if patch_size < 1 or height % patch_size or width % patch_size:
-        raise InputError(
-            f"images of {size_in_words((height, width))} pixels cannot be cut into patches of "
-            f"{patch_size}×{patch_size}; give a size that divides both sides"
-        )
+    check_patch_size(height, width, patch_size)
     rows, columns = height // patch_size, width // patch_size
     cut = pixels.reshape(n, rows, patch_size, columns, patch_size, channels)
     return cut.permute(0, 1, 3, 2, 4, 5).reshape(n, rows * columns, patch_size * patch_size * channels)
+
+
+def check_patch_size(height: int, width: int, patch_size: int) -> None:
+    """Raise an InputError unless patches of this size fill images of this height and width."""
+    if patch_size < 1 or height % patch_size or width % patch_size:
+        raise InputError(
+            f"images of {size_in_words((height, width))} pixels cannot be cut into patches of "
+            f"{patch_size}×{patch_size}; give a patch size that divides both sides"
+        )
 
 
 def unpatchify(

@@ -123,20 +123,7 @@ class PixelDensity:
 
 
 def check_target(density: Density, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
-    """Raise an InputError unless the predictions of a network can have this density.
-
-    Args:
-        density: its name.
-        patch_statistics: "visible" if the predictions are brought back to pixels with visible statistics.
-        normalised: whether the network predicts normalised patches (`norm_pix_loss`).
-
-    Example:
-        >>> check_target("discretised", None, normalised=True)
-        Traceback (most recent call last):
-        ...
-        maskevidence.errors.InputError: the network predicts normalised patches, which have no levels; give \
-patch_statistics='visible' (--patch-statistics visible), or the gaussian density
-    """
+    """Raise an InputError unless a network, of `normalised` patches or not, can have this density."""
     if patch_statistics not in (None, "visible"):
         raise InputError(f"patch_statistics={patch_statistics!r}; give 'visible' or None")
     if patch_statistics is not None and not normalised:

@@ -48,7 +48,11 @@ class ReconstructionLoss(nn.Module):
 def reconstruction_losses(
     model: MaskedImage, tokens: Tokens, masked: Bool[Tensor, "B D"]
 ) -> Float[Tensor, "B D"]:
-    """See `MaskedImage.reconstruction_losses`."""
+    """The mean squared error of each hidden patch, as ViT-MAE is trained by, shape (B, D); 0 elsewhere.
+
+    The units are the network's own: squared preprocessed pixels, or squared standard deviations of the patch
+    with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
+    """
 
     def loss(call: Call) -> Float[Tensor, " n"]:
         pixels = model._in_model_units(call.levels[call.scored])
@@ -59,7 +63,12 @@ def reconstruction_losses(
 
 
 def reconstruct(model: MaskedImage, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
-    """See `MaskedImage.reconstruct`."""
+    """The patches with hidden ones replaced by their predictions, in levels (not rounded or clipped).
+
+    Raises:
+        InputError: a network of normalised patches that is not calibrated with statistics of visible patches,
+            and so says nothing about pixels.
+    """
     if model.conditionals == "transformed":
         raise InputError(
             "the network predicts normalised patches, which are not pixels; calibrate it with "

@@ -41,11 +41,7 @@ _HEAD_BYTES_ELSEWHERE = 2**28
 
 
 class FunctionAdapter:
-    """Any function from ids (B, L) to logits (B, L, V), called on rows of equal length without padding.
-
-    Args:
-        function: the function; a `torch.nn.Module` will do.
-    """
+    """Any function from ids (B, L) to logits (B, L, V), called on rows of equal length without padding."""
 
     max_tokens: int | None = None
     pads = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.models.text.pieces import NO_WORD, NOTHING, Frame, check_segments, frame_of, tokenize
-from maskevidence.models.text.text_lengths import Limits, Row, blocks, shortened
-from maskevidence.support.choices import Long
+from maskevidence.models.text.text_lengths import Encoding, Row, blocks, shortened
 from maskevidence.tokens import Tokens
 
 
@@ -34,74 +33,23 @@ class EncodedTexts:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """How texts become observations; see `MaskedLM.encode` for the options it shares.
-
-    Attributes:
-        second: second texts of pairs.
-        context: texts that stand before the scored ones.
-        ids: whole numbers that masks are keyed by.
-        long: what happens to texts that are too long.
-        block_size: tokens of a block of running text; None for one observation per text.
-        max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
-        separator_id: the token that ends a segment, if the model numbers segments.
-    """
-
-    second: Sequence[str] | None = None
-    context: Sequence[str] | None = None
-    ids: Sequence[int] | None = None
-    long: Long = "error"
-    block_size: int | None = None
-    max_tokens: int | None = None
-    separator_id: int | None = None
-
-    def check(self, texts: Sequence[str]) -> None:
-        """Raise an InputError unless the options fit each other and the texts."""
-        if isinstance(texts, str) or not len(texts):
-            raise InputError("there is no list of texts; give one with a text or more")
-        if self.long not in get_args(Long):
-            raise InputError(f"long={self.long!r}; give 'error', 'split' or 'truncate'")
-        for name, others in (("second", self.second), ("context", self.context), ("ids", self.ids)):
-            if others is not None and len(others) != len(texts):
-                raise InputError(
-                    f"there are {len(texts)} texts and {len(others)} of {name}; give as many of each"
-                )
-        if self.second is not None and self.context is not None:
-            raise InputError("a pair of texts takes no context field; join the two columns first")
-        if self.block_size is not None and (self.second is not None or self.context is not None):
-            raise InputError(
-                "blocks are made of one running text; leave out the second column or context field"
-            )
-        if self.second is not None and self.long == "split":
-            raise InputError("a pair of texts cannot be split; truncate it, or score one column")
-
-
 def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None = None) -> EncodedTexts:
-    """Texts as tokens; see `MaskedLM.encode`.
-
-    Args:
-        tokenizer: a tokenizer of transformers.
-        texts: the texts to score.
-        options: how they become observations.
-    """
+    """Encode texts as tokens; see `MaskedLM.encode`."""
     options = options or Encoding()
     options.check(texts)
-    pair = options.second is not None
-    frame = frame_of(tokenizer, pair=pair or options.context is not None)
-    limits = Limits(frame, options.max_tokens, options.long, pair)
+    frame = frame_of(tokenizer, pair=options.pair or options.context is not None)
     notes: list[str] = []
     if options.block_size is not None:
-        rows = blocks(tokenize(tokenizer, texts), options.block_size, limits, notes)
+        rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
         numbers = np.arange(len(rows))
     else:
         if frame.between and options.separator_id is not None:
             check_segments(tokenizer, options.separator_id)
-        rows = shortened(_rows(tokenizer, texts, options), limits, notes)
+        rows = shortened(_rows(tokenizer, texts, options), frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
     pad = getattr(tokenizer, "pad_token_id", None)
-    tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=pair)
+    tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
     return EncodedTexts(tokens, words, source, tuple(notes))
 
@@ -122,7 +70,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
         )
     ]
     for row in rows:
-        if not row.main.ids or (options.second is not None and not row.first.ids):
+        if not row.main.ids or (options.pair and not row.first.ids):
             raise InputError(f"the text in row {row.number} is empty; leave such rows out")
     return rows
 

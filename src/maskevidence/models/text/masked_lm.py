@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
-from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
+from maskevidence.models.text.encoding import EncodedTexts, encode_texts
+from maskevidence.models.text.text_lengths import Encoding
 from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens

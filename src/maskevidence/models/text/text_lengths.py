@@ -1,7 +1,9 @@
 """Texts brought to lengths that a model reads: long ones split or truncated, running text cut into blocks."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -27,106 +29,130 @@ class Row(NamedTuple):
         return len(self.first.ids) + len(self.main.ids)
 
 
-class Limits(NamedTuple):
-    """How long a row may be.
+@dataclass(frozen=True)
+class Encoding:
+    """How texts become observations; see `MaskedLM.encode` for the options it shares.
 
     Attributes:
-        frame: the special tokens of every row.
+        second: second texts of pairs.
+        context: texts that stand before the scored ones.
+        ids: whole numbers that masks are keyed by.
+        long: what happens to texts that are too long.
+        block_size: tokens of a block of running text; None for one observation per text.
         max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
-        long: what happens to longer ones.
-        pair: whether the first text is scored, too.
+        separator_id: the token that ends a segment, if the model numbers segments.
     """
 
-    frame: Frame
-    max_tokens: int | None
-    long: Long
-    pair: bool
+    second: Sequence[str] | None = None
+    context: Sequence[str] | None = None
+    ids: Sequence[int] | None = None
+    long: Long = "error"
+    block_size: int | None = None
+    max_tokens: int | None = None
+    separator_id: int | None = None
+
+    @property
+    def pair(self) -> bool:
+        """Whether the first text is scored, too."""
+        return self.second is not None
+
+    def check(self, texts: Sequence[str]) -> None:
+        """Raise an InputError unless the options fit each other and the texts."""
+        if isinstance(texts, str) or not len(texts):
+            raise InputError("there is no list of texts; give one with a text or more")
+        if self.long not in get_args(Long):
+            raise InputError(f"long={self.long!r}; give 'error', 'split' or 'truncate'")
+        for name, others in (("second", self.second), ("context", self.context), ("ids", self.ids)):
+            if others is not None and len(others) != len(texts):
+                raise InputError(
+                    f"there are {len(texts)} texts and {len(others)} of {name}; give as many of each"
+                )
+        if self.second is not None and self.context is not None:
+            raise InputError("a pair of texts takes no context field; join the two columns first")
+        if self.block_size is not None and (self.second is not None or self.context is not None):
+            raise InputError(
+                "blocks are made of one running text; leave out the second column or context field"
+            )
+        if self.second is not None and self.long == "split":
+            raise InputError("a pair of texts cannot be split; truncate it, or score one column")
 
 
-def shortened(rows: list[Row], limits: Limits, notes: list[str]) -> list[Row]:
-    """The rows, each within the model's positions.
-
-    Args:
-        rows: the rows.
-        limits: how long a row may be.
-        notes: a list to which a sentence on what was done is added.
+def shortened(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+    """The rows, each within the model's positions; adds a sentence on what was done to `notes`.
 
     Raises:
         InputError: a row that is too long and may not be shortened, or a prompt that leaves no room.
     """
-    if limits.max_tokens is None:
+    if options.max_tokens is None:
         return rows
-    room = limits.max_tokens - limits.frame.n_tokens
+    room = options.max_tokens - frame.n_tokens
     too_long = [row for row in rows if row.n_tokens > room]
     if not too_long:
         return rows
-    if limits.long == "error":
+    if options.long == "error":
         row = too_long[0]
         raise InputError(
-            f"the text in row {row.number} has {row.n_tokens + limits.frame.n_tokens} tokens, special tokens "
-            f"included, the model reads {limits.max_tokens}; choose --long split or --long truncate, or "
+            f"the text in row {row.number} has {row.n_tokens + frame.n_tokens} tokens, special tokens "
+            f"included, the model reads {options.max_tokens}; choose --long split or --long truncate, or "
             "--block-size"
         )
-    shorter = [part for row in rows for part in _parts(row, room, limits)]
-    what = f"{len(too_long):,} of {len(rows):,} texts were longer than the model's {limits.max_tokens} tokens"
-    if limits.long == "split":
+    shorter = [part for row in rows for part in _parts(row, room, options)]
+    what = (
+        f"{len(too_long):,} of {len(rows):,} texts were longer than the model's {options.max_tokens} tokens"
+    )
+    if options.long == "split":
         notes.append(f"{what} and were split; there are {len(shorter):,} observations, renumbered from 0")
     else:
         before, after = (
-            sum(row.n_tokens if limits.pair else len(row.main.ids) for row in some)
+            sum(row.n_tokens if options.pair else len(row.main.ids) for row in some)
             for some in (rows, shorter)
         )
         notes.append(f"{what} and were truncated; {before - after:,} of {before:,} tokens are not scored")
     return shorter
 
 
-def _parts(row: Row, room: int, limits: Limits) -> list[Row]:
+def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
     """A row as it is if it fits, truncated, or split into parts of nearly equal length."""
     n_first, n_main = len(row.first.ids), len(row.main.ids)
     if row.n_tokens <= room:
         return [row]
-    if limits.pair:  # the longer one is cut until both fit
+    if options.pair:  # the longer one is cut until both fit
         keep = min(n_first, max(room - n_main, (room + 1) // 2))
         return [row._replace(first=row.first.part(0, keep), main=row.main.part(0, room - keep))]
     if n_first >= room:
         raise InputError(
             f"the context in row {row.number} has {n_first} tokens and leaves no place for "
-            f"the text among {limits.max_tokens}; shorten it"
+            f"the text among {options.max_tokens}; shorten it"
         )
-    if limits.long == "truncate":
+    if options.long == "truncate":
         return [row._replace(main=row.main.part(0, room - n_first))]
     n_parts = -(-n_main // (room - n_first))
     edges = np.linspace(0, n_main, n_parts + 1).round().astype(int).tolist()
     return [row._replace(main=row.main.part(start, end)) for start, end in pairwise(edges)]
 
 
-def blocks(texts: list[Pieces], block_size: int, limits: Limits, notes: list[str]) -> list[Row]:
-    """The tokens of all texts one after the other, cut into blocks of one size.
-
-    Args:
-        texts: the texts.
-        block_size: tokens of a block, special tokens included.
-        limits: the special tokens of every block, and how long it may be.
-        notes: a list to which a sentence on what was left out is added.
+def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+    """The tokens of all texts one after the other, cut into blocks; adds what is left out to `notes`.
 
     Raises:
         InputError: a block size that the model does not read, or that no block fills.
     """
-    room = block_size - limits.frame.n_tokens
+    block_size = options.block_size or 0
+    room = block_size - frame.n_tokens
     if room < 1:
         raise InputError(
-            f"block_size={block_size} has no place beside {limits.frame.n_tokens} special tokens; give more"
+            f"block_size={block_size} has no place beside {frame.n_tokens} special tokens; give more"
         )
-    if limits.max_tokens is not None and block_size > limits.max_tokens:
+    if options.max_tokens is not None and block_size > options.max_tokens:
         raise InputError(
-            f"block_size={block_size}, but the model reads {limits.max_tokens} tokens; give at most that"
+            f"block_size={block_size}, but the model reads {options.max_tokens} tokens; give at most that"
         )
     running = _running_text(texts)
     n_blocks, left = divmod(len(running.ids), room)
     if n_blocks == 0:
         raise InputError(
             f"the texts have {len(running.ids)} tokens, too few for a block of {room} (and "
-            f"{limits.frame.n_tokens} special tokens); give a smaller --block-size"
+            f"{frame.n_tokens} special tokens); give a smaller --block-size"
         )
     if left:
         notes.append(f"the last {left} of {len(running.ids):,} tokens fill no block and are not scored")
