@@ -121,6 +121,14 @@ def test_figure_4_finds_the_areas_and_the_drops() -> None:
     assert all(claim.holds for claim in figure.claims), figure.claims
 
 
+def test_an_unknown_error_has_no_verdict_and_is_null_in_json(run: CommandLine) -> None:
+    result = run("paper", "figure-4", "--quick", "--seeds", 4, "--json", "-")
+    assert result.code == 0, result
+    content = json.loads(result.out)
+    assert content["numbers"]["panels"][0]["se"] is None
+    assert content["claims"][0]["holds"] is None
+
+
 def test_figure_5_ends_at_the_evidence_of_the_trained_model() -> None:
     figure = figure_5_left.figure_5_left(epochs=60, masks_per_size=5)
     exact, area, se = (np.array(figure.numbers[name]) for name in ("exact", "area", "mask_se"))

@@ -1,6 +1,7 @@
 """What every figure of the paper is made of: claims with their numbers, tables, a CSV file and a picture."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,11 +85,20 @@ class PaperFigure:
         return list(contents)
 
     def to_dict(self) -> dict[str, Any]:
-        """Title, claims, tables and numbers, as `--json` writes them."""
+        """Title, claims, tables and numbers, as `--json` writes them: NaN and infinities become None."""
         claims = [{"claim": c.claim, "measured": c.measured, "holds": c.holds} for c in self.claims]
         tables = [table._asdict() for table in self.tables]
         named = {"figure": self.name, "title": self.title, "claims": claims}
-        return named | ({"tables": tables} if tables else {}) | {"numbers": self.numbers}
+        return named | ({"tables": tables} if tables else {}) | {"numbers": _finite(self.numbers)}
+
+
+def _finite(content: Any) -> Any:
+    """The same nested numbers with None for those that JSON does not have."""
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def new_figure(
