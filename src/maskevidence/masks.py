@@ -21,6 +21,7 @@ from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker
 Masks = Literal["own", "shared"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
+Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
 
 MAX_TOKENS_EXHAUSTIVE = 20
 
@@ -114,9 +115,7 @@ class MaskDesign(ABC):
         """How many masks an observation of n tokens gets, over all repeats."""
 
     @abstractmethod
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
 
         Equal shares of consecutive indices belong to the repeats, in their order.
@@ -307,9 +306,7 @@ class EverySize(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -343,9 +340,7 @@ class Orderings(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.orders * n_tokens
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def ranks(
@@ -400,9 +395,7 @@ class RandomSize(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, self.draws)
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         offset = keyed_bits(key.seed, index % self.replicates)
         row = np.zeros_like(ids) if key.masks == "shared" else ids
         return index, scaled(kronecker(offset, row, index // self.replicates), n_tokens) + 1
@@ -440,9 +433,7 @@ class Rates(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         rate = np.asarray(self.rates)[index % len(self.rates)]
         return index, size_of_rate(rate, n_tokens)
 
@@ -501,9 +492,7 @@ class LeaveOneOut(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return n_tokens
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         return index, np.ones_like(index)
 
     def masked(
@@ -544,9 +533,7 @@ class Exhaustive(MaskDesign):
             )
         return 2**n_tokens - 1
 
-    def plan(
-        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers
-    ) -> tuple[Integers, Integers]:
+    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         draw = index + 1  # its binary digits are the mask
         return draw, np.bitwise_count(draw).astype(np.int64)
 
