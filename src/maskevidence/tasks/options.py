@@ -14,6 +14,7 @@ Seed = Annotated[int, Option("Random seed for the masks and the train/test split
 Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1)]
 Limit = Annotated[int | None, Option("Use only the first N rows.", "N", min=1)]
 Quick = Annotated[bool, Option("Run a smaller version that takes a few seconds.")]
+OwnOrShared = Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")]
 TestFraction = Annotated[
     float | None,
     Option(
@@ -181,9 +182,7 @@ class DesignOptions:
         int | None, Option("Independent offsets, for random-size; an error estimate needs 4.")
     ] = None
     orders: Annotated[int | None, Option("Number of random orders, for orderings.")] = None
-    masks: Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")] = (
-        "own"
-    )
+    masks: OwnOrShared = "own"
 
 
 @dataclass(frozen=True)

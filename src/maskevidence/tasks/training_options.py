@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from maskevidence.support.choices import Masks
 from maskevidence.tasks.declaring import Kind, Option
 from maskevidence.tasks.options import (
     BlockSize,
     Limit,
     Overwrite,
+    OwnOrShared,
     RowReading,
     Seed,
     Text,
@@ -32,9 +32,7 @@ class RowTraining:
         None
     )
     orders: Annotated[int | None, Option("Orders per step, for orderings; by default 1.")] = None
-    masks: Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")] = (
-        "own"
-    )
+    masks: OwnOrShared = "own"
     epochs: Annotated[int, Option("Number of passes over the rows.")] = 500
     patience: Annotated[
         int | None,
