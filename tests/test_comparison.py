@@ -233,7 +233,9 @@ class TestText:
     def test_other_tokens_that_are_no_text(self) -> None:
         models = me.models.PPCA(3, 1), me.models.PPCA(4, 1)
         both = {str(m.n_features): me.estimate_evidence(m, m.sample(5, seed=0)) for m in models}
-        with pytest.raises(me.InputError, match="knows no bytes of text; estimate all on the same tokens"):
+        with pytest.raises(
+            me.InputError, match="does not know the bytes of its text; estimate all on the same tokens"
+        ):
             me.compare(both)
 
 

@@ -209,8 +209,8 @@ def compare(
         without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
         if without:
             raise InputError(
-                f"the observations have different tokens in each estimate, and {without[0]!r} knows no bytes "
-                "of text; estimate all on the same tokens, or on text"
+                f"the estimates have different tokens, and {without[0]!r} does not know the bytes of its "
+                "text; estimate all on the same tokens, or on text"
             )
     unit: Unit = "nats per byte" if per_byte else "nats per observation"
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
@@ -254,8 +254,8 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
             )
     elif design is None:
         notes.append(
-            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
-            "which makes the error larger"
+            f"{first} and {second} have different masks (design, seed or number): paired by observation "
+            "only, which makes the error larger"
         )
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")

@@ -145,7 +145,8 @@ def check_tokens(tokens: Tokens) -> None:
     if len(both):
         row, column = both[0].tolist()
         raise InputError(
-            f"token {column} of observation {int(tokens.ids[row])} is both maskable and context; make it one"
+            f"token {column} of observation {int(tokens.ids[row])} is both maskable and context; make it "
+            "one of the two"
         )
     if len(torch.unique(tokens.ids)) < len(tokens):
         raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")

@@ -199,7 +199,7 @@ def test_texts_and_options_that_cannot_be_used(
         ([model, table, "--text", "answer", "--context-field", "hint"], "has no column 'hint'"),
         ([model, texts, "--whole-words"], "belongs to --design leave-one-out"),
         ([model, texts, "--per-token"], "belongs to --design leave-one-out"),
-        ([model, texts, "--block-size", 2], "has no place beside 2 special tokens"),
+        ([model, texts, "--block-size", 2], "leaves no room beside 2 special tokens"),
         ([model, texts, "--test-fraction", 0.5], "--test-fraction belongs to models of rows"),
         ([model, texts, "--long", "cut"], "--long"),
         (["ppca:2", "digits", "--text", "a"], "--text belongs to masked language models"),

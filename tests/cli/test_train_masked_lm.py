@@ -243,7 +243,7 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     assert "was finished before" in " ".join(again.out.split())
     assert json.loads(target.read_text()) == written
     other = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--objective", "fixed-rate:0.15")
-    assert "is of another training (objective 'random-size' instead of 'fixed-rate:0.15')" in other.error
+    assert "belongs to another training (objective 'random-size' instead of 'fixed-rate:0.15')" in other.error
     replaced = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--seed", 1, "--overwrite")
     assert replaced.code == 0, replaced.err
     onwards = run("train", "masked-lm", text, "--config", out, "--steps", 2, "--out", tmp_path / "onwards")
@@ -301,7 +301,7 @@ def test_bad_input_gets_a_one_line_error(run: CommandLine, text: Path, tmp_path:
         ([text, "--config", tmp_path / "nothing"], "there is no folder"),
         ([text, "--test-fraction", 1], "--test-fraction 1"),
         ([text, "--learning-rate", 0], "learning_rate=0"),
-        ([text, "--block-size", 2], "has no place beside"),
+        ([text, "--block-size", 2], "leaves no room beside"),
         ([tmp_path / "none.txt"], "there is no file"),
         ([text, "--epochs", 3], "--epochs belongs to models of rows"),
     ]

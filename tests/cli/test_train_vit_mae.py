@@ -217,7 +217,7 @@ def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None
         assert (out / name).exists()
     assert not list(out.glob("checkpoint-*"))
     assert "finished before" in " ".join(run(*words).out.split())
-    assert "is of another training" in run(*words, "--seed", 1).error
+    assert "belongs to another training" in run(*words, "--seed", 1).error
     scored = run("score", out, folder, "--test-fraction", 0.2, "--json", "-")
     assert json.loads(scored.out)["log_evidence"] == pytest.approx(
         written["held_out"]["log_evidence"], abs=1e-3

@@ -301,7 +301,10 @@ class TestCommand:
             (("--address", "auto"), "--address belongs to --engine ray"),
             (("--gpus-per-worker", 1), "--gpus-per-worker belongs to --engine ray"),
             (("--engine", "ray", "--workers", 0, "--out", "a"), "'--workers'"),
-            (("--engine", "ray", "--gpus-per-worker", 1.5, "--out", "a"), "1.5 GPUs a worker; give a share"),
+            (
+                ("--engine", "ray", "--gpus-per-worker", 1.5, "--out", "a"),
+                "1.5 GPUs per worker; give a share",
+            ),
             (
                 ("--engine", "ray", "--address", "here", "--out", "a"),
                 "'here' is not the address of a Ray cluster; give HOST:PORT",

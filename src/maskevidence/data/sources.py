@@ -68,7 +68,9 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
     if folder is not None and (split is None or split in splits(folder, suffixes)):
         return folder, split
     if known.hub is None:
-        raise InputError(f"{source!r} is not in MASKEVIDENCE_DATA; point that variable to the folder with it")
+        raise InputError(
+            f"{source!r} is not in MASKEVIDENCE_DATA; set that variable to the folder that has it"
+        )
     return from_hub(source, known.hub, known.config, split)
 
 

@@ -196,14 +196,13 @@ class TableModel(nn.Module, ABC):
         table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
         unseen = np.flatnonzero(np.isnan(table).all(axis=0))
         if len(unseen):
-            raise InputError(f"column {unseen[0]} is observed nowhere; leave it out")
+            raise InputError(f"column {unseen[0]} has no observed value; leave it out")
         return table
 
     def _refuse_context(self, tokens: Tokens) -> None:
         if bool(tokens.context.any()):
             raise InputError(
-                "a bound of the evidence of some tokens given context is not known; give tokens without "
-                "context"
+                "this bound is not available for tokens with context; give tokens without context"
             )
 
     def _like(self) -> Tensor:

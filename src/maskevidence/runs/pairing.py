@@ -47,7 +47,7 @@ def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifes
     if first.shard != other.shard or not (mine.fingerprint == theirs.fingerprint or same_texts):
         raise InputError(
             f"{first_name!r} and {name!r} are of different data ({_data(first)}; {_data(other)}); "
-            "score both on the same rows, with the same --seed where a part is held out"
+            "score both on the same rows, with the same --seed if a part is held out"
         )
 
 

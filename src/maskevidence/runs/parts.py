@@ -88,7 +88,8 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
         data = part.path.read_bytes()
     if _checksum(data) != part.checksum:
         raise InputError(
-            f"{str(part.path)!r} is damaged; run the command in run.json again, which redoes this part alone"
+            f"{str(part.path)!r} is damaged; run the command in run.json again, which scores only this part "
+            "again"
         )
     content = parquet.read_table(pa.BufferReader(data))
     column = {name: content.column(name) for name in content.column_names}

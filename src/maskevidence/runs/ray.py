@@ -75,7 +75,7 @@ class RayEngine:
             raise InputError(f"{self.address!r} is not the address of a Ray cluster; give HOST:PORT, or auto")
         gpus = self.gpus_per_worker
         if not (0.0 <= gpus < math.inf) or (gpus > 1.0 and gpus != int(gpus)):
-            raise InputError(f"{gpus:g} GPUs a worker; give a share of one such as 0.5, or a whole number")
+            raise InputError(f"{gpus:g} GPUs per worker; give a share of one such as 0.5, or a whole number")
 
     @contextmanager
     def __call__(self) -> Iterator[Scorer]:

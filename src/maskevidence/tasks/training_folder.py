@@ -58,7 +58,7 @@ def begin_training(
     if (out / SETTINGS).exists():
         different = checkpoints.differences(read_json(out / SETTINGS, _REMEDY), settings)
         if different:
-            raise InputError(f"{str(out)!r} is of another training ({different}); {_REMEDY}")
+            raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
         if (out / RESULT).exists():
             return TrainingResult(read_json(out / RESULT, _REMEDY), out, finished_before=True)
         return None

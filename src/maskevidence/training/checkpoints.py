@@ -84,8 +84,8 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
     different = differences(header["settings"], settings)
     if different:
         raise InputError(
-            f"{str(path)!r} is of another training ({different}); give another folder, or remove the file to "
-            "start from the beginning"
+            f"{str(path)!r} belongs to another training ({different}); give another folder, or remove the "
+            "file to start from the beginning"
         )
     return _decode(header["state"], tensors)
 

@@ -138,7 +138,7 @@ class TestRefusals:
     def test_a_column_observed_nowhere(self, new: Callable) -> None:
         x = table()
         x[:, 2] = np.nan
-        with pytest.raises(me.InputError, match="column 2 is observed nowhere; leave it out"):
+        with pytest.raises(me.InputError, match="column 2 has no observed value; leave it out"):
             new(D).fit(x)
 
     @models

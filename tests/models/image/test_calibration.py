@@ -53,5 +53,5 @@ def test_spread_sizes_include_both_ends() -> None:
 
 def test_perfect_and_nan_predictions_have_no_variance() -> None:
     for predicted in (torch.tensor([1.0]), torch.tensor([math.nan])):
-        with pytest.raises(NumericalError, match="no variance is the likeliest"):
+        with pytest.raises(NumericalError, match="variance cannot be estimated"):
             fit_variance("gaussian", [(torch.tensor([1.0]), predicted)], 1)

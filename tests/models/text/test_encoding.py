@@ -144,7 +144,7 @@ def test_invalid_texts_are_one_clear_line(tokenizer: Any) -> None:
         ({"texts": ["a", " "]}, "the text in row 1 is empty"),
         ({"texts": ["a", ""], "ids": [3, 9]}, "the text in row 9 is empty"),
         ({"texts": [" ".join(SENTENCES)], "max_tokens": 9}, "special tokens included, the model reads 9"),
-        ({"texts": SENTENCES, "block_size": 2}, "has no place beside 2 special tokens"),
+        ({"texts": SENTENCES, "block_size": 2}, "leaves no room beside 2 special tokens"),
         ({"texts": SENTENCES, "block_size": 20, "max_tokens": 9}, "the model reads 9 tokens"),
         ({"texts": ["a"], "block_size": 20}, "too few for a block of 18"),
         ({"texts": ["a"], "second": ["b"], "context": ["c"]}, "takes no context"),
@@ -152,7 +152,7 @@ def test_invalid_texts_are_one_clear_line(tokenizer: Any) -> None:
         ({"texts": ["a"], "second": ["b", "c"]}, "1 texts and 2 of second"),
         (
             {"texts": SENTENCES[:1], "context": SENTENCES[:1], "max_tokens": 7, "long": "split"},
-            "leaves no place",
+            "leaves no room",
         ),
     ]
     for options, message in asked:

@@ -49,7 +49,7 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
     if not tolerance > 0 or max_iterations < 2:
         raise InputError(
             f"tolerance={tolerance:g}, max_iterations={max_iterations}; the first must be above 0 and the "
-            "second 2 or more, since the gain of an iteration is judged"
+            "second 2 or more, because the gain of an iteration is compared with the tolerance"
         )
     if (np.nanmax(table, axis=0) == np.nanmin(table, axis=0)).all():
         raise InputError("every column is constant; there is nothing to fit")

@@ -108,8 +108,8 @@ def fit_variance(
     error = squares / max(1, count)
     if not 0 < error < math.inf:
         raise NumericalError(
-            f"the mean squared error of the predictions is {error}, so that no variance is the "
-            "likeliest; calibrate on other images, or another model"
+            f"the mean squared error of the predictions is {error}, so that the variance "
+            "cannot be estimated; calibrate on other images, or another model"
         )
     if density == "gaussian":
         return error

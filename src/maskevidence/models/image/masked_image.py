@@ -262,7 +262,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         density = self.density
         if density is None:
             raise InputError(
-                "the model has no variances, and squared errors are no log-probabilities; calibrate it on "
+                "the model has no variances, and squared errors are not log-probabilities; calibrate it on "
                 "held-out images: model.calibrate(tokens)"
             )
 

@@ -50,8 +50,8 @@ class ViTMAENetwork(nn.Module):
             )
         if not torch.equal(output.mask.bool(), hidden):
             raise NumericalError(
-                f"the model hid {int(output.mask.sum())} patches, not the {int(hidden.sum())} asked for; "
-                "this version of transformers takes masks in another way"
+                f"the model hid {int(output.mask.sum())} patches that differ from the {int(hidden.sum())} "
+                "requested ones; this version of transformers handles masks differently"
             )
         return output
 

@@ -115,7 +115,9 @@ class TransformerAdapter:
         notes = []
         if getattr(model.config, "attention_type", None) == "block_sparse":
             model.base_model.set_attention_type("original_full")
-            notes.append("full attention is used, as the answers of block-sparse attention depend on padding")
+            notes.append(
+                "full attention is used, because the results of block-sparse attention depend on padding"
+            )
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
         limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens

@@ -55,7 +55,7 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
             "vocab.txt, or OWNER/NAME on the hub"
         ) from error
     if tokenizer.mask_token_id is None:
-        raise InputError(f"the tokenizer in {str(place)!r} has no mask token; give one that has")
+        raise InputError(f"the tokenizer in {str(place)!r} has no mask token; give one that has one")
     return tokenizer
 
 

@@ -57,7 +57,7 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
     tokenizers = import_extra("tokenizers", "hf", "a vocabulary of word pieces")
     transformers = import_extra("transformers", "hf", "a tokenizer")
     if not any(text.strip() for text in texts):
-        raise InputError("the training text has no word in it; give a text to train on")
+        raise InputError("the training text contains no word; give a text to train on")
     tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=True)
     # The trainer numbers inner letters in the order of a hash table, which differs between processes, and
     # breaks ties by these numbers. If the letters are given as special tokens, their numbers are fixed.

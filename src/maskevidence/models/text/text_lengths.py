@@ -121,8 +121,8 @@ def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
         return [row._replace(first=row.first.part(0, keep), main=row.main.part(0, room - keep))]
     if n_first >= room:
         raise InputError(
-            f"the context in row {row.number} has {n_first} tokens and leaves no place for "
-            f"the text among {options.max_tokens}; shorten it"
+            f"the context in row {row.number} has {n_first} tokens and leaves no room for "
+            f"the text in {options.max_tokens}; shorten it"
         )
     if options.long == "truncate":
         return [row._replace(main=row.main.part(0, room - n_first))]
@@ -141,7 +141,7 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
     room = block_size - frame.n_tokens
     if room < 1:
         raise InputError(
-            f"block_size={block_size} has no place beside {frame.n_tokens} special tokens; give more"
+            f"block_size={block_size} leaves no room beside {frame.n_tokens} special tokens; give more"
         )
     if options.max_tokens is not None and block_size > options.max_tokens:
         raise InputError(

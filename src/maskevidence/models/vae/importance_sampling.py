@@ -53,7 +53,7 @@ class ImportanceSampling:
         if self.steps < 0 or self.fills < 1 or not 0 <= self.prior_draws < self.draws:
             raise InputError(
                 f"draws={self.draws}, steps={self.steps}, prior_draws={self.prior_draws}, fills={self.fills}"
-                "; give one draw or more, 0 steps or more, fewer draws from the prior than in all, and one "
+                "; give one draw or more, 0 steps or more, fewer draws from the prior than in total, and one "
                 "fill or more"
             )
 
