@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import t as student
 
 import maskevidence as me
 from command_line import CommandLine
@@ -337,3 +338,20 @@ class TestCommand:
         assert "there is no run in" in run("compare", tmp_path, tmp_path).error
         assert run("score", "ppca:1", table, "--out", tmp_path / "a").code == 0
         assert "give two or more to compare" in run("compare", tmp_path / "a").error
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_the_interval_counts_the_degrees_of_freedom_of_the_observations(n: int) -> None:
+    """Enumerated masks have no error, so that n - 1 degrees of freedom are left."""
+    truth = me.models.PPCA(n_features=4, n_components=2, seed=1)
+    x = truth.sample(n, seed=2)
+    a, b = (
+        me.estimate_evidence(model, x, me.Exhaustive())
+        for model in (truth, me.models.PPCA(n_features=4, n_components=1, seed=3))
+    )
+    difference = me.compare({"a": a, "b": b}).between("a", "b")
+    each = a.per_observation - b.per_observation
+    half = student.ppf(0.975, n - 1) * each.std(ddof=1) / math.sqrt(n)
+    interval = difference.interval(0.95)
+    assert interval is not None
+    assert interval == pytest.approx((each.mean() - half, each.mean() + half))

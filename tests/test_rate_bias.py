@@ -106,3 +106,15 @@ def test_what_has_no_known_bias_is_one_clear_line() -> None:
         with pytest.raises(me.InputError, match=message) as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+def test_the_error_of_the_observations_leaves_out_that_of_their_masks() -> None:
+    """data_se² = s²/n - mask_se² of the differences D·S(x; M) - log p(x), each with masks of its own."""
+    model = me.models.PPCA(n_features=8, n_components=2, seed=1)
+    x = model.sample(40, seed=2)
+    (one,) = me.bias(model, 0.25, x, masks_per_row=4, seed=5)
+    estimate = me.estimate_evidence(model, x, me.FixedRate(0.25, 4), seed=5)
+    difference = estimate.per_observation - model.score_samples(x)
+    assert one.mask_se == pytest.approx(estimate.mask_se)
+    assert one.data_se == pytest.approx(np.sqrt(difference.var(ddof=1) / 40 - estimate.mask_se**2))
+    assert one.data_se < 0.98 * difference.std(ddof=1) / np.sqrt(40)  # the masks' share is there to be seen

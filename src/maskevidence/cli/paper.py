@@ -39,6 +39,11 @@ def show_figure(screen: Console, figure: Any, out: Path | None, seconds: float) 
     for claim in figure.claims:
         screen.print(f"  {claim.claim}")
         screen.print(f"    {verdicts[claim.holds]}: {claim.measured}")
+    if figure.checks:
+        screen.print("\nChecks of the code, true by construction:")
+    for check in figure.checks:
+        screen.print(f"  {check.claim}")
+        screen.print(f"    {'passed' if check.holds else 'FAILED'}: {check.measured}")
     screen.print(f"\n{seconds:.1f} s")
     if out is not None:
         screen.print(f"Written to {out}: {', '.join(figure.write(out))}")

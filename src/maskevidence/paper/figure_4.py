@@ -168,7 +168,8 @@ def _claims(panel: Panel, numbers: dict[str, Any]) -> list[Claim]:
         low, high = panel.drop
         claims.append(
             Claim(
-                f"{panel.name}: the score falls {panel.said} (here between {low:.2f} and {high:.2f})",
+                f"{panel.name}: the score falls {panel.said} (between {low:.2f} and {high:.2f}, a "
+                "window that was chosen after the fact)",
                 f"5 % of the fall is lost after a rate of {drop:.3f}",
                 low <= drop <= high,
             )

@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,7 @@ class PaperFigure:
         figure: the matplotlib figure; None without matplotlib.
         missing: one line that says why there is no picture; None if there is one.
         tables: tables that are printed as they are.
+        checks: what is true by construction and fails only if the code is wrong; not findings.
     """
 
     name: str
@@ -70,6 +71,7 @@ class PaperFigure:
     figure: Any = None
     missing: str | None = None
     tables: list[ResultTable] = field(default_factory=list)
+    checks: list[Claim] = field(default_factory=list)
 
     def to_csv(self) -> str:
         """The columns as CSV text; None and NaN become empty cells."""
@@ -85,10 +87,10 @@ class PaperFigure:
         return list(contents)
 
     def to_dict(self) -> dict[str, Any]:
-        """Title, claims, tables and numbers, as `--json` writes them: NaN and infinities become None."""
-        claims = [{"claim": c.claim, "measured": c.measured, "holds": c.holds} for c in self.claims]
+        """What `--json` writes: title, claims, checks, tables and numbers, with None for NaN and infinity."""
+        claims, checks = ([asdict(each) for each in part] for part in (self.claims, self.checks))
         tables = [table._asdict() for table in self.tables]
-        named = {"figure": self.name, "title": self.title, "claims": claims}
+        named = {"figure": self.name, "title": self.title, "claims": claims, "checks": checks}
         return named | ({"tables": tables} if tables else {}) | {"numbers": _finite(self.numbers)}
 
 
