@@ -25,7 +25,7 @@ def test_train_writes_a_model_that_score_reads(word: str, run: CommandLine, tmp_
     assert json.loads(target.read_text())["closed_form"] == pytest.approx(held_out, rel=1e-10)
     assert "after epoch 60" in run(*arguments, "--epochs", "60").out
     refused = run(*arguments, "--epochs", "60", "--objective", "likelihood")
-    assert "of another training" in refused.error
+    assert "belongs to another training" in refused.error
 
 
 def test_bad_input_gets_a_one_line_error(run: CommandLine, tmp_path: Path) -> None:
