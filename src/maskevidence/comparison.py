@@ -254,7 +254,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
             )
     elif design is None:
         notes.append(
-            f"{first} and {second} have different masks (design, seed or number): paired by observation "
+            f"{first} and {second} have other masks (design, seed or number): paired by observation "
             "only, which makes the error larger"
         )
     if paired.mask_se is None:
