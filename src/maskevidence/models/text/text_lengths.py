@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from maskevidence.errors import InputError
-from maskevidence.models.text.pieces import NOTHING, Frame, Pieces
+from maskevidence.models.text.pieces import NOTHING, Frame, Pieces, joined
 from maskevidence.support.choices import Long
 
 
@@ -147,7 +147,7 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
         raise InputError(
             f"block_size={block_size}, but the model reads {options.max_tokens} tokens; give at most that"
         )
-    running = _running_text(texts)
+    running = joined(texts)
     n_blocks, left = divmod(len(running.ids), room)
     if n_blocks == 0:
         raise InputError(
@@ -162,23 +162,3 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
         Row(NOTHING, running.part(start, start + room), int(source[start]), number)
         for number, start in enumerate(starts)
     ]
-
-
-def _running_text(texts: list[Pieces]) -> Pieces:
-    """All texts as one; bytes of texts without a token, such as empty lines, count with the next token."""
-    ids: list[int] = []
-    word: list[int] = []
-    each: list[int] = []
-    waiting = 0
-    for text in texts:
-        if not text.ids:
-            waiting += text.n_bytes or 0
-            continue
-        ids += text.ids
-        first_word = word[-1] + 1 if word else 0
-        word += [first_word + number for number in text.word or []]
-        if text.bytes_each:
-            each += [text.bytes_each[0] + waiting, *text.bytes_each[1:]]
-        waiting = 0
-    known = len(each) == len(ids)
-    return Pieces(ids, word if known else None, each if known else None, None)

@@ -1,0 +1,174 @@
+"""The tokenizers of the architectures: `encode` equals their plain call, and unknown tokens count."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
+from maskevidence.models.text.loading import load_tokenizer
+from text_models import SENTENCES
+
+DATA = os.environ.get("MASKEVIDENCE_DATA")
+RESIDUES = list("LAGVSERTIDPKQNFYMHWCXBUZO")
+PROTEINS = ["MKTAYIAK", "MSIQHFRVALIPFFAAFCLPVFAHPETLVKVK", "GG", "MKXBUZOTA"]
+ENGLISH = [*SENTENCES, "The Rain, the Café and  THE\tsun — twice", " a dog ", "it's 1,024 cats"]
+MASK, UNKNOWN = "[MASK]", "[UNK]"
+BERT_SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": UNKNOWN,
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": MASK,
+}
+
+
+def esm(folder: Path) -> Any:
+    """ESM's 33 tokens, cut by the list of tokens that are never split."""
+    from transformers import EsmTokenizer
+
+    words = ["<cls>", "<pad>", "<eos>", "<unk>", *RESIDUES, ".", "-", "<null_1>", "<mask>"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    return EsmTokenizer(str(folder / "vocab.txt"))
+
+
+def esm_c(_folder: Path) -> Any:
+    """ESM-C: byte pairs without merges, and a chain break that is a special token."""
+    from tokenizers import Tokenizer, models, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<cls>", "<pad>", "<eos>", "<unk>", *RESIDUES, ".", "-", "|", "<mask>"]
+    cut = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
+    cut.add_special_tokens(["<cls>", "<pad>", "<mask>", "<eos>", "|"])
+    cut.post_processor = processors.TemplateProcessing(
+        single="<cls> $A <eos>", pair="<cls> $A <eos> $B <eos>", special_tokens=[("<cls>", 0), ("<eos>", 2)]
+    )
+    named = {"cls_token": "<cls>", "pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=cut, mask_token="<mask>", **named)
+
+
+def prot_bert(folder: Path) -> Any:
+    """ProtBERT: residues are words, with spaces between them."""
+    from transformers import BertTokenizer
+
+    (folder / "vocab.txt").write_text("\n".join([*BERT_SPECIAL.values(), *RESIDUES]))
+    return BertTokenizer(str(folder / "vocab.txt"), do_lower_case=False)
+
+
+def bert_base_uncased(_folder: Path) -> Any:
+    """BERT's own vocabulary."""
+    if DATA is None:
+        pytest.skip("MASKEVIDENCE_DATA is not set")
+    return load_tokenizer(Path(DATA) / "bert-base-uncased-vocab" / "vocab.txt")
+
+
+def cased_word_pieces(folder: Path) -> Any:
+    """A cased WordPiece vocabulary, in a vocab.txt that stands alone."""
+    from tokenizers import BertWordPieceTokenizer
+
+    trained = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
+    trained.train_from_iterator(ENGLISH, vocab_size=120, min_frequency=1, show_progress=False)
+    trained.save_model(str(folder))
+    return load_tokenizer(folder / "vocab.txt")
+
+
+def byte_level(folder: Path) -> Any:
+    """RoBERTa: byte pairs of bytes."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaTokenizerFast
+
+    trained = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(ENGLISH, 320, 1, show_progress=False, special_tokens=special)
+    trained.save_model(str(folder))
+    return RobertaTokenizerFast(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
+
+
+def unigram(_folder: Path) -> Any:
+    """SentencePiece as XLM-RoBERTa and ALBERT have it: a unigram model of pieces that begin with a space."""
+    from tokenizers import SentencePieceUnigramTokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    trained = SentencePieceUnigramTokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(ENGLISH, 100, show_progress=False, special_tokens=special, unk_token="<unk>")
+    trained._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    named = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=trained._tokenizer, mask_token="<mask>", model_input_names=["input_ids"], **named
+    )
+
+
+SPACED = [" ".join(protein) for protein in PROTEINS]
+TOKENIZERS: list[tuple[Callable[[Path], Any], list[str]]] = [
+    (esm, PROTEINS),
+    (esm_c, PROTEINS),
+    (prot_bert, SPACED),
+    (bert_base_uncased, ENGLISH),
+    (cased_word_pieces, ENGLISH),
+    (byte_level, ENGLISH),
+    (unigram, ENGLISH),
+]
+
+
+@pytest.fixture(params=TOKENIZERS, ids=[make.__name__ for make, _ in TOKENIZERS])
+def tokenizer_and_texts(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, list[str]]:
+    make, texts = request.param
+    return make(tmp_path), texts
+
+
+def rows_of(encoded: EncodedTexts) -> list[list[int]]:
+    present = encoded.tokens.maskable | encoded.tokens.context
+    return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
+
+
+def test_encode_equals_the_plain_call(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
+    tokenizer, texts = tokenizer_and_texts
+    plain = tokenizer(texts, return_special_tokens_mask=True)
+    encoded = encode_texts(tokenizer, texts)
+    assert rows_of(encoded) == plain["input_ids"]
+    assert min(map(len, plain["input_ids"])) > 2
+    for row, flags in enumerate(plain["special_tokens_mask"]):
+        unknown = (
+            tokenizer.unk_token_id
+        )  # a slow tokenizer flags it although it stands for a piece of the text
+        expected = [bool(f) and i != unknown for f, i in zip(flags, plain["input_ids"][row], strict=True)]
+        assert encoded.tokens.context[row, : len(flags)].tolist() == expected
+    pairs = encode_texts(tokenizer, texts, Encoding(second=texts[::-1]))
+    assert rows_of(pairs) == tokenizer(texts, texts[::-1])["input_ids"]
+
+
+def test_blocks_are_the_plain_tokens_in_order(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
+    tokenizer, texts = tokenizer_and_texts
+    running = [i for row in tokenizer(texts, add_special_tokens=False)["input_ids"] for i in row]
+    blocks = rows_of(encode_texts(tokenizer, texts, Encoding(block_size=8)))
+    assert [i for block in blocks for i in block[1:-1]] == running[: len(running) // 6 * 6]
+    assert {(block[0], block[-1]) for block in blocks} == {tuple(tokenizer("")["input_ids"])}
+
+
+def test_special_tokens_spelled_out_are_text(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
+    tokenizer, texts = tokenizer_and_texts
+    mask = tokenizer.mask_token
+    encoded = encode_texts(tokenizer, [*texts, f"{texts[0]} {mask} {texts[1]}"])
+    assert rows_of(encoded)[:-1] == tokenizer(texts)["input_ids"]
+    scored = encoded.tokens.values[encoded.tokens.maskable].tolist()
+    assert not set(scored) & (set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
+    known = set(rows_of(encoded)[-1])
+    assert set(tokenizer(texts[1])["input_ids"]) <= known  # the text around it is cut as ever
+
+
+@pytest.mark.parametrize("make", [esm, esm_c, prot_bert])
+def test_the_bytes_of_a_protein_are_its_residues(make: Callable[[Path], Any], tmp_path: Path) -> None:
+    tokenizer = make(tmp_path)
+    texts = SPACED if make is prot_bert else PROTEINS
+    n_residues = list(map(len, PROTEINS))
+    whole = encode_texts(tokenizer, texts)
+    assert whole.tokens.n_bytes.tolist() == n_residues
+    split = encode_texts(tokenizer, texts, Encoding(max_tokens=9, long="split"))
+    assert split.tokens.n_bytes.tolist() == split.tokens.n_tokens.tolist()
+    blocks = encode_texts(tokenizer, texts, Encoding(block_size=9))
+    assert blocks.tokens.n_bytes.tolist() == [7] * len(blocks.tokens)
