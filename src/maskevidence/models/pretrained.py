@@ -1,6 +1,7 @@
 """Transformers models loaded from a folder or the hub, with one clear line if something is wrong."""
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 
 from maskevidence.errors import InputError
+from maskevidence.models.saving import counted_weights
 from maskevidence.support.hub import hub_reachable, not_in_cache
 from maskevidence.support.progress import quiet
 
@@ -23,6 +25,9 @@ LOADING_ERRORS = (
     AttributeError,
     SafetensorError,
 )
+# Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
+# the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
+_NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
 # Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
 _NOT_NUMBERS = {
     "architectures",
@@ -96,7 +101,7 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
 
 
 def load_network(auto_class: Any, name: str, part: str, **options: Any) -> Any:
-    """A model with all its weights, in float32.
+    """A model with all its weights and no others, in float32.
 
     Args:
         auto_class: a class of transformers with `from_pretrained`.
@@ -105,7 +110,7 @@ def load_network(auto_class: Any, name: str, part: str, **options: Any) -> Any:
         options: further arguments of `from_pretrained`.
 
     Raises:
-        InputError: weights that lack a part of the model.
+        InputError: weights that lack a part of the model, or that the model has no place for.
     """
     network, report = auto_class.from_pretrained(
         name, dtype=torch.float32, output_loading_info=True, **options
@@ -115,6 +120,12 @@ def load_network(auto_class: Any, name: str, part: str, **options: Any) -> Any:
         raise InputError(
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
             f"{missing[0]}; give a model that was saved with its {part}"
+        )
+    unexpected = sorted(key for key in report["unexpected_keys"] if not _NEVER_READ.search(key))
+    if unexpected:
+        raise InputError(
+            f"{name!r} holds {counted_weights(unexpected)} that {type(network).__name__} has no place for; "
+            "give the config.json that they were saved with, or save the model without them"
         )
     return network
 

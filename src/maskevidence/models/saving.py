@@ -1,5 +1,6 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
+from collections.abc import Collection, Set
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
         model = known(**arguments)
+        _check_names(model, state.keys(), str(path))
         for tensor in state.values():
             model.to(tensor.dtype)
         model.load_state_dict(state)
@@ -96,6 +98,30 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
     model.columns = config.get("columns")
     return model
+
+
+def counted_weights(names: Collection[str]) -> str:
+    """The number of some weights, and the first of them.
+
+    Example:
+        >>> counted_weights({"c", "b"}), counted_weights(["b"])
+        ('2 weights (the first is b)', '1 weight (the first is b)')
+    """
+    return f"{len(names):,} weight{'s' * (len(names) != 1)} (the first is {min(names)})"
+
+
+def _check_names(model: nn.Module, given: Set[str], folder: str) -> None:
+    """Check that a file holds the weights of a model, and no others.
+
+    Raises:
+        InputError: it does not.
+    """
+    needed, name = model.state_dict().keys(), type(model).__name__
+    for names, what in ((given - needed, "has no place for"), (needed - given, "misses")):
+        if names:
+            raise InputError(
+                f"config.json and weights in {folder!r} do not fit: {name} {what} {counted_weights(names)}"
+            )
 
 
 def _with_networks(arguments: dict[str, Any], networks: dict[str, nn.Module], folder: str) -> dict[str, Any]:
