@@ -1,5 +1,6 @@
 """The log evidence of a model, estimated by the area under its curve."""
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -8,16 +9,18 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
-from maskevidence.model import Conditionals, MaskedModel, as_tokens
+from maskevidence.model import Conditionals, HasRefine, MaskedModel, as_tokens
 from maskevidence.score import Scoring, score_observations, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
 from maskevidence.support.provenance import command, versions
+from maskevidence.tokens import Tokens
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo"]
+MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class EvidenceEstimate:
         curve: the score by mask size.
         scores: the record, one row per observation and mask.
         notes: what a reader needs to know besides the numbers, one sentence each.
+        no_interval: why there is no interval; None if there is one.
     """
 
     log_evidence: float
@@ -65,6 +69,7 @@ class EvidenceEstimate:
     curve: Curve = field(repr=False)
     scores: ScoreTable = field(repr=False)
     notes: tuple[str, ...] = ()
+    no_interval: str | None = None
 
     @property
     def per_token(self) -> float:
@@ -91,16 +96,20 @@ class EvidenceEstimate:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Student's t interval for the log evidence of these observations, for the error of the masks alone.
 
+        It does not cover the error of approximate conditionals, such as those of a numerical integral; the
+        notes say so. With such conditionals, a design that enumerates its masks has no interval: its mask_se
+        is 0, and the error that is left is not known.
+
         Args:
             level: nominal coverage, in (0, 1).
 
         Raises:
-            InputError: mask_se is not known, or the level is outside (0, 1).
+            InputError: there is no interval (`no_interval` says why), or the level is outside (0, 1).
         """
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
-        if self.mask_se is None:
-            raise InputError(f"there is no interval: {self.notes[0]}")
+        if self.mask_se is None or self.no_interval is not None:
+            raise InputError(f"there is no interval: {self.no_interval}")
         half = t_half_width(self.mask_se, math.inf if self.mask_df is None else self.mask_df, level)
         return self.log_evidence - half, self.log_evidence + half
 
@@ -113,7 +122,7 @@ class EvidenceEstimate:
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
             values["perplexity_bound"] = self.perplexity_bound
-        values["interval_95"] = None if self.mask_se is None else list(self.interval(0.95))
+        values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
 
 
@@ -125,6 +134,7 @@ def estimate_evidence(
     seed: int = 0,
     masks: Masks = "own",
     batch_size: int = 1024,
+    refine: bool = True,
 ) -> EvidenceEstimate:
     """Estimate the log evidence of a model on data: the area under its curve (Eq. 2).
 
@@ -132,6 +142,9 @@ def estimate_evidence(
 
     The result depends on (seed, observation ids, design) alone: not on the batch size, the order of the rows
     or any global random state.
+
+    A model with a method `refine`, such as a `BernoulliPCA`, is copied, and the copy is refined for these
+    data before its masks are scored; a note says what was done. The model itself stays as it is.
 
     Args:
         model: any `MaskedModel`.
@@ -142,10 +155,11 @@ def estimate_evidence(
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
+        refine: whether a model that can refine its numerical integrals does so; False scores it as it is.
 
     Raises:
         InputError: data, design or options that cannot be used.
-        NumericalError: a log-probability that is not finite.
+        NumericalError: a log-probability that is not finite, or integrals that cannot be refined.
 
     Source:
         Moreno-Muñoz, Recasens, Hauberg (2023), On Masked Pre-training and the Marginal Likelihood, Prop. 1.
@@ -171,8 +185,21 @@ def estimate_evidence(
         )
     key = MaskKey(seed, masks)
     tokens = as_tokens(model, data)
+    notes: tuple[str, ...] = ()
+    if refine and isinstance(model, HasRefine):
+        model, notes = _refined(model, tokens)
     table, n_calls = score_observations(model, tokens, design, key, batch_size)
-    return summarize_scores(table, design, key, model.conditionals, n_calls)
+    estimate = summarize_scores(table, design, key, model.conditionals, n_calls)
+    return replace(estimate, notes=(*notes, *estimate.notes))
+
+
+def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
+    """A copy of the model, refined for these tokens, and its note."""
+    refined = copy.deepcopy(model)
+    try:
+        return refined, (refined.refine(tokens),)
+    except NumericalError as error:
+        raise NumericalError(f"{error}; with refine=False, the model is scored as it is") from error
 
 
 def summarize_scores(
@@ -202,15 +229,24 @@ def summarize_scores(
         deterministic=design.deterministic,
         min_replicates=design.min_replicates,
     )
-    notes = []
+    notes, no_interval = [], None
     if mean.mask_se is None:
         held = (
             "holds their error too" if key.masks == "own" else "does not hold their error, the same for all"
         )
-        notes.append(
+        no_interval = (
             f"mask_se is not known: {design.name} with {design.n_replicates} independent masks needs "
             f"{design.min_replicates}; data_se {held}"
         )
+        notes.append(no_interval)
+    if conditionals == "approximate" and design.deterministic:
+        no_interval = (
+            "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
+            "not known"
+        )
+        notes.append(f"there is no interval: {no_interval}")
+    elif conditionals == "approximate":
+        notes.append(MASKS_ALONE)
     return EvidenceEstimate(
         log_evidence=mean.mean,
         mask_se=mean.mask_se,
@@ -230,6 +266,7 @@ def summarize_scores(
         curve=curve_from_scores(table, design, key.masks),
         scores=table,
         notes=tuple(notes),
+        no_interval=no_interval,
     )
 
 

@@ -71,7 +71,10 @@ class HasLogEvidence(Protocol):
 
 @runtime_checkable
 class HasRefine(Protocol):
-    """A model that integrates numerically, as finely as the data require."""
+    """A model that integrates numerically, as finely as the data require.
+
+    `estimate_evidence` refines a copy of the model before it scores.
+    """
 
     def refine(self, tokens: Tokens) -> str:
         """Make the log evidence of these tokens accurate, in place, and say in one sentence what was done."""

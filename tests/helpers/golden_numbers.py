@@ -189,10 +189,10 @@ def numbers_of(estimate: me.EvidenceEstimate) -> Numbers:
 
 
 def by_design(model: Any, data: Any) -> Numbers:
-    """An estimate for each design, with masks of each observation's own and with shared ones."""
+    """An estimate for each design, with own and with shared masks, at the nodes that the model has."""
     return {
         f"{design.name}, {sharing}": numbers_of(
-            me.estimate_evidence(model, data, design, seed=7, masks=sharing)
+            me.estimate_evidence(model, data, design, seed=7, masks=sharing, refine=False)
         )
         for design in DESIGNS
         for sharing in SHARING

@@ -118,6 +118,7 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
         seed=key.seed,
         masks=key.masks,
         batch_size=scoring.batch_size,
+        refine=False,  # `prepare_rows` has refined the model, and its note is among those of the data
     )
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
