@@ -5,8 +5,11 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 import maskevidence as me
-from command_line import CommandLine, files_in, run  # noqa: F401
+from command_line import CommandLine, files_in, run, start  # noqa: F401
 from maskevidence.integrations.huggingface import (
     EvidenceTrainer,
     MaskSizeCollator,
@@ -104,6 +107,24 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: 
     assert largest_difference(weights(whole), weights(fresh)) == 0.0
     again = train_masked_lm(new_model(), tokens, **options)  # resumes at the end, with nothing left to do
     assert again.resumed_from == 9
+
+
+@pytest.mark.parametrize("last_step", [2, 4, 5, 8, 11])
+def test_the_history_does_not_depend_on_interruptions(tmp_path: Path, last_step: int) -> None:
+    """Logs are at 5 and 10, checkpoints at 3, 6, 9: between two logs, and between a log and a checkpoint."""
+    recipe = replace(RECIPE, steps=12)
+    options: dict[str, Any] = {"recipe": recipe, "checkpoint_every": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maskevidence.integrations.huggingface.running.LOG_EVERY", 5)
+        whole = new_model()
+        tokens = whole.tokens(SENTENCES)
+        history = train_masked_lm(whole, tokens, **options).history
+        assert [entry["step"] for entry in history] == [5, 10]
+        with pytest.raises(KeyboardInterrupt):
+            train_masked_lm(new_model(), tokens, callbacks=[stop_at(last_step)], out=tmp_path, **options)
+        resumed = train_masked_lm(new_model(), tokens, out=tmp_path, **options)
+    assert resumed.resumed_from == ((last_step - 1) // 3 * 3 or None)
+    assert resumed.history == history
 
 
 def test_accumulated_steps_are_one_step_with_the_whole_batch(tmp_path: Path) -> None:
@@ -266,6 +287,34 @@ def test_the_same_command_resumes_after_a_kill(run: CommandLine, text: Path, tmp
     assert "resumed from the checkpoint after step 6" in " ".join(resumed.out.split())
     whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def test_a_kill_leaves_nothing_behind(
+    run: CommandLine, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the folder nor in the system's folder for temporary files."""
+    command = ("train", "masked-lm", text, *OPTIONS[2:], "--steps", 2000, "--checkpoint-every", 2, "--out")
+    elsewhere = tmp_path / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    out = tmp_path / "killed"
+    process = start(*command, out)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("checkpoint-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not list(elsewhere.iterdir())
+    (out / ".train.json.abc.tmp").touch()
+    (out / "training.json").unlink()
+    assert run("train", "masked-lm", text, *OPTIONS, "--overwrite", "--out", out).code == 0
+    assert not [name for name in files_in(out) if name.endswith(".tmp") or "checkpoint" in name]
+    (out / "checkpoint-6").mkdir()  # killed between the result and the removal of the checkpoints
+    assert "was finished before" in " ".join(
+        run("train", "masked-lm", text, *OPTIONS, "--out", out).out.split()
+    )
+    assert not list(out.glob("checkpoint-*"))
 
 
 def interrupted(*_arguments: Any) -> None:

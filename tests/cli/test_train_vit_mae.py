@@ -148,7 +148,9 @@ class _Stop(RuntimeError):
     pass
 
 
-def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: Path) -> None:
+def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers import TrainerCallback
 
     class Interrupt(TrainerCallback):
@@ -156,9 +158,12 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: 
             if state.global_step == 6:
                 raise _Stop
 
+    # Logs at 3 and 6, a checkpoint at 4, and an interruption at 6, before its log.
+    monkeypatch.setattr("maskevidence.integrations.huggingface.running.LOG_EVERY", 3)
     images = random_images(10)
     whole, parts = tiny(), tiny()
-    train_vit_mae(whole, whole.tokens(images), recipe=SHORT)
+    history = train_vit_mae(whole, whole.tokens(images), recipe=SHORT).history
+    assert [entry["step"] for entry in history] == [3, 6]
     with pytest.raises(_Stop):
         train_vit_mae(
             parts,
@@ -171,6 +176,7 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: 
     again = tiny()
     trained = train_vit_mae(again, again.tokens(images), recipe=SHORT, out=tmp_path, checkpoint_every=4)
     assert trained.resumed_from == 4
+    assert trained.history == history
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=name)
 

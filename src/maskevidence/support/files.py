@@ -7,6 +7,7 @@ import json
 import math
 import numbers
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,16 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
             if temporary is not None:
                 Path(temporary).unlink(missing_ok=True)
             raise
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove the temporary files and folders that a kill left in a folder, which no other process may use."""
+    with writing(folder):
+        for leftover in folder.glob(f".*{TEMPORARY}"):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
-from maskevidence.support.files import read_json, write_json
+from maskevidence.support.files import read_json, remove_temporaries, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.training_options import TrainingOptions
 from maskevidence.training import checkpoints
@@ -51,6 +51,7 @@ def begin_training(
         InputError: the folder holds another training or model.
     """
     out = options.out
+    remove_temporaries(out)
     if options.overwrite:
         for name in (SETTINGS, RESULT, *belongings):
             (out / name).unlink(missing_ok=True)
@@ -60,6 +61,7 @@ def begin_training(
         if different:
             raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
         if (out / RESULT).exists():
+            remove_checkpoints(out)  # a kill after the result was written may have left them
             return TrainingResult(read_json(out / RESULT, _REMEDY), out, finished_before=True)
         return None
     held = [name for name in ("config.json", checkpoints.FILE) if (out / name).exists()]
@@ -76,6 +78,7 @@ def begin_row_training(options: TrainingOptions) -> None:
     Raises:
         InputError: the folder holds a model without a checkpoint.
     """
+    remove_temporaries(options.out)
     checkpoint = options.out / checkpoints.FILE
     if options.overwrite:
         checkpoint.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ import math
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,8 @@ def run_trainer(
         NumericalError: a loss that is not finite.
     """
     checkpoint = None if options.out is None else newest_checkpoint(options.out)
-    with _random_state_restored(), tempfile.TemporaryDirectory() as nowhere, quiet():
-        trainer = make(_arguments(recipe, options, loss_scale, nowhere))
+    with _random_state_restored(), _folder(options.out) as folder, quiet():
+        trainer = make(_arguments(recipe, options, loss_scale, folder))
         trainer.remove_callback(_transformers.PrinterCallback)
         for callback_for in options.callbacks:
             trainer.add_callback(callback_for(trainer))
@@ -80,18 +80,23 @@ def run_trainer(
     return Trained(history, None if checkpoint is None else _step_of(checkpoint))
 
 
-def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, nowhere: str) -> Any:
+def _folder(out: str | Path | None) -> AbstractContextManager[str]:
+    """The folder that the Trainer gets; a temporary one if nothing is kept, since it needs one."""
+    return tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
+
+
+def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folder: str) -> Any:
     """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`.
 
     Args:
         recipe: how to train.
         options: what the training keeps and reports.
         loss_scale: as for `run_trainer`.
-        nowhere: a folder that is used if `options.out` is None.
+        folder: where the Trainer writes.
     """
     slow = on_cpu()
     arguments = _transformers.TrainingArguments(
-        output_dir=nowhere if options.out is None else str(options.out),
+        output_dir=folder,
         max_steps=recipe.steps,
         per_device_train_batch_size=recipe.batch_size,
         learning_rate=recipe.learning_rate,

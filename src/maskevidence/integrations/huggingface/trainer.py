@@ -6,14 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskevidence.errors import InputError, import_extra
+from maskevidence.errors import InputError
+from maskevidence.integrations.huggingface.base_trainer import BaseTrainer
 from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT
 from maskevidence.models.text.masked_lm import MaskedLM
 
-_transformers = import_extra("transformers", "hf", "training by transformers")
 
-
-class EvidenceTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
+class EvidenceTrainer(BaseTrainer):
     """`transformers.Trainer` for the batches of a `MaskSizeCollator`: the loss is the weighted sum of scores.
 
         loss = -(1/B) Σ_i weight_i · S_i    nats per text, the mean over the texts of a batch
@@ -32,12 +31,8 @@ class EvidenceTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined
         InputError: a different collator.
     """
 
-    # The loss is a mean over a batch; the Trainer divides it by the number of accumulated batches.
-    loss_is_scaled_for_ga = False
-
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self.model_accepts_loss_kwargs = False  # for versions without the attribute above
         tokenizer = getattr(self.data_collator, "tokenizer", None)
         if getattr(tokenizer, "mask_token_id", None) is None:
             raise InputError(

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskevidence.errors import InputError, import_extra
+from maskevidence.errors import InputError
+from maskevidence.integrations.huggingface.base_trainer import BaseTrainer
 from maskevidence.integrations.huggingface.collator import one_mask_each
 from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
@@ -18,8 +19,6 @@ from maskevidence.models.image.vit_mae import ViTMAENetwork
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
-
-_transformers = import_extra("transformers", "hf", "training a masked image model")
 
 HIDDEN = "hidden"
 PIXELS = "pixel_values"
@@ -73,10 +72,8 @@ class PatchMaskCollator:
         return int(masked.sum())
 
 
-class ImageTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
+class ImageTrainer(BaseTrainer):
     """`transformers.Trainer` for the batches of a `PatchMaskCollator`, whose masks the network gets."""
-
-    loss_is_scaled_for_ga = False
 
     def compute_loss(
         self,
