@@ -2,10 +2,10 @@
 
     python benchmarks/house.py --base 609ae8c
 
-Lines are those of every Python file in `src/maskevidence`. The length of a function runs from its `def` to
-its last line without the docstring; its parameters include `*args` and `**kwargs`, but not `self` and `cls`.
-Methods and nested functions count like any other function. Each time is the median of five subprocesses, and
-the two revisions take turns.
+Lines are those of every Python file and stub in `src/maskevidence`. The length of a function runs from its
+`def` to its last line without the docstring; its parameters include `*args` and `**kwargs`, but not `self`
+and `cls`. Methods and nested functions count like any other function. Each time is the median of five
+subprocesses, and the two revisions take turns.
 """
 
 import ast
@@ -37,7 +37,7 @@ class House:
     """What the source of one revision consists of.
 
     Attributes:
-        files: lines of each Python file, by its path in the package.
+        files: lines of each Python file and stub, by its path in the package.
         classes: number of class definitions.
         long_functions: lines of each function longer than `LONG_FUNCTION`, by file and qualified name.
         wide_functions: parameters of each function with at least `MANY_PARAMETERS`, likewise.
@@ -50,7 +50,7 @@ class House:
 
     @property
     def at_the_top(self) -> list[str]:
-        return sorted(name for name in self.files if "/" not in name and name != "__init__.py")
+        return sorted(name for name in self.files if "/" not in name and not name.startswith("__init__"))
 
 
 def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.ClassDef | Function]]:
@@ -85,7 +85,9 @@ def measure(root: Path) -> House:
     long_functions: dict[str, int] = {}
     wide_functions: dict[str, int] = {}
     classes = 0
-    for path in sorted((root / PACKAGE).rglob("*.py")):
+    for path in sorted((root / PACKAGE).rglob("*.py*")):
+        if path.suffix not in (".py", ".pyi"):
+            continue
         name, source = path.relative_to(root / PACKAGE).as_posix(), path.read_text()
         files[name] = len(source.splitlines())
         for qualified, node in definitions(ast.parse(source)):
