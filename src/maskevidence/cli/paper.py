@@ -88,7 +88,9 @@ class PaperOptions(Common):
     """What every command of this group has."""
 
     out: Annotated[Path | None, Option("Write pictures and numbers into this folder.", "DIR")] = None
-    seeds: Annotated[str | None, Option("Such as 4,44,444; by default the paper's.", "S,S,...")] = None
+    seeds: Annotated[
+        str | None, Option("Random seeds, such as 4,44,444; by default the paper's.", "S,S,...")
+    ] = None
     quick: Quick = False
 
 
@@ -221,7 +223,7 @@ ENTRIES = (
     ),
     Entry(
         "masking-rates",
-        "The outlook's question: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes).",
+        "The question of the outlook: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes).",
         (_STEPS,),
         optional=True,
     ),

@@ -13,7 +13,7 @@ def report(
     out: Annotated[Path, Option("The page, a file ending in .html.", "FILE")] = Path("report.html"),
     observations: Annotated[
         int,
-        Option("How many of the hardest and of the easiest observations to show; 0 for none.", "N", min=0),
+        Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
     ] = 5,
     threads: Threads = None,
 ) -> None:

@@ -37,7 +37,7 @@ def score(
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
     With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
-    a larger --draws, --orders or --masks-per-size adds to the scores that it has.
+    a larger --draws, --orders or --masks-per-size adds to the existing scores.
 
     A model word such as `ppca:8` is fitted to a training part of the rows and scored on the others; a saved
     model is scored as it is. Standard errors are given for the masks (Monte Carlo) and for the observations.

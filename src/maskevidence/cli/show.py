@@ -27,7 +27,7 @@ def reconstructions(
     preparation: ImagePreparation,
     common: Common,
     out: Annotated[Path, Option(f"Write {PICTURE} into this folder.", "DIR")] = Path("reconstructions"),
-    images: Annotated[int, Option("How many images to show.", min=1, max=50)] = 4,
+    images: Annotated[int, Option("Number of images to show.", min=1, max=50)] = 4,
 ) -> None:
     """Show images with 25, 50, 75 and 90 % of their patches hidden, and how MODEL reconstructs them.
 

@@ -176,7 +176,9 @@ class DesignOptions:
             "rates:0.01-0.99-0.01; by default every-size, and random-size for transformers."
         ),
     ] = None
-    masks_per_size: Annotated[int | None, Option("For every-size, fixed-rate and rates.")] = None
+    masks_per_size: Annotated[int | None, Option("Masks per size, for every-size, fixed-rate and rates.")] = (
+        None
+    )
     draws: Annotated[int | None, Option("Masks per observation, for random-size.")] = None
     replicates: Annotated[
         int | None, Option("Independent offsets, for random-size; an error estimate needs 4.")
@@ -189,7 +191,7 @@ class DesignOptions:
 class ClusterOptions:
     """Where the model is called: in this process, or by workers of Ray."""
 
-    panel: ClassVar[str] = "Many workers"
+    panel: ClassVar[str] = "Several workers"
 
     engine: Annotated[
         EngineName,
@@ -219,5 +221,7 @@ class RunOptions:
     shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
         None
     )
-    save_every: Annotated[float, Option("How often to save the scores in --out.", "SECONDS", min=0)] = 10.0
+    save_every: Annotated[
+        float, Option("Seconds between two saves of the scores in --out.", "SECONDS", min=0)
+    ] = 10.0
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
