@@ -223,7 +223,7 @@ ENTRIES = (
     ),
     Entry(
         "masking-rates",
-        "The question of the outlook: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes).",
+        "Which masking rate: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes).",
         (_STEPS,),
         optional=True,
     ),
