@@ -129,7 +129,7 @@ def test_a_network_that_ignores_the_mask_is_an_error(monkeypatch: pytest.MonkeyP
     embeddings = model.network.model.vit.embeddings
     original = embeddings.random_masking
     monkeypatch.setattr(embeddings, "random_masking", lambda sequence, _noise: original(sequence, None))
-    with pytest.raises(NumericalError, match="takes masks in another way"):
+    with pytest.raises(NumericalError, match="handles masks differently"):
         model.log_conditionals(tokens, random_masks(tokens, 8, seed=0))
 
 
