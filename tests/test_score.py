@@ -1,7 +1,9 @@
 """The score of a mask from log-conditionals, the record of a run, and tokens from a model's data."""
 
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,14 @@ import maskevidence as me
 import oracles
 from maskevidence.model import as_tokens
 from maskevidence.tokens import Tokens
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without the checks of types that the tests add."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def random_masks(tokens: Tokens, seed: int) -> torch.Tensor:
@@ -131,3 +141,53 @@ class TestAsTokens:
             tokens = as_tokens(model, self.table)
             assert tokens.values.dtype == torch.float64
             assert tokens.n_tokens.tolist() == [1, 2]
+
+
+class Answers(Constant):
+    """A model whose answer has a wrong form."""
+
+    def __init__(self, change: Callable[[torch.Tensor], object]) -> None:
+        super().__init__(-1.0)
+        self.change = change
+
+    def log_conditionals(self, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
+        return self.change(super().log_conditionals(tokens, masked))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda answer: answer[:, 0], r"shape \(4,\)"),
+        (lambda answer: answer[:, :1], r"shape \(4, 1\)"),
+        (lambda answer: answer[:1], r"shape \(1, 3\)"),
+        (lambda answer: answer.detach().numpy(), "ndarray"),
+        (lambda answer: None, "NoneType"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(
+    change: Callable[[torch.Tensor], object], words: str, unchecked: None
+) -> None:
+    tokens = Tokens.from_array(np.zeros((4, 3)))
+    with pytest.raises(me.InputError, match=rf"Answers answers {words}; it must give a torch tensor"):
+        me.score_masks(Answers(change), tokens, tokens.maskable)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("exakt", "unknown conditionals of Constant, 'exakt'; did you mean 'exact'")]
+)
+def test_an_unknown_word_for_conditionals(word: str, message: str) -> None:
+    model = Constant(-1.0)
+    model.conditionals = word  # type: ignore[misc]
+    with pytest.raises(me.InputError, match=message):
+        me.estimate_evidence(model, np.zeros((4, 3)))
+
+
+def test_seeds_of_numpy_are_whole_numbers(unchecked: None) -> None:
+    model = me.models.PPCA(3, 1, seed=np.int64(1))  # type: ignore[arg-type]
+    x = model.sample(5, seed=np.int64(2))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(x, me.models.PPCA(3, 1, seed=1).sample(5, seed=2))
+    one, other = (me.estimate_evidence(model, x, seed=seed) for seed in (np.int64(7), 7))
+    assert one.log_evidence == other.log_evidence
+    assert type(one.seed) is int
+    with pytest.raises(me.InputError, match=r"seed=1\.5; give a whole number"):
+        me.estimate_evidence(model, x, seed=1.5)  # type: ignore[arg-type]

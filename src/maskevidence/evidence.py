@@ -12,7 +12,7 @@ from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
-from maskevidence.model import Conditionals, HasRefine, MaskedModel, as_tokens
+from maskevidence.model import Conditionals, HasRefine, MaskedModel, as_tokens, check_conditionals
 from maskevidence.score import Scoring, score_observations, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
@@ -174,6 +174,7 @@ def estimate_evidence(
         True
     """
     design = EverySize() if design is None else design
+    check_conditionals(model)
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
     if isinstance(data, GaussianMoments):

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
 
 Masks = Literal["own", "shared"]
@@ -24,6 +25,8 @@ BoolMatrix = Bool[np.ndarray, "B D"]
 Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
 
 MAX_TOKENS_EXHAUSTIVE = 20
+_MAX_COUNT = 2**31 - 1
+_BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and copies of some
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,7 @@ class MaskKey:
     masks: Masks = "own"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seed, int):
-            raise InputError(f"seed={self.seed!r}; give a whole number")
+        object.__setattr__(self, "seed", whole_number("seed", self.seed))
         if self.masks not in ("own", "shared"):
             raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
 
@@ -220,9 +222,27 @@ def all_pairs(
     repeats = range(design.n_repeats) if repeats is None else repeats
     per_repeat = design.draws_per_repeat(n_tokens)
     counts = per_repeat * len(repeats)
+    check_n_masks(counts)
     row = np.repeat(np.arange(len(n_tokens)), counts)
     first = np.cumsum(counts) - counts - per_repeat * repeats.start
     return row, np.arange(len(row)) - np.repeat(first, counts)
+
+
+def check_n_masks(n_draws: Integers) -> None:
+    """Refuse more masks than this machine's memory holds.
+
+    Args:
+        n_draws: shape (B,); the number of masks of each observation.
+
+    Raises:
+        InputError: there are too many masks.
+    """
+    n_masks = int(n_draws.sum(dtype=np.float64))
+    check_memory(
+        n_masks * _BYTES_PER_MASK,
+        f"{n_masks:,} masks",
+        "ask for fewer masks, or use fewer rows",
+    )
 
 
 def drawn_masks(
@@ -272,6 +292,8 @@ def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
         if not isinstance(count, int) or count < 1:
             raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+        if count > _MAX_COUNT:
+            raise InputError(f"{name}={count}; give {_MAX_COUNT:,} or fewer")
 
 
 def _check_rates(*rates: float) -> None:

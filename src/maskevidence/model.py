@@ -1,12 +1,13 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
 from collections.abc import Iterable
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
+from maskevidence.errors import InputError, unknown_name
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
@@ -37,6 +38,26 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
     if like is None:
         return Tokens.from_array(data)
     return Tokens.from_array(data, dtype=like.dtype).to(like.device)
+
+
+def check_conditionals(model: "MaskedModel") -> None:
+    """Check the word that decides what an estimate is called.
+
+    Raises:
+        InputError: the model has no `conditionals`, or an unknown word.
+
+    Example:
+        >>> import maskevidence as me
+        >>> check_conditionals(me.models.Gaussian(n_features=2))
+    """
+    given = getattr(model, "conditionals", None)
+    if given not in get_args(Conditionals):
+        if given is not None:
+            raise unknown_name(f"conditionals of {type(model).__name__},", str(given), get_args(Conditionals))
+        raise InputError(
+            f"{type(model).__name__} has no attribute `conditionals`; "
+            f"set it to one of {', '.join(get_args(Conditionals))}"
+        )
 
 
 @runtime_checkable

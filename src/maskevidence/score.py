@@ -33,7 +33,8 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
         Shape (B,), nats per masked token.
 
     Raises:
-        InputError: a mask is empty, or hides a token that is absent or context.
+        InputError: a mask is empty, or hides a token that is absent or context; or the model's answer is
+            not a tensor of shape (B, D).
         NumericalError: the log-probability of a masked token is not finite.
 
     Example:
@@ -46,7 +47,14 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
     size = masked.sum(1)
     if bool((masked & ~tokens.maskable).any()) or bool((size == 0).any()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
-    log_conditionals = torch.where(masked, model.log_conditionals(tokens, masked), 0.0)
+    answer = model.log_conditionals(tokens, masked)
+    if not isinstance(answer, Tensor) or answer.shape != masked.shape:
+        what = f"shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else f"{type(answer).__name__}"
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} answers {what}; it must give a torch tensor of "
+            f"shape (B, D) = {tuple(masked.shape)}, the log-probability of each token"
+        )
+    log_conditionals = torch.where(masked, answer, 0.0)
     if not bool(torch.isfinite(log_conditionals).all()):
         row, column = torch.nonzero(~torch.isfinite(log_conditionals))[0].tolist()
         raise NumericalError(

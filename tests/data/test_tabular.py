@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import maskevidence as me
 from maskevidence.data.table import Table
@@ -198,3 +200,43 @@ class TestTable:
         table = digits()
         assert table.values.shape == (1797, 64)
         assert (table.values.min(), table.values.max()) == (0, 16)
+
+
+class TestNumbersThatFloat64CannotHold:
+    @pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
+    def test_whole_numbers_beyond_2_53(self, tmp_path: Path, suffix: str) -> None:
+        numbers = np.array([[2**53 + 1, 1], [2**53 + 3, 2]])
+        file = tmp_path / f"t.{suffix}"
+        if suffix == "npy":
+            np.save(file, numbers)
+        elif suffix == "csv":
+            csv(tmp_path, "a,b\n" + "\n".join(f"{a},{b}" for a, b in numbers.tolist()))
+        else:
+            parquet.write_table(pa.table({"a": numbers[:, 0], "b": numbers[:, 1]}), file)
+        with pytest.raises(me.InputError, match=r"the whole number 9007199254740993 in column '(a|c0)'"):
+            read_table(file)
+
+    def test_2_53_itself(self, tmp_path: Path) -> None:
+        assert read_table(csv(tmp_path, f"a\n{2**53}\n{-(2**53)}\n")).values.tolist() == [
+            [2.0**53],
+            [-(2.0**53)],
+        ]
+
+    def test_magnitudes_whose_squares_overflow(self, tmp_path: Path) -> None:
+        with pytest.raises(me.InputError, match=r"the value -1e\+200 in column 'b', row 1 \(from 0\)"):
+            read_table(csv(tmp_path, "a,b\n1,2\n3,-1e200\n"))
+
+
+def test_an_archive_named_npy(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", np.zeros((2, 2)))
+    (tmp_path / "t.npz").rename(tmp_path / "t.npy")
+    with pytest.raises(me.InputError, match=r"is an \.npz archive"):
+        read_table(tmp_path / "t.npy")
+    (tmp_path / "t.npy").write_bytes(b"PK\x03\x04 damaged")
+    with pytest.raises(me.InputError, match=r"cannot be read as a \.npy array"):
+        read_table(tmp_path / "t.npy")
+
+
+def test_a_cell_too_long_for_a_header(tmp_path: Path) -> None:
+    with pytest.raises(me.InputError, match="not a regular CSV table"):
+        read_table(csv(tmp_path, "a" * 200_000 + ",b\n1,2\n"))

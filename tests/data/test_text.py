@@ -48,6 +48,9 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     (tmp_path / "holes.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
     (tmp_path / "broken.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    (tmp_path / "half.jsonl").write_text('{"text": "\\ud83d\\ude00"}\n{"text": "a \\ud800"}\n')
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
+    (tmp_path / "long.jsonl").write_text('{"text": ' + "1" * 5000 + "}")
     (tmp_path / "ragged.csv").write_text("text,label\na,1\nb\n")
     (tmp_path / "two.csv").write_text("prompt,answer\na,b\n")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not at all")
@@ -58,6 +61,9 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
         "empty.txt": "is empty",
         "holes.jsonl": "nothing in column 'text', row 1",
         "broken.jsonl": "not JSON in line 2",
+        "half.jsonl": r"half of a surrogate pair in line 2: \\ud800",
+        "deep.jsonl": "not JSON in line 1",
+        "long.jsonl": "not JSON in line 1",
         "ragged.csv": "1 cells in line 3 and 2 in the first",
         "two.csv": "has the columns prompt, answer; choose with --text",
         "bad.parquet": "cannot be read as Parquet",

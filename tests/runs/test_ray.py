@@ -1,12 +1,13 @@
 """Scoring on Ray: the scores of a local run, even if workers die, and one line for each error.
 
-Ray is started twice: once for the module, and once by the command that is killed.
+Ray is started three times: for the module, by the command that is killed, and to see where it listens.
 """
 
 import os
 import pickle
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -332,3 +333,16 @@ def test_a_piece_of_work_counts_its_masks() -> None:
     scoring = Scoring(me.EverySize(4), MaskKey())
     scored, _ = work.score(make_model(), scoring, lambda _steps, _description=None: None)
     assert work.n_masks(scoring) == len(scored)
+
+
+def test_a_ray_started_here_listens_on_this_machine_alone() -> None:
+    code = """
+from maskevidence.runs.ray import RayEngine
+import ray  # also if it was imported before
+with RayEngine(workers=1)() as score_all:
+    addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
+    own = ray.get_runtime_context().gcs_address
+print(addresses, own.rpartition(":")[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.stdout == "{'127.0.0.1'} 127.0.0.1\n", done.stderr

@@ -1,7 +1,9 @@
 """The commands, and the one place where an error becomes a line and an exit code."""
 
 import sys
+import traceback
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +18,9 @@ from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
 from maskevidence.cli.train import train
 from maskevidence.errors import CollapsedWeightsWarning, MaskEvidenceError
+
+DEBUG = "--debug"
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -40,6 +45,9 @@ add_command(app, demo)
 def version_option(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show the traceback of an error; goes with every command.")
+    ] = False,
 ) -> None:
     if version:
         from maskevidence import __version__
@@ -54,12 +62,13 @@ def version_option(
 def main() -> None:
     """Run the command line.
 
-    The exit code is 0 after success, 2 after bad input (with one line on the error output), and 130 after an
-    interruption.
+    The exit code is 0 after success, 2 after bad input, 70 after an error of this package (each with one line
+    on the error output), and 130 after an interruption. With `--debug`, the traceback comes before the line.
     """
     warnings.showwarning = _with_notes(warnings.showwarning)
+    words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
     try:
-        code = app(standalone_mode=False)
+        code = app(words, standalone_mode=False)
         if code == 130:  # typer itself has caught Ctrl-C
             _say("interrupted")
     except MaskEvidenceError as error:
@@ -75,12 +84,41 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
         sys.stderr.close()
         code = 0
+    except Exception as error:
+        code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _failed(message: str) -> int:
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
     _say("error: " + " ".join(message.split()))
     return 2
+
+
+def _failed_unexpectedly(error: Exception) -> int:
+    """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
+    reason = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
+    ):
+        return _failed(
+            f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
+        )
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
+    frames = traceback.extract_tb(error.__traceback__)
+    package = str(Path(__file__).parents[1])
+    frame = next((one for one in reversed(frames) if one.filename.startswith(package)), frames[-1])
+    place = Path(frame.filename)
+    where = place.relative_to(Path(package).parent) if place.is_relative_to(package) else place.name
+    message = (
+        f"internal error, please report: {type(error).__name__} in {where}, line {frame.lineno}: {reason}"
+    )
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
+    _say(message if DEBUG in sys.argv else f"{message} ({DEBUG} shows the traceback)")
+    return 70
 
 
 def _say(line: str) -> None:

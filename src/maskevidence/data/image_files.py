@@ -70,7 +70,8 @@ def _from_folder(
     parts = {part.name: part for part in sorted(folder.iterdir()) if part.is_dir() and part.name in _SPLITS}
     if parts or split is not None:
         folder = choose_split(source, parts or {"all": folder}, split)
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+    named = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+    files = [file for file in named if file.is_file()]  # reading a pipe or a device would wait for ever
     if not files:
         raise InputError(
             f"the folder {str(folder)!r} has no image ({', '.join(IMAGE_SUFFIXES)}) and no .parquet"

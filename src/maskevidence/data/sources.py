@@ -1,6 +1,7 @@
 """Where data sets are found: files, folders with splits, MASKEVIDENCE_DATA, and the Hugging Face hub."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.support.hub import hub_reachable, not_in_cache
 
 Part = TypeVar("Part")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}")
 
 
 class HubSet(NamedTuple):
@@ -54,6 +56,10 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
     """
     if source.startswith("hub:"):
         path, split = divide(source.removeprefix("hub:"))
+        if not _HUB_NAME.fullmatch(path):
+            raise InputError(
+                f"{source!r} is not the name of a data set; write hub:OWNER/NAME[/CONFIG][:SPLIT]"
+            )
         names = path.split("/")
         return from_hub(source, "/".join(names[:2]), "/".join(names[2:]) or None, split)
     if Path(source).exists():

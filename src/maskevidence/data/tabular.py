@@ -2,14 +2,18 @@
 
 import math
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
+from jaxtyping import Integer
 
 from maskevidence.data.sources import reading_parquet
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError, import_extra
 
 SUFFIXES = (".csv", ".npy", ".parquet")
+_MAX_WHOLE = 2**53  # float64 holds every whole number up to this
+_MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
@@ -60,14 +64,21 @@ def digits() -> Table:
 
 def _read_npy(file: Path) -> Table:
     try:
-        values = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        with file.open("rb") as content:
+            values = np.load(content, allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError, BadZipFile) as error:
         raise InputError(f"{str(file)!r} cannot be read as a .npy array of numbers: {error}") from error
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise InputError(f"{str(file)!r} is an .npz archive of arrays; save one (N, D) array with numpy.save")
     if values.ndim != 2 or values.dtype.kind not in "buif":
         raise InputError(
             f"{str(file)!r} holds shape {values.shape} of {values.dtype}; save an (N, D) array of numbers"
         )
     columns = tuple(f"c{j}" for j in range(values.shape[1]))
+    if values.dtype.kind in "iu":
+        for j, column in enumerate(columns):
+            _check_exact(str(file), column, values[:, j])
     return Table(str(file), values.astype(np.float64), columns, np.arange(len(values)))
 
 
@@ -80,6 +91,8 @@ def _read_csv(file: Path) -> Table:
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             header = next(csv.reader(lines), [])
+    except csv.Error as error:
+        raise InputError(f"{str(file)!r} is not a regular CSV table: {error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{str(file)!r} is not UTF-8 text ({error}); save it as UTF-8") from error
     headless = all(_is_number(name) for name in header)
@@ -119,16 +132,24 @@ def _from_arrow(name: str, table: "object", first_line: int, notes: tuple[str, .
             values[:, j] = _numbers(data.to_pylist(), f"{name!r} has text in column {column!r}", first_line)
         elif types.is_null(kind):
             values[:, j] = np.nan
-        elif (
-            types.is_boolean(kind)
-            or types.is_integer(kind)
-            or types.is_floating(kind)
-            or types.is_decimal(kind)
-        ):
+        elif types.is_integer(kind):
+            _check_exact(name, column, data.drop_null().to_numpy())
+            values[:, j] = data.cast(pa.float64()).to_numpy()
+        elif types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind):
             values[:, j] = data.cast(pa.float64()).to_numpy()
         else:
             raise InputError(f"{name!r} has values of type {kind} in column {column!r}; give numbers only")
     return Table(name, values, tuple(table.column_names), np.arange(len(values)), notes)
+
+
+def _check_exact(name: str, column: str, numbers: Integer[np.ndarray, " n"]) -> None:
+    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
+    large = numbers[(numbers > _MAX_WHOLE) | (numbers < -_MAX_WHOLE)]
+    if len(large):
+        raise InputError(
+            f"{name!r} has the whole number {large[0]} in column {column!r}, beyond 2^53, which would be "
+            "rounded; leave the column out if it holds identifiers, or subtract an offset"
+        )
 
 
 def _numbers(cells: list[str | None], where: str, first_line: int) -> list[float]:
@@ -156,6 +177,14 @@ def _checked(table: Table) -> Table:
         raise InputError(
             f"{table.name!r} has an infinite value in column {table.columns[column]!r}, row {row} (from 0); "
             "give a finite number, or leave the cell of a missing value empty"
+        )
+    extreme = np.argwhere(np.abs(table.values) > _MAX_MAGNITUDE)
+    if len(extreme):
+        row, column = extreme[0]
+        raise InputError(
+            f"{table.name!r} has the value {table.values[row, column]:g} in column "
+            f"{table.columns[column]!r}, row {row} (from 0), beyond {_MAX_MAGNITUDE:g}, whose "
+            "square float64 cannot hold; rescale the column"
         )
     missing = np.isnan(table.values)
     if missing.all(axis=0).any():

@@ -99,9 +99,17 @@ def _from_jsonl(file: Path, text: str) -> Columns:
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+            if r"\u" in line:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
             raise InputError(
-                f"{str(file)!r} is not JSON in line {number}: {error.msg}; repair that line"
+                f"{str(file)!r} has half of a surrogate pair in line {number}: "
+                f"\\u{ord(error.object[error.start]):04x}, which is not a character; repair that line"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            raise InputError(
+                f"{str(file)!r} is not JSON in line {number}: {reason}; repair that line"
             ) from error
         if not isinstance(record, dict):
             raise InputError(

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from maskevidence.errors import InputError
 from maskevidence.models.saving import counted_weights
+from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_reachable, not_in_cache
 from maskevidence.support.progress import quiet
 
@@ -28,6 +29,7 @@ LOADING_ERRORS = (
 # Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
 _NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
+_MAX_LAYERS = 10_000
 # Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
 _NOT_NUMBERS = {
     "architectures",
@@ -85,6 +87,8 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
         raise InputError(
             f"there is no folder {name!r}; give a folder that save_pretrained wrote, or OWNER/NAME on the hub"
         )
+    if is_folder:
+        _check_depth(Path(name))
     local_only = is_folder or not hub_reachable()
     options = {
         "revision": revision or "main",
@@ -128,6 +132,24 @@ def load_network(auto_class: Any, name: str, part: str, **options: Any) -> Any:
             "give the config.json that they were saved with, or save the model without them"
         )
     return network
+
+
+def _check_depth(folder: Path) -> None:
+    """Refuse a configuration of absurdly many layers, which transformers would build for hours.
+
+    Raises:
+        InputError: an entry such as num_hidden_layers is too large.
+    """
+    try:
+        config = read_json(folder / "config.json")
+    except InputError:  # transformers says what is wrong
+        return
+    for entry, value in config.items() if isinstance(config, dict) else ():
+        if "layers" in entry and isinstance(value, int) and value > _MAX_LAYERS:
+            raise InputError(
+                f"config.json in {str(folder)!r} has {entry}={value}; give a model of at most "
+                f"{_MAX_LAYERS:,} layers"
+            )
 
 
 def _looks_like_a_path(name: str) -> bool:

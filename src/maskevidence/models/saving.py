@@ -4,7 +4,8 @@ from collections.abc import Collection, Set
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from maskevidence import models
 from maskevidence.errors import InputError
@@ -86,6 +87,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
             f"{str(path / 'config.json')!r} describes class {name!r} in format {form!r}; this version reads "
             f"format {FORMAT} of models of rows, such as PPCA"
         )
+    _check_content(config, state, str(path))
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
         model = known(**arguments)
@@ -93,7 +95,9 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         for tensor in state.values():
             model.to(tensor.dtype)
         model.load_state_dict(state)
-    except (KeyError, TypeError, RuntimeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
     model.columns = config.get("columns")
@@ -121,6 +125,40 @@ def _check_names(model: nn.Module, given: Set[str], folder: str) -> None:
         if names:
             raise InputError(
                 f"config.json and weights in {folder!r} do not fit: {name} {what} {counted_weights(names)}"
+            )
+
+
+def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str) -> None:
+    """Refuse wrong types in a configuration, weights that cannot be computed with, and sizes beyond them.
+
+    Raises:
+        InputError: config.json or the weights cannot be those of a saved model.
+    """
+    unfit = f"config.json and weights in {folder!r} do not fit:"
+    for name, weights in state.items():
+        if weights.dtype not in (torch.float32, torch.float64):
+            raise InputError(
+                f"weights {name!r} in {folder!r} are of {weights.dtype}; save the model in torch.float32 or "
+                "torch.float64"
+            )
+        if not bool(torch.isfinite(weights).all()):
+            raise InputError(f"weights {name!r} in {folder!r} hold NaN or infinity; fit the model again")
+    arguments, columns = config.get("arguments"), config.get("columns")
+    if not isinstance(arguments, dict):
+        raise InputError(f"{unfit} the arguments are {arguments!r}; save the model again")
+    n_features = arguments.get("n_features")
+    names = isinstance(columns, list) and all(isinstance(column, str) for column in columns)
+    if columns is not None and not (names and len(columns) == n_features):
+        raise InputError(f"{unfit} the columns are not {n_features!r} names; save the model again")
+    own_networks = any(isinstance(arguments.get(network), str) for network in _NETWORKS)
+    largest = max((size for weights in state.values() for size in weights.shape), default=0)
+    for name in ("n_features", "n_components", "hidden"):
+        size = arguments.get(name)
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+            raise InputError(f"{unfit} {name}={size!r} is not a whole number")
+        if size is not None and size > largest and not own_networks:  # it would be allocated
+            raise InputError(
+                f"{unfit} {name}={size}, but no weights have more than {largest} rows or columns"
             )
 
 

@@ -4,6 +4,7 @@ This process hands out the blocks, writes the parts and holds the lock of the ru
 the same whichever engine computes it.
 """
 
+import importlib
 import io
 import logging
 import math
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +123,7 @@ class RayEngine:
             _check_answer(self.address)
             options["address"] = self.address
         try:
-            with _sigterm_kept():
+            with _sigterm_kept(), _loopback_only() if self.address is None else nullcontext():
                 ray.init(**options)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             if self.address is not None and isinstance(error, ConnectionError):
@@ -154,6 +155,22 @@ class RayEngine:
                 f"{max_gpus:g}; ask for less, or add a machine"
             )
         return room
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Let the Ray that is started listen on 127.0.0.1 alone.
+
+    By default it listens on all interfaces, and `ray.init` replaces a node's address of 127.0.0.1 by that of
+    an interface. Where a Ray of several machines is switched off, as on macOS, it does neither.
+    """
+    constants = importlib.import_module("ray._private.ray_constants")
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", True)
+    constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from maskevidence.masks import check_n_masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
@@ -70,7 +71,8 @@ def record_run(
     check_tokens(tokens)
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
-    manifest.blocks()  # refuses more shards than blocks before anything is written
+    rows = _rows(manifest, tokens)  # refuses more shards than blocks before anything is written
+    check_n_masks(manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy()))
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
     with recording.engine() as score_all, locked(folder.path):
@@ -114,9 +116,14 @@ def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> float | None
     """The mean log evidence of the rows of this shard."""
     if not isinstance(model, HasLogEvidence):
         return None
-    blocks, cut = manifest.blocks(), manifest.rows_per_block
     with torch.no_grad():
-        return float(model.log_evidence(tokens[slice(blocks.start * cut, blocks.stop * cut)]).mean())
+        return float(model.log_evidence(_rows(manifest, tokens)).mean())
+
+
+def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
+    """The rows of this shard."""
+    blocks, cut = manifest.blocks(), manifest.rows_per_block
+    return tokens[slice(blocks.start * cut, blocks.stop * cut)]
 
 
 def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> Sequence[Work]:

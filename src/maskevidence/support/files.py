@@ -121,7 +121,7 @@ def read_json(path: str | Path, remedy: str = "check the path") -> Any:
         content = file.read_bytes()
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{str(file)!r} cannot be read as JSON ({error}); {remedy}") from error
 
 

@@ -22,6 +22,7 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], TableModel]] = {
     "bernoulli-vae": lambda d, k: VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
 MODELS = ("gaussian", *(f"{name}:K" for name in _WITH_COMPONENTS))
+_MAX_RATES = 10_000
 _OPTIONS = ("masks_per_size", "draws", "replicates", "orders")
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -143,9 +144,10 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
             raise InputError(
                 f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, such as rates:0.01-0.99-0.01"
             )
-        fields["rates"] = tuple(
-            round(start + i * step, 12) for i in range(int((stop - start) / step + 1e-9) + 1)
-        )
+        n_rates = (stop - start) / step + 1
+        if n_rates > _MAX_RATES:
+            raise InputError(f"design {word!r} has {n_rates:.3g} rates; give at most {_MAX_RATES:,}")
+        fields["rates"] = tuple(round(start + i * step, 12) for i in range(int(n_rates + 1e-9)))
     elif argument:
         raise InputError(f"design {word!r}: {name} takes nothing after a colon")
     return design_from_settings({"name": name, **fields})

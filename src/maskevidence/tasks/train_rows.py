@@ -23,6 +23,7 @@ from maskevidence.training.history import History
 from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 
 BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
+_MAX_DIGITS_IWAE = 5
 _COUNTS = ("masks_per_size", "draws", "orders")
 
 
@@ -155,6 +156,8 @@ def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int =
     if name in ("elbo", "iwae"):
         if name == "elbo" or not argument.isascii() or not argument.isdigit() or int(argument) < 2:
             raise InputError(f"objective {word!r}; write elbo, or iwae:5 for a bound of 5 weighted draws")
+        if len(argument) > _MAX_DIGITS_IWAE:
+            raise InputError(f"objective {word!r}; give fewer than {10**_MAX_DIGITS_IWAE:,} weighted draws")
         return Elbo(int(argument), weighted=True, seed=seed)
     option = design_class(name).extended_by
     if option is not None:

@@ -342,6 +342,8 @@ def test_invalid_input_is_one_clear_line(unchecked: None, tmp_path: Path) -> Non
         (lambda: me.estimate_evidence(fast, some_tokens([70])), "has 72 tokens, the model reads 66"),
         (lambda: me.estimate_evidence(fast, Tokens.from_array([[0.5, 1.5]])), "whole numbers"),
         (lambda: fast.encode(["a"]), "no tokenizer"),
+        (lambda: fast.encode("a"), "the texts are one string; give a list of strings"),
+        (lambda: me.estimate_evidence(fast, np.array([[5, 6]])), "or token ids as Tokens"),
         (lambda: MaskedLM.from_pretrained(tmp_path / "none"), "no folder"),
         (lambda: MaskedLM.from_pretrained(tmp_path), "no config.json"),
         (lambda: MaskedLM.from_pretrained(tmp_path, device="gpu"), "device 'gpu'"),

@@ -31,6 +31,7 @@ from maskevidence.models.bernoulli.refined_integral import (
 )
 from maskevidence.models.bernoulli.shared_nodes import Decoder
 from maskevidence.models.normal import divergence_from_prior
+from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
 
@@ -93,7 +94,7 @@ class BernoulliPCA(TableModel):
         self.integration: Integration = integration or (Grid() if n_components <= MAX_AXES else Importance())
         if isinstance(self.integration, Grid):
             self.integration.check(n_components)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(whole_number("seed", seed))
         loadings = torch.randn(n_features, n_components, generator=generator, dtype=torch.float64)
         self.loadings = nn.Parameter((loadings / math.sqrt(3 * n_components)).to(dtype))
         self.bias = nn.Parameter(torch.zeros(n_features, dtype=dtype))
@@ -127,7 +128,7 @@ class BernoulliPCA(TableModel):
 
     def add_encoder(self, seed: int = 0) -> None:
         """Give the model a new linear encoder, which the ELBO needs, in place."""
-        generator = torch.Generator().manual_seed(seed + 1)
+        generator = torch.Generator().manual_seed(whole_number("seed", seed) + 1)
         self.encoder = LinearEncoder(self.n_features, self.n_components, generator).to(self.bias)
 
     @property
@@ -334,7 +335,7 @@ class BernoulliPCA(TableModel):
         return p, p * (1 - p)
 
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(whole_number("seed", seed))
         z = torch.randn(n, self.n_components, generator=generator, dtype=torch.float64)
         p = torch.sigmoid(z @ self.loadings.double().cpu().T + self.bias.double().cpu())
         return torch.bernoulli(p, generator=generator)

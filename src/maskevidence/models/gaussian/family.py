@@ -12,6 +12,7 @@ from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.normal import LOG_2PI, normal_log_density
+from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
 
@@ -100,7 +101,7 @@ class GaussianFamily(TableModel):
 
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         factor = torch.linalg.cholesky(self.covariance).cpu()
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(whole_number("seed", seed))
         noise = torch.randn(n, self.n_features, generator=generator, dtype=factor.dtype)
         return self.mean.cpu() + noise @ factor.T
 

@@ -11,6 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.models.normal import LOG_2PI
+from maskevidence.support.checks import whole_number
 
 _MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
 _MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
@@ -56,7 +57,7 @@ class LowRankGaussian(GaussianFamily):
             )
         super().__init__(n_features)
         self.n_components = n_components
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(whole_number("seed", seed))
         loadings = torch.randn(n_features, n_components, generator=generator, dtype=dtype)
         self.mean = nn.Parameter(torch.zeros(n_features, dtype=dtype))
         self.loadings = nn.Parameter(loadings)

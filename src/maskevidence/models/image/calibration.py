@@ -17,6 +17,7 @@ from maskevidence.models.image.pixel_density import (
     check_target,
     discretised_log_prob,
 )
+from maskevidence.support.checks import whole_number
 from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import Advance, progress
@@ -93,7 +94,7 @@ def fit_variance(
         5.0
     """
     share = min(1.0, _SEARCHED_PIXELS / max(1, n_pixels))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole_number("seed", seed))
     squares, count = 0.0, 0
     kept: list[tuple[Tensor, Tensor]] = []
     for values, means in pixels:

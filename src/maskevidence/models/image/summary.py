@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.curve import Curve
+from maskevidence.errors import InputError
 from maskevidence.models.image.pixel_density import PixelDensity
 
 DENSITY, N_PIXELS = "pixel_density", "n_pixels"
@@ -36,11 +37,19 @@ def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve)
         >>> round(found["reconstruction_loss"][0]["loss"], 6)
         9.0
     """
-    density = PixelDensity.from_dict(dict(details[DENSITY]))
-    n_pixels = int(details[N_PIXELS])
+    try:
+        density = PixelDensity.from_dict(dict(details[DENSITY]))
+        n_pixels = int(details[N_PIXELS])
+        in_patch = n_pixels // density.n_patches
+        if in_patch < 1:
+            raise InputError(f"{n_pixels} pixels in {density.n_patches} patches")
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(
+            f"the details of the images in run.json cannot be used ({type(error).__name__}: {error}); "
+            "score the images again"
+        ) from error
     if density.name == "discretised":
         return {"bits_per_dimension": -log_evidence / n_pixels / math.log(2)}
-    in_patch = n_pixels // density.n_patches
     variances = density.variances_at(curve.size.astype(np.int64))
     loss = variances * (-2 * curve.score / in_patch - np.log(2 * math.pi * variances))
     mask_se = 2 * variances / in_patch * curve.mask_se

@@ -195,6 +195,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         Raises:
             InputError: an empty text, one that is too long, or options that do not fit together.
         """
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            given = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
+            raise InputError(
+                f"the texts are {given}; give a list of strings, or token ids as Tokens with values of "
+                "torch.int64 (Tokens.from_array(ids, dtype=torch.int64))"
+            )
         if self.tokenizer is None:
             raise InputError("there is no tokenizer to encode texts with; give one, or tokens")
         options = Encoding(

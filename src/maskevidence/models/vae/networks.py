@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
+from maskevidence.support.checks import whole_number
 
 
 def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> nn.Sequential:
@@ -31,7 +32,7 @@ def perceptrons(
     n_features: int, n_components: int, hidden: Sequence[int], seed: int, dtype: torch.dtype
 ) -> tuple[nn.Sequential, nn.Sequential]:
     """The default encoder, from D to 2 K numbers (mean and log scale), and decoder, from K to D."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole_number("seed", seed))
     encoder = perceptron((n_features, *hidden, 2 * n_components), generator, dtype)
     decoder = perceptron((n_components, *reversed(hidden), n_features), generator, dtype)
     return encoder, decoder

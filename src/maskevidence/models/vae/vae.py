@@ -30,6 +30,7 @@ from maskevidence.models.vae.latent_model import StandardRows
 from maskevidence.models.vae.likelihoods import DENSITIES
 from maskevidence.models.vae.networks import check_pair, encoded, perceptrons, width_of
 from maskevidence.models.vae.noise import GeneratorNoise, Noise
+from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 from maskevidence.training.fit import fit
 from maskevidence.training.objectives import Elbo
@@ -125,7 +126,7 @@ class VAE(TableModel):
         self.training_conditioning = conditioning_from(
             training_conditioning or conditioning or ImportanceSampling(8, steps=0, prior_draws=1)
         )
-        self.seed = seed
+        self.seed = whole_number("seed", seed)
 
     def arguments(self) -> dict[str, Any]:
         networks: dict[str, Any] = {"hidden": self.hidden}
@@ -380,10 +381,10 @@ class VAE(TableModel):
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         like = self._like()
         latent_noise = GeneratorNoise(
-            n, like.new_zeros((), device="cpu"), torch.Generator().manual_seed(seed)
+            n, like.new_zeros((), device="cpu"), torch.Generator().manual_seed(whole_number("seed", seed))
         )
         z = latent_noise.normal(1, self.n_components).to(like.device)
-        generator = torch.Generator(device=like.device).manual_seed(seed + 1)
+        generator = torch.Generator(device=like.device).manual_seed(whole_number("seed", seed) + 1)
         drawn = self.draw(self.decode(z), GeneratorNoise(n, like, generator))[:, 0]
         return self.tokens_given_latent.in_data_units(drawn)
 

@@ -1,0 +1,54 @@
+"""Checks of numbers that users give: whole numbers, and sizes that fit into memory."""
+
+import operator
+import os
+from typing import SupportsIndex
+
+from maskevidence.errors import InputError
+
+
+def whole_number(name: str, value: object) -> int:
+    """A whole number as Python's int, whether Python, numpy or torch holds it.
+
+    Raises:
+        InputError: the value is not a whole number.
+
+    Example:
+        >>> import numpy as np
+        >>> whole_number("seed", np.int64(3))
+        3
+    """
+    if not isinstance(value, SupportsIndex):
+        raise InputError(f"{name}={value!r}; give a whole number")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{name}={value!r}; give a whole number") from error
+
+
+def check_memory(n_bytes: int, what: str, remedy: str) -> None:
+    """Refuse what this machine's memory cannot hold, before any of it is allocated.
+
+    Args:
+        n_bytes: the memory that is needed at least.
+        what: what needs it, as the subject of a sentence.
+        remedy: what the user can do.
+
+    Raises:
+        InputError: the machine has less memory than that; systems that do not tell their memory pass.
+
+    Example:
+        >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: 10^15 masks need about 1,073,741,824 GiB of ...
+    """
+    try:
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # other systems than Linux and macOS
+        return
+    if n_bytes > available:
+        raise InputError(
+            f"{what} need about {n_bytes / 2**30:,.0f} GiB of memory, this machine has "
+            f"{available / 2**30:,.0f}; {remedy}"
+        )
