@@ -113,6 +113,65 @@ def test_without_ids_masks_follow_torchs_random_state(tokenizer: Any) -> None:
     assert wide["labels"].shape[1] % 16 == 0
 
 
+def test_ranks_with_equal_seeds_draw_different_masks(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ids; a single process and the first of several draw the same masks."""
+    features = [dict(tokenizer("the rain falls on the roof"))] * 50
+    drawn = []
+    for rank in (None, "0", "1", "2"):
+        if rank is not None:
+            monkeypatch.setenv("RANK", rank)
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            drawn.append(MaskSizeCollator(tokenizer)(features)["labels"] != -100)
+    assert torch.equal(drawn[0], drawn[1])
+    for other in drawn[2:]:
+        assert (drawn[0] != other).any(1).sum() > 35
+        assert np.abs(np.bincount(other.sum(1), minlength=7)[1:] - 50 / 6).max() < 4  # still spread evenly
+    assert not torch.equal(drawn[2], drawn[3])
+
+
+def test_an_id_gets_new_masks_in_each_epoch(tokenizer: Any) -> None:
+    features = [dict(tokenizer("the rain falls on the roof"), id=i) for i in range(600)]
+    collator = MaskSizeCollator(tokenizer, seed=3)
+    drawn = []
+    for epoch in range(3):
+        collator.set_epoch(epoch)
+        hidden = collator(features)["labels"] != -100
+        drawn.append(hidden)
+        assert np.abs(np.bincount(hidden.sum(1), minlength=7)[1:] - 100).max() < 5
+        # A text's mask depends on its id and the epoch, not on the batch.
+        assert torch.equal(collator(features[7:9])["labels"] != -100, hidden[7:9])
+    fresh = MaskSizeCollator(tokenizer, seed=3)(features)["labels"] != -100
+    assert torch.equal(drawn[0], fresh)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert (drawn[a] != drawn[b]).any(1).float().mean() > 0.8
+    counts = np.zeros(7)
+    for epoch in range(300):  # the sizes of one text are uniform over the epochs
+        collator.set_epoch(epoch)
+        counts[sizes(collator(features[5:6]))] += 1
+    assert counts[0] == 0
+    assert stats.chisquare(counts[1:]).pvalue > 0.001
+    with pytest.raises(me.InputError, match="epoch=-1"):
+        collator.set_epoch(-1)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_see_the_epoch(tokenizer: Any, persistent: bool) -> None:
+    features = [dict(tokenizer("the rain falls on the roof"), id=i) for i in range(8)]
+    collator = MaskSizeCollator(tokenizer)
+    loader = torch.utils.data.DataLoader(
+        features,  # type: ignore[arg-type]
+        batch_size=4,
+        collate_fn=collator,
+        num_workers=1,
+        persistent_workers=persistent,
+    )
+    for epoch in range(3):
+        collator.set_epoch(epoch)
+        found = torch.cat([batch["labels"] for batch in loader])
+        assert torch.equal(found, collator(features)["labels"])
+
+
 def test_an_unknown_word_can_be_hidden_and_a_special_tokens_mask_is_kept(tokenizer: Any) -> None:
     unknown = collated(tokenizer, ["ж"], mlm_probability=1.0)
     assert unknown["labels"][0].tolist() == [-100, tokenizer.unk_token_id, -100]

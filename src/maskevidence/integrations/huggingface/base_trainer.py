@@ -1,5 +1,6 @@
 """What the trainers of this package add to transformers' Trainer, whatever their loss is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,53 @@ _transformers = import_extra("transformers", "hf", "training by transformers")
 
 
 class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
-    """`transformers.Trainer` whose logged loss does not depend on interruptions.
+    """`transformers.Trainer` for losses that are means over the observations of a batch.
+
+    A step that accumulates batches of n_k observations with the losses L_k has the loss, and the gradient, of
+    one batch of all its observations, over all processes:
+
+        loss = Σ_k n_k · L_k / Σ_k n_k
+
+    The Trainer takes the mean of the L_k, which is wrong if the last batch of an epoch is shorter.
 
     The loss of a log is the mean over the steps since the previous log. The Trainer forgets the losses before
     a checkpoint when it resumes; this class saves their sum with the random state of each process.
     """
 
-    # The loss is a mean over a batch; the Trainer divides it by the number of accumulated batches.
+    data_collator: Any
+    # `compute_loss` gives the mean over a batch times its share, which has the mean 1 over the accumulated
+    # batches; the Trainer divides by their number.
     loss_is_scaled_for_ga = False
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         self._losses: tuple[Tensor, int] | None = None  # their sum since a step; None before the first
         super().__init__(*args, **keywords)
         self.model_accepts_loss_kwargs = False  # for versions without the attribute above
+
+    def get_batch_samples(self, *args: Any, **keywords: Any) -> tuple[list[Any], float | None]:
+        """The batches of a step, and the mean number of observations in them, over all processes."""
+        batches, _ = super().get_batch_samples(*args, **keywords)
+        if not batches:
+            return batches, None
+        total = torch.tensor(sum(map(n_observations, batches)), device=self.args.device)
+        return batches, self.accelerator.gather(total).float().mean().item() / len(batches)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: float | None = None,
+    ) -> Any:
+        """The loss of a batch; in training, times its share of the step's observations."""
+        loss, outputs = self.mean_loss(model, inputs)
+        if num_items_in_batch is not None:
+            loss = loss * (n_observations(inputs) / num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
+        """The mean loss over the observations of a batch, and the outputs for an evaluation."""
+        raise NotImplementedError
 
     def training_step(self, *args: Any, **keywords: Any) -> Tensor:
         """A step of the Trainer, whose loss is added to the sum."""
@@ -62,3 +97,8 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
 
     def _losses_file(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"losses_{self.args.process_index}.json"
+
+
+def n_observations(batch: Mapping[str, Tensor]) -> int:
+    """The number of observations in a batch."""
+    return len(next(iter(batch.values())))

@@ -1,5 +1,6 @@
 """Batches for masked training: one mask per text, and weights with which the loss estimates the evidence."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,13 +9,14 @@ import torch
 from jaxtyping import Bool, Int64
 
 from maskevidence.errors import InputError
+from maskevidence.integrations.huggingface.processes import rank
 from maskevidence.integrations.huggingface.recipe import ID
 from maskevidence.masks import FixedRate, MaskDesign, MaskKey, RandomSize, drawn_masks
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 WEIGHT = "mask_weight"
 NOT_SCORED = -100
-_WHICH_MASK, _WHICH_TOKEN, _REPLACE = -1, -2, -3  # keys that no draw has
+_WHICH_MASK, _WHICH_TOKEN, _REPLACE, _EPOCH, _RANK = -1, -2, -3, -4, -5  # keys that no draw has
 _FULL = float(2**64)
 
 Features = Sequence[Any]
@@ -46,9 +48,12 @@ class MaskSizeCollator:
 
     A feature is what the tokenizer returns for a text, or its ids alone. Special tokens are never hidden:
     those that "special_tokens_mask" marks, or those of the tokenizer ([UNK] can be hidden). If features have
-    an "id", a whole number, the mask is a function of the seed and the id alone: number the texts in the
-    order of training, and neither the number of processes nor an interruption changes the masks, and the
-    sizes are spread evenly over a batch. Without ids the numbers come from torch's random state.
+    an "id", a whole number, the mask is a function of the seed, the epoch and the id alone: number the texts
+    in the order of training, and neither the number of processes nor an interruption changes the masks, and
+    the sizes are spread evenly over a batch. `EvidenceTrainer` sets the epoch; in your own loop, call
+    `set_epoch` before each epoch, as for a DistributedSampler, since otherwise the masks repeat. Without ids
+    the numbers come from torch's random state and the rank of the process, so that processes with equal
+    seeds draw different masks.
 
     Returns batches with input_ids, attention_mask, labels (-100 where nothing is predicted) and mask_weight
     of shape (B,), and any other entries that the tokenizer makes.
@@ -101,8 +106,41 @@ class MaskSizeCollator:
         self.mask_replace_prob = mask_replace_prob
         self.random_replace_prob = random_replace_prob
         self.pad_to_multiple_of = pad_to_multiple_of
-        self.key = MaskKey(seed)
+        self.seed = seed
+        self._epoch = _shared_number(0)
         self._special = frozenset(tokenizer.all_special_ids) - {getattr(tokenizer, "unk_token_id", None)}
+
+    @property
+    def key(self) -> MaskKey:
+        """What the masks of this epoch depend on."""
+        epoch = int(self._epoch)
+        return MaskKey(self.seed if epoch == 0 else int(keyed_bits(self.seed, _EPOCH, epoch)))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give texts with an "id" the masks of another epoch, also in workers that are running already.
+
+        Example:
+            >>> from transformers import BertTokenizerFast
+            >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rain"]
+            >>> tokenizer = BertTokenizerFast(vocab={word: i for i, word in enumerate(words)})
+            >>> collator = MaskSizeCollator(tokenizer)
+            >>> for epoch in range(3):
+            ...     collator.set_epoch(epoch)
+            ...     batch = collator([dict(tokenizer("rain " * 9), id=i) for i in range(4)])
+            ...     (batch["labels"] != NOT_SCORED).sum(1).tolist()
+            [6, 4, 2, 9]
+            [2, 9, 7, 5]
+            [4, 2, 9, 7]
+        """
+        if epoch < 0:
+            raise InputError(f"epoch={epoch}; give a whole number of 0 or more")
+        self._epoch.fill_(epoch)
+
+    def at_epoch(self, epoch: int) -> "MaskSizeCollator":
+        """A copy with an epoch of its own."""
+        other = copy.copy(self)
+        other._epoch = _shared_number(epoch)
+        return other
 
     def __call__(self, features: Features) -> dict[str, torch.Tensor]:
         """The batch, as the class describes it."""
@@ -119,10 +157,11 @@ class MaskSizeCollator:
                 "hide; leave such texts out"
             )
         number = _numbers(numbers)
-        masked, weight = one_mask_each(self.design, self.key, number, maskable)
+        key = self.key
+        masked, weight = one_mask_each(self.design, key, number, maskable)
         hidden = torch.from_numpy(masked)
         batch["labels"] = batch["input_ids"].masked_fill(~hidden, NOT_SCORED)
-        batch["input_ids"] = torch.from_numpy(self._replaced(ids, masked, number))
+        batch["input_ids"] = torch.from_numpy(self._replaced(ids, masked, number, key))
         batch[WEIGHT] = torch.from_numpy(weight).float()
         return batch
 
@@ -155,15 +194,19 @@ class MaskSizeCollator:
         return special
 
     def _replaced(
-        self, ids: Int64[np.ndarray, "B L"], masked: Bool[np.ndarray, "B L"], number: Int64[np.ndarray, " B"]
+        self,
+        ids: Int64[np.ndarray, "B L"],
+        masked: Bool[np.ndarray, "B L"],
+        number: Int64[np.ndarray, " B"],
+        key: MaskKey,
     ) -> Int64[np.ndarray, "B L"]:
         """The ids, with hidden ones replaced by the mask token or by random tokens, or left as they are."""
         shown = np.where(masked, self.tokenizer.mask_token_id, ids)
         if self.mask_replace_prob == 1.0:
             return shown
         column = np.arange(ids.shape[1])
-        u = keyed_bits(self.key.seed, number[:, None], _REPLACE, column) / _FULL
-        drawn = keyed_bits(self.key.seed, number[:, None], _WHICH_TOKEN, column)
+        u = keyed_bits(key.seed, number[:, None], _REPLACE, column) / _FULL
+        drawn = keyed_bits(key.seed, number[:, None], _WHICH_TOKEN, column)
         words = scaled(drawn.ravel(), np.full(drawn.size, len(self.tokenizer))).reshape(ids.shape)
         random = u < self.mask_replace_prob + self.random_replace_prob
         replaced = np.where(u < self.mask_replace_prob, shown, np.where(random, words, ids))
@@ -202,13 +245,20 @@ def one_mask_each(
     return masks.masked(), masks.weight * counts
 
 
+def _shared_number(value: int) -> torch.Tensor:
+    """A number in shared memory: the workers of a DataLoader see it change."""
+    return torch.tensor(value).share_memory_()  # type: ignore[no-untyped-call]
+
+
 def _ids_of(feature: Any) -> Any:
     return feature.tolist() if isinstance(feature, torch.Tensor) else feature
 
 
 def _numbers(given: list[Any]) -> Int64[np.ndarray, " B"]:
-    """The numbers of the texts; consecutive from a random start if they have none."""
+    """The numbers of the texts; consecutive from a random start, which differs by rank, if they have none."""
     if all(number is not None for number in given):
         return np.array([int(number) for number in given], dtype=np.int64)
     start = int(torch.randint(2**62, ()))
+    if rank() > 0:
+        start = int(keyed_bits(start, _RANK, rank())) >> 2
     return np.arange(start, start + len(given), dtype=np.int64)

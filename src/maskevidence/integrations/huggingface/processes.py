@@ -15,6 +15,19 @@ def n_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def rank() -> int:
+    """The number of this process among those that train together; 0 if it is alone.
+
+    Example:
+        >>> rank()
+        0
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))  # also in a worker of a DataLoader, which is in no group
+
+
 def is_main_process() -> bool:
     """Whether this process is the one that prints and writes.
 
@@ -22,7 +35,7 @@ def is_main_process() -> bool:
         >>> is_main_process()
         True
     """
-    return int(os.environ.get("RANK", "0")) == 0
+    return rank() == 0
 
 
 @contextmanager

@@ -6,10 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.huggingface.base_trainer import BaseTrainer
-from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT
+from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
 from maskevidence.models.text.masked_lm import MaskedLM
+
+_transformers = import_extra("transformers", "hf", "training by transformers")
 
 
 class EvidenceTrainer(BaseTrainer):
@@ -18,17 +20,20 @@ class EvidenceTrainer(BaseTrainer):
         loss = -(1/B) Σ_i weight_i · S_i    nats per text, the mean over the texts of a batch
 
     The vocabulary head is computed at the hidden positions only. Everything else is the Trainer's:
-    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. The
-    mean is over the texts of each process, and gradients are averaged over processes: with equal batches,
-    as the Trainer makes them, the result is that of one process with the whole batch. Gradients are in nats
-    per text: multiply the usual `max_grad_norm` by the number of tokens of a text.
+    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However
+    a step is split into accumulated batches and processes, its gradient is that of the mean over all its
+    texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
+    text.
+
+    The collator is told the number of each epoch, so that texts with an "id" get new masks in each epoch.
+    Evaluations use the masks of the first epoch.
 
     Args:
         As for the Trainer; `data_collator` is a `MaskSizeCollator`, and `args.remove_unused_columns` must be
         False if texts have an "id".
 
     Raises:
-        InputError: a different collator.
+        InputError: a different collator, or options for another loss.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
@@ -39,22 +44,50 @@ class EvidenceTrainer(BaseTrainer):
                 f"data_collator is {type(self.data_collator).__name__}; give a MaskSizeCollator, whose "
                 "batches have the weights of the loss"
             )
+        if self.args.label_smoothing_factor:
+            raise InputError(
+                f"label_smoothing_factor is {self.args.label_smoothing_factor:g}, but a loss with smoothed "
+                "labels is not the evidence; leave it at 0"
+            )
+        if self.compute_loss_func is not None:
+            raise InputError("compute_loss_func is another loss than the evidence; leave it out")
         self._masked_lm = MaskedLM(self.model, tokenizer)
+        self._train_collator = self.data_collator
+        if isinstance(self.data_collator, MaskSizeCollator):
+            self._train_collator = self.data_collator.at_epoch(0)
+            self.add_callback(_Epochs(self._train_collator))
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
+    def get_train_dataloader(self) -> Any:
+        """The Trainer's loader, with a collator of its own that follows the epochs."""
+        given, self.data_collator = self.data_collator, self._train_collator
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = given
+
+    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
         """Minus the weighted scores, mean over the texts of the batch, nats per text."""
         given = dict(inputs)
         if WEIGHT not in given or "labels" not in given:
             raise InputError(f"the batch has no {WEIGHT!r}; make batches with a MaskSizeCollator")
         labels, weight = given.pop("labels"), given.pop(WEIGHT)
         loss = evidence_loss(self._masked_lm, given, labels, weight, model)
-        return (loss, {"loss": loss}) if return_outputs else loss
+        return loss, {"loss": loss}
+
+
+class _Epochs(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Tells a collator the number of each epoch."""
+
+    def __init__(self, collator: MaskSizeCollator) -> None:
+        self.collator = collator
+        self.epoch = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.epoch = int(state.epoch or 0)  # whole epochs before the checkpoint from which training resumes
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.collator.set_epoch(self.epoch)
+        self.epoch += 1
 
 
 def evidence_loss(

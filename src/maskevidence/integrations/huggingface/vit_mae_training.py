@@ -73,18 +73,12 @@ class PatchMaskCollator:
 
 
 class ImageTrainer(BaseTrainer):
-    """`transformers.Trainer` for the batches of a `PatchMaskCollator`, whose masks the network gets."""
+    """The Trainer for the batches of a `PatchMaskCollator`, whose masks the network gets."""
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
+    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
         """The mean squared error of the hidden pixels, in preprocessed units."""
         output = ViTMAENetwork.ask(self.model, inputs[PIXELS], inputs[HIDDEN], through=model)
-        return (output.loss, output) if return_outputs else output.loss
+        return output.loss, output
 
 
 def train_vit_mae(
