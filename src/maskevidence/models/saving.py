@@ -152,8 +152,10 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
         raise InputError(f"{unfit} the columns are not {n_features!r} names; save the model again")
     own_networks = any(isinstance(arguments.get(network), str) for network in _NETWORKS)
     largest = max((size for weights in state.values() for size in weights.shape), default=0)
-    for name in ("n_features", "n_components", "hidden"):
-        size = arguments.get(name)
+    hidden = arguments.get("hidden")
+    layers = hidden if isinstance(hidden, list) else [hidden]
+    sizes = [(name, arguments.get(name)) for name in ("n_features", "n_components")]
+    for name, size in sizes + [("hidden", layer) for layer in layers]:
         if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
             raise InputError(f"{unfit} {name}={size!r} is not a whole number")
         if size is not None and size > largest and not own_networks:  # it would be allocated
