@@ -22,6 +22,10 @@ class MissingExtraError(MaskEvidenceError, ImportError):
     """An optional dependency that is not installed."""
 
 
+class UnknownTokensWarning(UserWarning):
+    """More than 5 % of the tokens of the texts are unknown to the tokenizer."""
+
+
 class CollapsedWeightsWarning(UserWarning):
     """An estimate dominated by a few of its draws, so that its standard error cannot be trusted."""
 

@@ -6,7 +6,7 @@ Functions that write numbers take ``write``: `number` for the terminal, `typeset
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -166,6 +166,18 @@ def perplexity_name(kind: str) -> str:
         ('perplexity', 'pseudo-perplexity')
     """
     return _PERPLEXITY_NAMES.get(kind, "perplexity")
+
+
+def token_name(notes: Collection[str]) -> str:
+    """What a token is called, by the notes of a run.
+
+    Example:
+        >>> token_name(["the last 3 of 1,000 tokens fill no block and are not scored"])
+        'token'
+    """
+    from maskevidence.models.text.pieces import RESIDUES
+
+    return "residue" if RESIDUES in notes else "token"
 
 
 def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import jaxtyping
 import numpy as np
 
 from maskevidence.cli.app import app
+from maskevidence.errors import UnknownTokensWarning
 from text_models import small_bert, small_tokenizer
 
 BIDI = "right-to-left \u202e override \u2066isolate\u2069 and \u200fmark"
@@ -29,7 +31,9 @@ def command(*words: object) -> None:
         "jaxtyping_disable", True
     )  # typer passes a context of another type than it declares
     try:
-        app(sys.argv[1:], standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownTokensWarning)
+            app(sys.argv[1:], standalone_mode=False)
     finally:
         sys.argv = before
         jaxtyping.config.update("jaxtyping_disable", False)

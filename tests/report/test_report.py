@@ -53,13 +53,15 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("texts")
     model, file = save_bert(root / "bert"), write_texts(root / "texts.jsonl", HOSTILE)
     words = ("--design", "leave-one-out", "--per-token")
-    command("score", model, file, *words, "--out", root / "tokens")
-    command("score", model, file, "--limit", 3, "--draws", 4, "--out", root / "random")
+    command("score", model, file, "--allow-unknown", *words, "--out", root / "tokens")
+    command("score", model, file, "--allow-unknown", "--limit", 3, "--draws", 4, "--out", root / "random")
     (root / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
     command("score", model, root / "pairs.csv", "--text", "q,a", *words, "--out", root / "pairs")
     context = ("--text", "a", "--context-field", "p")
     command("score", model, root / "pairs.csv", *context, *words, "--out", root / "context")
-    command("score", model, file, "--block-size", 20, "--draws", 4, "--out", root / "blocks")
+    command(
+        "score", model, file, "--allow-unknown", "--block-size", 20, "--draws", 4, "--out", root / "blocks"
+    )
     long = write_texts(root / "long.jsonl", ["the rain " * 40, "a cat"])
     command("score", model, long, "--long", "split", "--draws", 4, "--out", root / "split")
     return root

@@ -112,7 +112,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     command("score", "ppca:1", table, "--design", "leave-one-out", "--out", folder / "one-size")
     texts = write_texts(folder / "texts.jsonl", HOSTILE)
     words = ("--design", "leave-one-out", "--per-token", "--out", folder / "texts")
-    command("score", save_bert(folder / "bert"), texts, *words)
+    command("score", save_bert(folder / "bert"), texts, "--allow-unknown", *words)
     command(
         "score", "ppca:3", "digits", "--limit", 100, "--design", "leave-one-out", "--out", folder / "digits"
     )

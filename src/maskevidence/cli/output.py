@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 
 from maskevidence.support import files
-from maskevidence.wording import ENUMERATED, KINDS, interval_95, kind_name, perplexity_name, standard_error
+from maskevidence.wording import (
+    ENUMERATED,
+    KINDS,
+    interval_95,
+    kind_name,
+    perplexity_name,
+    standard_error,
+    token_name,
+)
 
 if TYPE_CHECKING:
     from maskevidence.tasks.score import Scored
@@ -50,7 +58,9 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     grid.add_row("  data error", standard_error(result["data_se"], 4))
     if result.get("closed_form") is not None:
         grid.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
-    grid.add_row("per token", f"{result['per_token']:.4f} nats ({result['bits_per_token']:.4f} bits of code)")
+    token = token_name(result["notes"])
+    per_token, bits = result["per_token"], result["bits_per_token"]
+    grid.add_row(f"per {token}", f"{per_token:.4f} nats ({bits:.4f} bits of code)")
     if result.get("bits_per_byte") is not None:
         grid.add_row("per byte", f"{result['bits_per_byte']:.4f} bits of code per byte of text")
     if result.get("bits_per_dimension") is not None:
@@ -58,11 +68,11 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     if result.get("reconstruction_loss"):
         grid.add_row("loss", _reconstruction(result["reconstruction_loss"]))
     if result.get("perplexity_bound") is not None:
-        grid.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per token")
+        grid.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per {token}")
     grid.add_row("kind", f"{kind_name(result['kind'])}: {KINDS[result['kind']]}")
     grid.add_row(
         "scored",
-        f"{result['n_observations']:,} observations, {result['n_tokens']:,} tokens, "
+        f"{result['n_observations']:,} observations, {result['n_tokens']:,} {token}s, "
         f"{result['n_masks']:,} masks, {result['n_model_calls']:,} model calls",
     )
     screen.print(grid)

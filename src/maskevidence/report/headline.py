@@ -15,6 +15,7 @@ from maskevidence.wording import (
     perplexity_name,
     sentence,
     standard_error,
+    token_name,
     typeset,
 )
 
@@ -99,15 +100,16 @@ def _others(run: ReportedRun, digits: int) -> list[tuple[str, str]]:
     others = []
     if result.get("closed_form") is not None:
         others.append((f"Closed form, {observations}", f"{typeset(result['closed_form'], digits)} nats"))
-    others.append(("Per token", f"{typeset(result['per_token'], 4)} nats"))
-    others.append(("Code length", f"{typeset(result['bits_per_token'], 4)} bits per token"))
+    token = token_name(result.get("notes", ()))
+    others.append((f"Per {token}", f"{typeset(result['per_token'], 4)} nats"))
+    others.append(("Code length", f"{typeset(result['bits_per_token'], 4)} bits per {token}"))
     if result.get("bits_per_byte") is not None:
         others.append(("Code length of text", f"{typeset(result['bits_per_byte'], 4)} bits per byte"))
     if result.get("perplexity_bound") is not None:
         name = capital(perplexity_name(result["kind"]))
-        others.append((name, f"{result['perplexity_bound']:,.4g} per token"))
+        others.append((name, f"{result['perplexity_bound']:,.4g} per {token}"))
     others.append(("Observations", f"{result['n_observations']:,}"))
-    others.append(("Tokens", f"{result['n_tokens']:,}"))
+    others.append((f"{capital(token)}s", f"{result['n_tokens']:,}"))
     return others
 
 

@@ -121,6 +121,10 @@ Tokenizer = Annotated[
     str | None, Option("The model's tokenizer, if it is not stored with the model.", "FOLDER|NAME")
 ]
 
+AllowUnknown = Annotated[
+    bool, Option("Accept texts although more than 20 % of their tokens are unknown to the tokenizer.")
+]
+
 
 @dataclass(frozen=True)
 class TextOptions:
@@ -140,6 +144,7 @@ class TextOptions:
     whole_words: Annotated[bool, Option("With leave-one-out: hide all tokens of a word together.")] = False
     per_token: Annotated[bool, Option("With leave-one-out: also report the score of each token.")] = False
     tokenizer: Tokenizer = None
+    allow_unknown: AllowUnknown = False
     bf16: Annotated[bool, Option("Compute under bfloat16 autocast.")] = False
     trust_remote_code: Annotated[bool, Option("Run code that comes with the model.")] = False
 

@@ -56,6 +56,7 @@ def prepare_texts(
             context=None if options.context_field is None else texts[options.context_field],
             long=options.long or "error",
             block_size=options.block_size,
+            allow_unknown=options.allow_unknown,
         )
         advance(len(texts))
     words = encoded if options.whole_words else None

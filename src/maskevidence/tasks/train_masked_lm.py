@@ -1,6 +1,7 @@
 """Train a masked language model on running text: tokenizer, model, blocks, and held-out log evidence."""
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,9 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
                 return finished
             model = _new_model(options, train_texts, save=main) if given is None else given
         block_size = _block_size(options, model)
-        encoded = model.encode(train_texts, block_size=block_size)
-        held_out = None if test_texts is None else model.encode(test_texts, block_size=block_size).tokens
+        encode = partial(model.encode, block_size=block_size, allow_unknown=options.texts.allow_unknown)
+        encoded = encode(train_texts)
+        held_out = None if test_texts is None else encode(test_texts).tokens
         trained = train_in_place(
             model,
             encoded.tokens,

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from maskevidence.tasks.declaring import Kind, Option
 from maskevidence.tasks.options import (
+    AllowUnknown,
     BlockSize,
     Limit,
     Overwrite,
@@ -81,6 +82,7 @@ class TextTraining:
     text: Text = None
     block_size: BlockSize = None
     tokenizer: Tokenizer = None
+    allow_unknown: AllowUnknown = False
     vocabulary_size: Annotated[
         int | None,
         Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+import maskevidence as me
+from maskevidence.errors import UnknownTokensWarning
 from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.models.text.loading import load_tokenizer
+from maskevidence.models.text.pieces import RESIDUES as RESIDUES_NOTE
 from text_models import SENTENCES
 
 DATA = os.environ.get("MASKEVIDENCE_DATA")
@@ -150,10 +153,11 @@ def test_blocks_are_the_plain_tokens_in_order(tokenizer_and_texts: tuple[Any, li
     assert {(block[0], block[-1]) for block in blocks} == {tuple(tokenizer("")["input_ids"])}
 
 
+@pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")
 def test_special_tokens_spelled_out_are_text(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
     tokenizer, texts = tokenizer_and_texts
     mask = tokenizer.mask_token
-    encoded = encode_texts(tokenizer, [*texts, f"{texts[0]} {mask} {texts[1]}"])
+    encoded = encode_texts(tokenizer, [*texts, f"{texts[0]} {mask} {texts[1]}"], Encoding(allow_unknown=True))
     assert rows_of(encoded)[:-1] == tokenizer(texts)["input_ids"]
     scored = encoded.tokens.values[encoded.tokens.maskable].tolist()
     assert not set(scored) & (set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
@@ -172,3 +176,55 @@ def test_the_bytes_of_a_protein_are_its_residues(make: Callable[[Path], Any], tm
     assert split.tokens.n_bytes.tolist() == split.tokens.n_tokens.tolist()
     blocks = encode_texts(tokenizer, texts, Encoding(block_size=9))
     assert blocks.tokens.n_bytes.tolist() == [7] * len(blocks.tokens)
+
+
+def test_unknown_tokens_are_counted_warned_of_and_refused(tmp_path: Path) -> None:
+    tokenizer = prot_bert(tmp_path)
+    assert encode_texts(tokenizer, SPACED).notes == (RESIDUES_NOTE,)
+    with pytest.warns(UnknownTokensWarning, match=r"6 of 100 tokens \(6.00%\) are \[UNK\]"):
+        encode_texts(tokenizer, [" ".join("M" * 94 + "j" * 6)])
+    few = encode_texts(tokenizer, [" ".join("M" * 99 + "j")])
+    assert "1 of 100 tokens (1.00%) are [UNK]" in few.notes[0]
+    for options in (Encoding(), Encoding(block_size=3)):
+        with pytest.raises(me.InputError, match=r"4 of 4 tokens \(100.00%\) .* spaces .* --allow-unknown"):
+            encode_texts(tokenizer, PROTEINS, options)
+    with pytest.warns(UnknownTokensWarning, match="4 of 4"):
+        assert len(encode_texts(tokenizer, PROTEINS, Encoding(allow_unknown=True)).tokens) == 4
+    other = cased_word_pieces(tmp_path)
+    with pytest.raises(me.InputError, match=r"are .UNK.*; give the model's own tokenizer, or allow it"):
+        encode_texts(other, ["\N{GREEK SMALL LETTER ALPHA} \N{GREEK SMALL LETTER BETA}", "a dog"])
+
+
+def bert_of(words: list[str], folder: Path) -> None:
+    from transformers import BertConfig, BertForMaskedLM
+
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertForMaskedLM(BertConfig(vocab_size=len(words), **shape)).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(words))
+
+
+def test_a_vocabulary_that_stands_alone_is_cased_if_its_words_are(tmp_path: Path) -> None:
+    words = [*BERT_SPECIAL.values(), "The", "Rain", "falls", "rain"]
+    bert_of(words, tmp_path)
+    model = me.models.MaskedLM.from_pretrained(tmp_path, device="cpu")
+    for tokenizer in (model.tokenizer, load_tokenizer(tmp_path), load_tokenizer(tmp_path / "vocab.txt")):
+        assert tokenizer("The Rain falls rain", add_special_tokens=False)["input_ids"] == [5, 6, 7, 8]
+    bert_of([*BERT_SPECIAL.values(), "the", "rain"], tmp_path)
+    lower = load_tokenizer(tmp_path)
+    assert lower("The Rain", add_special_tokens=False)["input_ids"] == [5, 6]
+
+
+def test_a_vocabulary_that_is_not_read_is_one_clear_line(tmp_path: Path) -> None:
+    from transformers import AlbertConfig, AlbertForMaskedLM
+
+    words = [*BERT_SPECIAL.values(), "C", "Cl", "(", ")", "=", "O", ">>"]
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = AlbertConfig(vocab_size=len(words), embedding_size=8, **shape)
+    AlbertForMaskedLM(config).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    message = r"the tokenizer knows 5 tokens, the model 12: .*vocab.txt.*docs/masked_lm.md shows.*--tokenizer"
+    with pytest.raises(me.InputError, match=message) as caught:
+        me.models.MaskedLM.from_pretrained(tmp_path, device="cpu")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(me.InputError, match=message):
+        load_tokenizer(tmp_path)

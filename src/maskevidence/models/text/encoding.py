@@ -1,5 +1,6 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,22 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from maskevidence.errors import InputError
-from maskevidence.models.text.pieces import NO_WORD, NOTHING, Frame, check_segments, frame_of, tokenize
+from maskevidence.errors import InputError, UnknownTokensWarning
+from maskevidence.models.text.pieces import (
+    NO_WORD,
+    NOTHING,
+    RESIDUES,
+    Frame,
+    check_segments,
+    frame_of,
+    reads_residues,
+    tokenize,
+)
 from maskevidence.models.text.text_lengths import Encoding, Row, blocks, shortened
 from maskevidence.tokens import Tokens
+
+_LARGE_SHARE = 0.05  # of unknown tokens: a warning
+_TOO_LARGE_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class EncodedTexts:
         words: shape (B, D); the number of the word that a maskable token is a part of, -1 elsewhere; None
             if the tokenizer does not know.
         source: shape (B,); the position of the text that an observation comes from, the first one of a block.
-        notes: what was split, truncated or left out, one sentence each.
+        notes: what was split, truncated, left out or unknown, one sentence each.
     """
 
     tokens: Tokens
@@ -48,6 +61,9 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         rows = shortened(_rows(tokenizer, texts, options), frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
+    _count_unknown(tokenizer, rows, options, notes)
+    if reads_residues(tokenizer):
+        notes.append(RESIDUES)
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
@@ -73,6 +89,33 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
         if not row.main.ids or (options.pair and not row.first.ids):
             raise InputError(f"the text in row {row.number} is empty; leave such rows out")
     return rows
+
+
+def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:
+    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0.
+
+    Raises:
+        InputError: a share above 20 %, unless it is allowed.
+    """
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if unknown is None:
+        return
+    n_unknown: int = sum(text.ids.count(unknown) for row in rows for text in (row.first, row.main))
+    n_tokens = sum(row.n_tokens for row in rows)
+    if n_unknown == 0:
+        return
+    share = n_unknown / n_tokens
+    what = (
+        f"{n_unknown:,} of {n_tokens:,} tokens ({share:.2%}) are {tokenizer.unk_token}: the tokenizer does "
+        "not know what they stand for"
+    )
+    if share > _TOO_LARGE_SHARE and not options.allow_unknown:
+        residues = "write residues as capital letters, with spaces if the model needs them"
+        remedy = residues if reads_residues(tokenizer) else "give the model's own tokenizer"
+        raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
+    if share > _LARGE_SHARE:
+        warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
+    notes.append(what)
 
 
 def _assembled(

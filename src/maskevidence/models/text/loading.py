@@ -1,5 +1,6 @@
 """Masked language models and tokenizers, loaded from a folder or the hub."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,12 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
     transformers = import_extra("transformers", "hf", "a tokenizer")
     path = Path(place)
     if path.is_file():
-        return transformers.BertTokenizerFast(vocab=str(path), do_lower_case=True)
+        return transformers.BertTokenizerFast(vocab=str(path), do_lower_case=not _is_cased(path))
     local_only = path.is_dir() or not hub_reachable()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(place), local_files_only=local_only)
+        tokenizer = _auto_tokenizer(str(place), local_files_only=local_only)
+    except InputError:
+        raise
     except _TOKENIZER_ERRORS as error:
         raise InputError(
             f"there is no tokenizer in {str(place)!r}; give a folder that save_pretrained wrote, a "
@@ -77,12 +80,54 @@ def _tokenizer_of_model(place: str, model: str, options: dict[str, Any]) -> Any:
             f"the folder {place!r} has no tokenizer; save it there too (tokenizer.save_pretrained), "
             "or name another with --tokenizer"
         )
-    transformers = import_extra("transformers", "hf", "a tokenizer")
     try:
         with quiet():
-            return transformers.AutoTokenizer.from_pretrained(place, **options)
+            return _auto_tokenizer(place, **options)
+    except InputError:
+        raise
     except _TOKENIZER_ERRORS as error:
         raise InputError(
             f"the tokenizer of {model!r} cannot be loaded from {place!r}: {first_sentence(error)}; "
             "name another with --tokenizer"
         ) from error
+
+
+def _auto_tokenizer(place: str, **options: Any) -> Any:
+    """The tokenizer in a folder or on the hub; a vocab.txt without settings is cased if its words are.
+
+    Raises:
+        InputError: a vocab.txt that AutoTokenizer does not read.
+    """
+    transformers = import_extra("transformers", "hf", "a tokenizer")
+    vocabulary = Path(place) / "vocab.txt"
+    has_file = vocabulary.is_file()
+    if has_file and not _states_case(Path(place)) and _is_cased(vocabulary):
+        options = {**options, "do_lower_case": False}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
+    n_words = len(set(_words(vocabulary))) if has_file else 0
+    if n_words > len(tokenizer):
+        raise InputError(
+            f"the tokenizer knows {len(tokenizer):,} tokens, the model {n_words:,}: AutoTokenizer does not "
+            f"read the vocab.txt in {place!r}; build a tokenizer as docs/masked_lm.md shows, and name it "
+            "with --tokenizer"
+        )
+    return tokenizer
+
+
+def _words(vocabulary: Path) -> list[str]:
+    lines = vocabulary.read_text(encoding="utf-8", errors="replace").split("\n")
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _is_cased(vocabulary: Path) -> bool:
+    """Whether the words of a vocab.txt of word pieces have capital letters, special tokens aside."""
+    words = _words(vocabulary)
+    return "[UNK]" in words and any(re.search("[A-Z]", word) for word in words if not word.startswith("["))
+
+
+def _states_case(folder: Path) -> bool:
+    """Whether other files of a tokenizer say if it lower-cases."""
+    settings = folder / "tokenizer_config.json"
+    return (folder / "tokenizer.json").is_file() or (
+        settings.is_file() and "do_lower_case" in settings.read_text(encoding="utf-8", errors="replace")
+    )

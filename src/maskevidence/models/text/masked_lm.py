@@ -176,6 +176,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         ids: Sequence[int] | None = None,
         long: Long = "error",
         block_size: int | None = None,
+        allow_unknown: bool = False,
     ) -> EncodedTexts:
         """Encode texts as tokens, with the special tokens as context.
 
@@ -188,12 +189,17 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 observations of nearly equal length, or "truncate".
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
+            allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
 
         Returns:
-            The tokens, the words they belong to, and notes on what was split, truncated or left out.
+            The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
 
         Raises:
-            InputError: an empty text, one that is too long, or options that do not fit together.
+            InputError: an empty text, one that is too long, options that do not fit together, or more than
+                20 % of unknown tokens.
+
+        Warns:
+            UnknownTokensWarning: more than 5 % of the tokens are unknown to the tokenizer.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             given = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
@@ -211,6 +217,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             block_size=block_size,
             max_tokens=self.max_tokens,
             separator_id=self._adapter.separator_id,
+            allow_unknown=allow_unknown,
         )
         return encode_texts(self.tokenizer, texts, options)
 

@@ -11,6 +11,7 @@ from maskevidence.errors import InputError
 NO_WORD = -1
 _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 _MAX_RESIDUES = 64
+RESIDUES = "the tokens are residues of proteins; spaces between them are not counted as bytes"
 
 
 class Pieces(NamedTuple):

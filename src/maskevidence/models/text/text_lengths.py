@@ -41,6 +41,7 @@ class Encoding:
         block_size: tokens of a block of running text; None for one observation per text.
         max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
         separator_id: the token that ends a segment, if the model numbers segments.
+        allow_unknown: encode texts of which the tokenizer does not know a large share of the tokens.
     """
 
     second: Sequence[str] | None = None
@@ -50,6 +51,7 @@ class Encoding:
     block_size: int | None = None
     max_tokens: int | None = None
     separator_id: int | None = None
+    allow_unknown: bool = False
 
     @property
     def pair(self) -> bool:
