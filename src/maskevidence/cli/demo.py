@@ -36,7 +36,7 @@ def demo(
     from maskevidence.runs import RunDirectory
 
     folder = RunDirectory(out)
-    if folder.manifest() is not None and not overwrite:
+    if not overwrite and folder.manifest() is not None:
         raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
     screen = output.console(common.json)
     with _timed(screen, "Part 1, the paper's Table 1"):

@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.pairing import distinct
-from maskevidence.runs.parts import list_parts, read_part
+from maskevidence.runs.parts import read_part
 from maskevidence.score_table import ScoreTable
 
 
@@ -50,7 +50,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
     """Read the runs in these folders, and name each by the end of its path.
 
     Raises:
-        InputError: a folder holds no run, or a damaged record.
+        InputError: a folder holds no run, or a damaged or changed one.
     """
     paths = [Path(folder) for folder in folders]
     return [_read(name, path) for name, path in zip(_short_names(paths), paths, strict=True)]
@@ -75,7 +75,7 @@ def _read(name: str, path: Path) -> ReportedRun:
     directory = RunDirectory(path)
     manifest = directory.existing_manifest()
     n_blocks = len(manifest.blocks())
-    parts = list_parts(directory.scores)
+    parts = directory.parts(manifest)
     unfinished = {piece.first_block for piece in manifest.missing(part.piece for part in parts)}
     if not unfinished:
         return ReportedRun(name, manifest, read_run(path).estimate, n_blocks, n_blocks, path)

@@ -1,6 +1,8 @@
-"""A run directory: run.json is written first, then the scores, and the summary last."""
+"""A run directory: run.json is written first, then the model, the scores, and the summary last."""
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ from pydantic import ValidationError
 from maskevidence.errors import InputError
 from maskevidence.runs.lock import HOLDER, LOCK
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.parts import SCORES
-from maskevidence.support.files import TEMPORARY, read_json, reading, sync_folder, write_atomic, writing
+from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
+from maskevidence.runs.seals import seal, seal_of_files
+from maskevidence.support.files import TEMPORARY, read_json, reading, sync_folder, write_json, writing
 
 MANIFEST = "run.json"
 ESTIMATE = "estimate.json"
@@ -21,6 +24,7 @@ MODEL = "model"
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, TOKENS)
 _ALL = (MANIFEST, *_SUMMARY, SCORES, MODEL)
 _UNREADABLE = "is not a run.json that this version can read; give another folder"
+_RESTORE = "restore it, or score again with --overwrite"
 
 
 class RunDirectory:
@@ -43,7 +47,7 @@ class RunDirectory:
         """Read run.json; None if the folder has none.
 
         Raises:
-            InputError: the file cannot be read, or a newer version wrote it.
+            InputError: the file cannot be read, a newer version wrote it, or it was changed since.
         """
         file = self.path / MANIFEST
         with reading(file):
@@ -57,11 +61,17 @@ class RunDirectory:
                     f"{str(file)!r} has schema {version}, written by a newer maskevidence (this one reads "
                     f"{SCHEMA}); update maskevidence, or give another folder"
                 )
-            return Manifest.model_validate(content)
+            recorded = content.pop("seal", None)
+            manifest = Manifest.model_validate(content)
         except InputError:
             raise
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{str(file)!r} {_UNREADABLE}") from error
+        if recorded != (seal(content) if manifest.sealed else None):
+            raise InputError(
+                f"{str(file)!r} was changed after it was written, and may not describe the scores; {_RESTORE}"
+            )
+        return manifest
 
     def existing_manifest(self) -> Manifest:
         """Read run.json of a folder that must hold a run.
@@ -73,6 +83,33 @@ class RunDirectory:
         if manifest is None:
             raise InputError(f"there is no run in {str(self.path)!r}; give a folder that --out wrote")
         return manifest
+
+    def parts(self, manifest: Manifest) -> list[Part]:
+        """The parts of the run, damaged ones included, after a check of the seals.
+
+        A run of schema 1 has no seals; of its parts, only the blocks and repeats are checked.
+
+        Args:
+            manifest: what run.json holds.
+
+        Raises:
+            InputError: a part does not belong to the run, or the kept model was changed.
+        """
+        model, kept = self.path / MODEL, manifest.kept_model
+        if kept is not None and model.is_dir() and seal_of_files(model) != kept:
+            raise InputError(f"{str(model)!r} is not the model that was fitted for this run; {_RESTORE}")
+        parts, identity = list_parts(self.scores), manifest.identity()
+        for part in parts:
+            if not (manifest.holds(part.piece) and is_of(part, identity)) and is_whole(part):
+                raise InputError(
+                    f"{str(part.path)!r} does not belong to this run (it is of another model, data, design, "
+                    "seed, block layout, shard or version); remove it, and run the command in run.json again"
+                )
+        return parts
+
+    def has_begun(self) -> bool:
+        """Whether there are scores or a kept model to go on with."""
+        return bool(list_parts(self.scores)) or (self.path / MODEL).is_dir()
 
     def check(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Refuse a folder that holds anything but this run, or this run with fewer masks.
@@ -102,16 +139,41 @@ class RunDirectory:
                 "give another folder, or --overwrite to replace it"
             )
 
-    def begin(self, manifest: Manifest) -> None:
-        """Remove an earlier run and write run.json; this process must hold the lock.
+    def begin(self, manifest: Manifest, save: Callable[[Path], object] | None = None) -> Manifest:
+        """Remove an earlier run and write run.json and the model; this process must hold the lock.
 
-        The scores are removed before the model, so that a kill in between leaves no scores of another model.
+        A kill or a full disk at any moment leaves a folder that `check` accepts. The scores are removed
+        before the model, so that no scores of another model are left.
+
+        Args:
+            manifest: the run to write.
+            save: saves the model that was fitted for this run into a folder.
+
+        Returns:
+            What run.json holds: the manifest, with the seal of the model.
+
+        Raises:
+            InputError: the folder cannot be written.
         """
+        self.remove_temporaries()
+        model, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
         with writing(self.path):
             for name in (*_SUMMARY, SCORES, MODEL):
                 _remove(self.path / name)
+            try:
+                if save is not None:
+                    save(temporary)
+                    if manifest.sealed:
+                        manifest = manifest.model_copy(update={"kept_model": seal_of_files(temporary)})
+                self._write(manifest)
+                if save is not None:
+                    temporary.rename(model)
+                    sync_folder(self.path)
+            except (OSError, InputError):
+                self.remove_temporaries()
+                raise
             self.scores.mkdir()
-        self._write(manifest)
+        return manifest
 
     def extend(self, manifest: Manifest) -> None:
         """Ask for more masks: remove the summary, write run.json again, and keep the scores."""
@@ -121,7 +183,8 @@ class RunDirectory:
         self._write(manifest)
 
     def _write(self, manifest: Manifest) -> None:
-        write_atomic(self.path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+        content = json.loads(manifest.model_dump_json())
+        write_json(self.path / MANIFEST, content | ({"seal": seal(content)} if manifest.sealed else {}))
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""
@@ -129,16 +192,6 @@ class RunDirectory:
             for folder in (self.path, self.scores):
                 for leftover in folder.glob(f".*{TEMPORARY}"):
                     _remove(leftover)
-
-    def keep_model(self, model: Any) -> None:
-        """Save a model that was fitted for this run, unless the folder has one already."""
-        target, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
-        if target.is_dir():
-            return
-        model.save(temporary)
-        with writing(target):
-            temporary.rename(target)
-            sync_folder(self.path)
 
     def files(self) -> list[str]:
         """The names of the files and folders of the run that exist, in a fixed order."""

@@ -11,12 +11,13 @@ from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.model import Conditionals
 from maskevidence.models.fingerprints import same_fingerprint
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
+from maskevidence.runs.seals import seal
 from maskevidence.support.provenance import command, versions
 
-SCHEMA = 1
+SCHEMA = 2  # 1, which version 0.1.0 wrote, has no seals
 # Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
 # are the same run.
-_INCIDENTAL = {"versions", "command", "rows_per_block", "closed_form"}
+_INCIDENTAL = {"schema_version", "versions", "command", "rows_per_block", "closed_form", "kept_model"}
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
@@ -67,6 +68,8 @@ class Manifest(BaseModel):
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
         rows_per_block: number of rows that are scored together; the model is always called in the same way
             for a block.
+        kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was, and in
+            runs of schema 1.
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
         details: what else decides the numbers, such as the density of images.
@@ -76,7 +79,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     model: str
     model_fingerprint: str | None = None
     conditionals: Conditionals
@@ -86,6 +89,7 @@ class Manifest(BaseModel):
     seed: int
     shard: tuple[int, int] = (1, 1)
     rows_per_block: int = Field(ge=1)
+    kept_model: str | None = None
     closed_form: float | None = None
     details: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=versions)
@@ -95,6 +99,33 @@ class Manifest(BaseModel):
     def key(self) -> MaskKey:
         """What the masks depend on, apart from the design."""
         return MaskKey(self.seed, self.masks)
+
+    @property
+    def version(self) -> str:
+        """The version of maskevidence that computes the scores."""
+        return self.versions.get("maskevidence", "of an unknown version")
+
+    @property
+    def sealed(self) -> bool:
+        """Whether run.json, the kept model and the scores of the run carry seals."""
+        return self.schema_version > 1
+
+    def identity(self) -> str | None:
+        """The SHA-256 of everything that decides a score; None for a run without seals.
+
+        All shards of a run have the same identity, and so has the run with more masks.
+        """
+        if not self.sealed:
+            return None
+        apart = ("shard", self.mask_design().extended_by)
+        deciding = {name: value for name, value in _flat(self) if name not in apart}
+        return seal([deciding, self.rows_per_block, self.kept_model, self.version])
+
+    def holds(self, piece: Piece) -> bool:
+        """Whether all blocks and repeats of a piece belong to this run."""
+        blocks = self.blocks()
+        of_blocks = blocks.start <= piece.first_block < piece.last_block <= blocks.stop
+        return of_blocks and piece.first_repeat < piece.last_repeat <= self.mask_design().n_repeats
 
     def mask_design(self) -> MaskDesign:
         """The mask design.
@@ -120,11 +151,11 @@ class Manifest(BaseModel):
         return list(missing_pieces(done, self.blocks(), self.mask_design().n_repeats))
 
     def resuming(self, existing: "Manifest | None") -> "Manifest":
-        """This manifest with the blocks and the closed form of a run that exists and is resumed."""
+        """This manifest with the blocks, the kept model and the closed form of a run that is resumed."""
         if existing is None:
             return self
-        kept = {"rows_per_block": existing.rows_per_block, "closed_form": existing.closed_form}
-        return self.model_copy(update=kept)
+        kept = ("rows_per_block", "kept_model", "closed_form")
+        return self.model_copy(update={name: getattr(existing, name) for name in kept})
 
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
         """How this run differs from another, one phrase each, such as "seed 1 instead of 0"; empty if equal.

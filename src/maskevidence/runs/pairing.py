@@ -1,9 +1,10 @@
 """Several runs side by side: their names, and the comparison of runs on the same observations."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from maskevidence.comparison import Comparison, compare
+from maskevidence.comparison import Comparison, Difference, compare
 from maskevidence.errors import InputError
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run
@@ -38,7 +39,20 @@ def compare_runs(runs: Mapping[str, Run]) -> Comparison:
         _check_same_data(name, first.manifest, other, run.manifest)
     fingerprint = first.manifest.data.fingerprint
     per_byte = any(run.manifest.data.fingerprint != fingerprint for run in runs.values())
-    return compare({name: run.estimate for name, run in runs.items()}, per_byte=per_byte)
+    comparison = compare({name: run.estimate for name, run in runs.items()}, per_byte=per_byte)
+    return replace(comparison, behind=tuple(_with_versions(one, runs) for one in comparison.behind))
+
+
+def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Difference:
+    """The difference, with a note if two versions of maskevidence computed the scores."""
+    first, second = (runs[name].manifest.version for name in (difference.first, difference.second))
+    if first == second:
+        return difference
+    note = (
+        f"{difference.first!r} was scored by maskevidence {first}, and {difference.second!r} by {second}; "
+        "CHANGELOG.md tells whether their numbers differ"
+    )
+    return replace(difference, notes=(*difference.notes, note))
 
 
 def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:

@@ -1,4 +1,7 @@
-"""The scores of a run on disk: Parquet files, named by what they hold and by their checksum."""
+"""The scores of a run on disk: Parquet files, named by what they hold and by their checksum.
+
+Each carries the seal of its run, so that the parts of another run are recognised.
+"""
 
 import hashlib
 import re
@@ -7,12 +10,13 @@ from typing import NamedTuple
 
 from maskevidence.errors import InputError
 from maskevidence.runs.blocks import Piece
+from maskevidence.runs.seals import seal_of_piece
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import reading, write_atomic
 
 SCORES = "scores"
 _NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")
-_CALLS = b"n_model_calls"
+_CALLS, _SEAL = b"n_model_calls", b"seal"
 
 
 class Part(NamedTuple):
@@ -43,7 +47,25 @@ def is_whole(part: Part) -> bool:
         return _checksum(part.path.read_bytes()) == part.checksum
 
 
-def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int) -> Part:
+def is_of(part: Part, identity: str | None) -> bool:
+    """Whether a part was written by a run, and under its present name; True if that cannot be read.
+
+    Args:
+        part: the part.
+        identity: the answer of `Manifest.identity`; None for a run without seals.
+    """
+    from pyarrow import ArrowException, parquet
+
+    try:
+        written = (parquet.read_metadata(part.path).metadata or {}).get(_SEAL)
+    except (OSError, ArrowException):  # the file is damaged, which its checksum tells
+        return True
+    return written == (None if identity is None else seal_of_piece(identity, part.piece).encode())
+
+
+def write_part(
+    folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str | None
+) -> Part:
     """Write the scores of a piece.
 
     Args:
@@ -51,6 +73,7 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
         piece: what was scored.
         table: the scores of the piece.
         n_model_calls: how many times the model was called for it.
+        identity: the identity of the run; None for a run without seals.
 
     Raises:
         InputError: the folder cannot be written, or is full.
@@ -62,7 +85,8 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
     whole = {name: pa.array(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
     n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else pa.array(rows.n_bytes)
     content = pa.table({**whole, "score": pa.array(rows.score), "n_bytes": n_bytes})
-    content = content.replace_schema_metadata({_CALLS: str(n_model_calls)})
+    metadata = {} if identity is None else {_SEAL: seal_of_piece(identity, piece)}
+    content = content.replace_schema_metadata({_CALLS: str(n_model_calls), **metadata})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd", use_dictionary=[*whole, "n_bytes"])
     data = sink.getvalue().to_pybytes()

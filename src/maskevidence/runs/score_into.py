@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from maskevidence import __version__
+from maskevidence.errors import InputError
 from maskevidence.masks import check_n_masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.models import load
@@ -15,7 +17,7 @@ from maskevidence.runs.directory import MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, Work, local_engine
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import is_whole, list_parts, write_part
+from maskevidence.runs.parts import is_whole, write_part
 from maskevidence.score import Scoring, check_tokens
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import progress
@@ -65,7 +67,8 @@ def record_run(
         The number of masks that were scored by this call.
 
     Raises:
-        InputError: the folder holds another run, another process writes into it, or it cannot be written.
+        InputError: the folder holds another run, this run as another version began it, or parts or a model
+            that are not of this run; another process writes into it, or it cannot be written.
         NumericalError: a log-probability is not finite.
     """
     check_tokens(tokens)
@@ -75,21 +78,23 @@ def record_run(
     check_n_masks(manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy()))
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
+    _check_version(folder, existing)
     with recording.engine() as score_all, locked(folder.path):
         existing = _existing(folder, manifest, recording)  # another process may have begun the run
+        _check_version(folder, existing)
         manifest = manifest.resuming(existing)
         if existing is None:
-            folder.begin(manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)}))
+            manifest = manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)})
+            manifest = folder.begin(manifest, model.save if fitted else None)
         elif existing.extended_by(manifest):
             folder.extend(manifest)
         folder.remove_temporaries()
-        if fitted:
-            folder.keep_model(model)
-            model = load(folder.path / MODEL)
         scoring = Scoring(manifest.mask_design(), manifest.key, recording.batch_size)
         work = _missing_work(folder, manifest, tokens)
         total = sum(one.n_masks(scoring) for one in work)
-        pending = _Pending(folder, recording.save_every)
+        pending = _Pending(folder, manifest, recording.save_every)
+        if fitted:
+            model = _kept_model(folder)
         with progress("scoring masks", total) as advance:
             try:
                 score_all(model, work, scoring, advance, pending.add)
@@ -101,14 +106,34 @@ def record_run(
 
 
 def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
-    """The manifest of the run to resume, if there is one."""
+    """The manifest of the run to resume, if there is one and it has more than a manifest."""
     folder.check(manifest, overwrite=recording.overwrite)
-    return None if recording.overwrite else folder.manifest()
+    existing = None if recording.overwrite else folder.manifest()
+    return existing if folder.has_begun() else None
+
+
+def _check_version(folder: RunDirectory, existing: Manifest | None) -> None:
+    if existing is not None and existing.version != __version__:
+        raise InputError(
+            f"the scores in {str(folder.path)!r} are by maskevidence {existing.version}, and this is "
+            f"{__version__}, which does not add to them; go on with that version, or start again with "
+            "--overwrite"
+        )
+
+
+def _kept_model(folder: RunDirectory) -> Any:
+    """The model that was fitted for a run."""
+    if not (folder.path / MODEL).is_dir():
+        raise InputError(
+            f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
+            "again with --overwrite"
+        )
+    return load(folder.path / MODEL)
 
 
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     """Whether a run has all its scores, undamaged."""
-    parts = list_parts(folder.scores)
+    parts = folder.parts(manifest)
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
@@ -129,7 +154,7 @@ def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
 def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> Sequence[Work]:
     """The pieces that are left to score, with their rows; damaged parts are removed."""
     done = []
-    for part in list_parts(folder.scores):
+    for part in folder.parts(manifest):
         if is_whole(part):
             done.append(part.piece)
         else:
@@ -143,8 +168,9 @@ def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> S
 class _Pending:
     """Scores that wait to be saved; those of consecutive blocks are saved as one part."""
 
-    def __init__(self, folder: RunDirectory, save_every: float) -> None:
+    def __init__(self, folder: RunDirectory, manifest: Manifest, save_every: float) -> None:
         self.folder = folder
+        self.identity = manifest.identity()
         self.save_every = save_every
         self.last_save = time.monotonic()
         self.scored: list[tuple[Piece, ScoreTable, int]] = []
@@ -161,7 +187,7 @@ class _Pending:
             n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
             pieces, tables, n_calls = zip(*self.scored[:n], strict=True)
             piece = pieces[0]._replace(last_block=pieces[-1].last_block)
-            write_part(self.folder.scores, piece, ScoreTable.join(tables), sum(n_calls))
+            write_part(self.folder.scores, piece, ScoreTable.join(tables), sum(n_calls), self.identity)
             del self.scored[:n]
         self.last_save = time.monotonic()
 
@@ -174,4 +200,4 @@ def write_scores(folder: RunDirectory, manifest: Manifest, scores: ScoreTable, n
     """Write all scores of a run that was computed in memory, as one part."""
     blocks = manifest.blocks()
     piece = Piece(blocks.start, blocks.stop, 0, manifest.mask_design().n_repeats)
-    write_part(folder.scores, piece, scores, n_model_calls)
+    write_part(folder.scores, piece, scores, n_model_calls, manifest.identity())

@@ -13,7 +13,7 @@ from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, list_parts, read_part
+from maskevidence.runs.parts import Part, read_part
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.provenance import command
 
@@ -59,14 +59,14 @@ def read_run(*folders: str | Path) -> Run:
         folders: one run directory, or the run directories of all shards of a run.
 
     Raises:
-        InputError: a folder holds no run, or a run that is unfinished or damaged, or the folders are not the
-            shards of one run.
+        InputError: a folder holds no run, or a run that is unfinished, damaged or changed, or the folders are
+            not the shards of one run.
     """
     manifests, parts, tables, n_calls = [], [], [], 0
     for folder in folders:
         directory = RunDirectory(folder)
         manifest = directory.existing_manifest()
-        own = list_parts(directory.scores)
+        own = directory.parts(manifest)
         _check_complete(directory, manifest, own)
         read = [read_part(part) for part in own]
         manifests.append(manifest)
@@ -103,6 +103,10 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
         differences = first.differences(other, but=("shard",))
         if other.rows_per_block != first.rows_per_block:
             differences.append(f"blocks of {other.rows_per_block} rows instead of {first.rows_per_block}")
+        if other.kept_model != first.kept_model:
+            differences.append("a model that was fitted with another result")
+        if other.version != first.version:
+            differences.append(f"maskevidence {other.version} instead of {first.version}")
         if differences:
             raise InputError(
                 f"{name!r} is not a shard of the run in {names[0]!r} ({'; '.join(differences)}); "

@@ -37,9 +37,7 @@ def write_run(
         InputError: the folder cannot be written.
     """
     with locked(folder.path):
-        folder.begin(manifest)
-        if model is not None:
-            folder.keep_model(model)
+        manifest = folder.begin(manifest, None if model is None else model.save)
         write_scores(folder, manifest, estimate.scores, estimate.n_model_calls)
         return write_summary(folder, Run(manifest, estimate, ()), result)
 

@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ TEMPORARY = ".tmp"
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
 
+    The target of a symbolic link is replaced, not the link. A pipe or a device is written to, not replaced.
+
     Raises:
         InputError: the file cannot be written.
 
@@ -31,25 +34,43 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         >>> path.read_text()
         'text'
     """
-    target = Path(path)
+    place = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    with writing(place):
+        if _is_stream(place):
+            with os.fdopen(os.open(place, os.O_WRONLY), "wb") as stream:
+                stream.write(data)
+        else:
+            _replace(Path(os.path.realpath(place)), data)
+
+
+def _is_stream(place: Path) -> bool:
+    """Whether a place is a pipe or a device, which holds no file that could be replaced."""
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _replace(target: Path, data: bytes) -> None:
     temporary = None
-    with writing(target):
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(TEMPORARY, f".{target.name}.", target.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)
-            os.replace(temporary, target)
-            sync_folder(target.parent)
-        except OSError:
-            if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
-            raise
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(TEMPORARY, f".{target.name}.", target.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -5,6 +5,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from maskevidence import __version__
+
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages on which a number may depend.
@@ -13,8 +15,8 @@ def versions() -> dict[str, str]:
         >>> sorted(versions())[:2]
         ['maskevidence', 'numpy']
     """
-    by_package = {"python": platform.python_version()}
-    for package in ("maskevidence", "torch", "numpy", "scikit-learn", "transformers"):
+    by_package = {"python": platform.python_version(), "maskevidence": __version__}
+    for package in ("torch", "numpy", "scikit-learn", "transformers"):
         try:
             by_package[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -86,7 +86,8 @@ def score(
     counts = {name: getattr(design, name) for name in ("masks_per_size", "draws", "replicates", "orders")}
     mask_design = parse_design(design.design or _DESIGN[kind], **counts)
     refuse_other_kinds(kind, model, preparation)
-    ready = _prepare(kind, model, data, mask_design, preparation, run.out)
+    resumed = None if run.overwrite else run.out
+    ready = _prepare(kind, model, data, mask_design, preparation, resumed)
     scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring)

@@ -2,13 +2,14 @@
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from maskevidence.errors import InputError
 from maskevidence.runs import Run, RunDirectory, read_run, write_summary
 from maskevidence.runs.directory import MODEL
 from maskevidence.runs.lock import locked
-from maskevidence.support.files import write_atomic, writing
+from maskevidence.support.files import write_atomic
 from maskevidence.tasks.score import Scored
 
 
@@ -42,9 +43,7 @@ def summarize(runs: Sequence[Path], out: Path | None = None, *, overwrite: bool 
 
 def _copy(run: Run, source: Path, folder: RunDirectory) -> None:
     """Copy the scores, and the model if the run fitted one."""
-    folder.begin(run.manifest)
+    model = source / MODEL
+    folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())
-    if (source / MODEL).is_dir():
-        with writing(folder.path / MODEL):
-            shutil.copytree(source / MODEL, folder.path / MODEL)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from typing import Any
 
 from torch import nn
 
+from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
@@ -62,7 +62,7 @@ class TransformerJob:
             "test_fraction": self.options.test_fraction,
             "objective": self.options.objective,
             **asdict(self.recipe),
-            "version": metadata.version("maskevidence"),
+            "version": __version__,
         }
         return begin_training(self.options, settings, belongings)
 

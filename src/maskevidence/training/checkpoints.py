@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.support.files import write_atomic
 
@@ -43,7 +43,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
     tensors: dict[str, Tensor] = {}
     tree = _encode(state, tensors)
-    header = {"format": FORMAT, "version": metadata.version("maskevidence")}
+    header = {"format": FORMAT, "version": __version__}
     header |= {"settings": dict(settings), "state": tree}
     path = Path(folder) / FILE
     write_atomic(path, save(tensors, metadata={_HEADER: json.dumps(header)}))
@@ -74,11 +74,10 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             f"{str(path)!r} is not a readable checkpoint ({type(error).__name__}); "
             "remove it to start from the beginning, or give another folder"
         ) from error
-    installed = metadata.version("maskevidence")
-    if header.get("format") != FORMAT or header.get("version") != installed:
+    if header.get("format") != FORMAT or header.get("version") != __version__:
         raise InputError(
             f"{str(path)!r} was written by maskevidence {header.get('version')}, checkpoint format "
-            f"{header.get('format')}; this is {installed}, format {FORMAT}: resume with that version, or "
+            f"{header.get('format')}; this is {__version__}, format {FORMAT}: resume with that version, or "
             "start in another folder"
         )
     different = differences(header["settings"], settings)
