@@ -27,7 +27,7 @@ from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
 from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.runs import DataSource, Manifest, RunDirectory, write_run
+from maskevidence.runs import DataSource, Manifest, RunDirectory, read_run, write_run
 from maskevidence.runs.parts import list_parts
 from maskevidence.score_table import ScoreTable
 from maskevidence.wording import typeset
@@ -416,11 +416,11 @@ def test_text_is_never_markup(texts: Path) -> None:
 
 def test_names_are_never_markup(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "<img src=x onerror=alert(1)>"
-    shutil.copytree(folder / "ppca-2", copy)
-    manifest = json.loads((copy / "run.json").read_text())
-    manifest["model"] = "</title><script>alert(1)</script>\u202e"
-    manifest["data"]["notes"] = ["<b>note</b>"]
-    (copy / "run.json").write_text(json.dumps(manifest))
+    whole = read_run(folder / "ppca-2")
+    data = whole.manifest.data.model_copy(update={"notes": ["<b>note</b>"]})
+    changes = {"model": "</title><script>alert(1)</script>\u202e", "data": data}
+    manifest = whole.manifest.model_copy(update=changes)
+    write_run(RunDirectory(copy), manifest, whole.result(), whole.estimate)
     target = tmp_path / "report.html"
     undecoded = tmp_path / os.fsdecode(b"not UTF-8 \xff")
     shutil.copytree(folder / "ppca-1", undecoded)

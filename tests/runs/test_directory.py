@@ -67,7 +67,7 @@ class TestAnotherRun:
     def test_with_a_newer_schema(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
         content = json.loads((first / "run.json").read_text())
         (first / "run.json").write_text(json.dumps(content | {"schema_version": 7, "more": 1}))
-        message = "has schema 7, written by a newer maskevidence (this one reads 1); update maskevidence"
+        message = "has schema 7, written by a newer maskevidence (this one reads 2); update maskevidence"
         command = ("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first)
         assert message in run(*command).error
         assert message in run("summarize", first).error

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,20 +65,24 @@ class TestKill:
         assert same_rows(tmp_path / "a", tmp_path / "b")
 
     def test_a_resumed_run_is_scored_by_the_saved_model(
-        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         command = ("score", "ppca:2", saved[1], "--limit", 300, "--save-every", 0, "--out", tmp_path / "a")
         assert run(*command).code == 0
         before = read_rows(tmp_path / "a")
-        other = me.models.load(tmp_path / "a" / "model")
-        with torch.no_grad():
-            other.mean += 1.0
-        other.save(tmp_path / "a" / "model")
         list_parts(tmp_path / "a" / "scores")[0].path.unlink()
+        fit = me.models.PPCA.fit
+
+        def another(self: me.models.PPCA, *args: Any, **options: Any) -> Any:
+            """Fitting again gives another model here, as it may on another processor."""
+            model = fit(self, *args, **options)
+            with torch.no_grad():
+                model.mean += 1.0
+            return model
+
+        monkeypatch.setattr(me.models.PPCA, "fit", another)
         assert run(*command).code == 0
-        changed = read_rows(tmp_path / "a")["score"] != before["score"]
-        assert changed.any()
-        assert not changed.all()
+        assert read_rows(tmp_path / "a").equals(before)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -159,7 +159,8 @@ class RunDirectory:
         model, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
         with writing(self.path):
             for name in (*_SUMMARY, SCORES, MODEL):
-                _remove(self.path / name)
+                if (self.path / name).exists():  # renamed first, because a kill may leave half of a folder
+                    _remove((self.path / name).rename(self.path / f".{name}{TEMPORARY}"))
             try:
                 if save is not None:
                     save(temporary)

@@ -41,7 +41,8 @@ def locked(folder: Path) -> Iterator[None]:
                 "wait until it is done, or give another folder"
             ) from error
     try:
-        holder.unlink(missing_ok=True)  # a symbolic link would be written through
+        with writing(holder):
+            holder.unlink(missing_ok=True)  # a symbolic link would be written through
         write_atomic(holder, f"{os.getpid()}\n")
         yield
     finally:

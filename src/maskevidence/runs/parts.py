@@ -57,7 +57,8 @@ def is_of(part: Part, identity: str | None) -> bool:
     from pyarrow import ArrowException, parquet
 
     try:
-        written = (parquet.read_metadata(part.path).metadata or {}).get(_SEAL)
+        with part.path.open("rb") as file:
+            written = (parquet.read_metadata(file).metadata or {}).get(_SEAL)
     except (OSError, ArrowException):  # the file is damaged, which its checksum tells
         return True
     return written == (None if identity is None else seal_of_piece(identity, part.piece).encode())

@@ -1,0 +1,167 @@
+"""A kill or a failure at any file operation of a run leaves a folder that the same command completes."""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import maskevidence as me
+from command_line import files_in
+from maskevidence.masks import MaskDesign
+from maskevidence.report.reading import read_runs
+from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from recorded_runs import make_manifest, make_model, make_tokens, same_rows
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+]
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "tempfile.mkstemp")
+BEGINNINGS = ("in a new folder", "over another run", "with more masks")
+watchers: list[Callable[[], None]] = []  # the last one is called before each file operation
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hook() -> None:
+    """Python tells an audit hook about each file operation; a hook cannot be removed."""
+
+    def hook(event: str, args: tuple[object, ...]) -> None:
+        of_descriptor = event == "open" and isinstance(args[0], int)  # a temporary file, before it is written
+        if watchers and (event in CHANGES or of_descriptor):
+            watchers[-1]()
+
+    sys.addaudithook(hook)
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill of the process, unlike a power cut, loses nothing that is not on the disk yet."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@contextmanager
+def at_step(n: int, act: Callable[[], None]) -> Iterator[list[int]]:
+    """Do something before the n-th file operation; gives a list that grows by one for each of them."""
+    passed: list[int] = []
+
+    def watch() -> None:
+        passed.append(len(passed))
+        if len(passed) == n + 1:
+            act()
+
+    watchers.append(watch)
+    try:
+        yield passed
+    finally:
+        watchers.pop()
+
+
+def command(folder: Path, design: MaskDesign, seed: int = 0, *, overwrite: bool = False) -> None:
+    """Score 12 rows by a model that was fitted for the run; each block is a part."""
+    model, tokens = make_model(seed), make_tokens(12)
+    manifest = make_manifest(model, tokens, design, seed=seed, rows_per_block=6)
+    recording = Recording(save_every=0.0, overwrite=overwrite)
+    record_run(RunDirectory(folder), manifest, model, tokens, recording, fitted=True)
+
+
+def refusal_of(use: Callable[[Path], object], out: Path) -> str:
+    """The error of a use of a folder; empty if there is none."""
+    try:
+        use(out)
+    except me.InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(params=BEGINNINGS)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[Path], None]]:
+    """A folder as it is before a command, which may not exist, and the command."""
+    before, few, many = tmp_path / "before", me.EverySize(1), me.EverySize(2)
+    if request.param == "in a new folder":
+        return before, lambda out: command(out, few)
+    if request.param == "over another run":
+        command(before, few, seed=1)
+        return before, lambda out: command(out, few, overwrite=True)
+    command(before, few)
+    return before, lambda out: command(out, many)
+
+
+@pytest.fixture
+def again(case: tuple[Path, Callable[[Path], None]], tmp_path: Path) -> Callable[[Path], None]:
+    """Read what a broken command left, give the command again, and compare the run with an unbroken one."""
+    before, act = case
+    if before.exists():
+        shutil.copytree(before, tmp_path / "whole")
+    act(tmp_path / "whole")
+    whole = read_run(tmp_path / "whole")
+
+    def check(out: Path) -> None:
+        for read in (read_run, lambda path: read_runs([path])):
+            assert re.fullmatch("|there is no run in .*|.* is not finished, .*", refusal_of(read, out))
+        act(out)
+        assert same_rows(out, tmp_path / "whole")
+        assert read_run(out).estimate.log_evidence == whole.estimate.log_evidence
+        assert read_run(out).manifest.identity() == whole.manifest.identity()
+        assert not [name for name in files_in(out) if "tmp" in name]
+        assert not (out / ".model.tmp").exists()
+
+    return check
+
+
+def n_steps(case: tuple[Path, Callable[[Path], None]], out: Path) -> int:
+    before, act = case
+    if before.exists():
+        shutil.copytree(before, out)
+    with at_step(-1, lambda: None) as passed:
+        act(out)
+    return len(passed)
+
+
+class TestAtEachStep:
+    def test_of_a_kill(
+        self,
+        case: tuple[Path, Callable[[Path], None]],
+        again: Callable[[Path], None],
+        tmp_path: Path,
+    ) -> None:
+        before, act = case
+        for n in range(n_steps(case, tmp_path / "counted")):
+            out = tmp_path / str(n)
+            if before.exists():
+                shutil.copytree(before, out)
+            child = os.fork()
+            if child == 0:
+                with at_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+                    act(out)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            again(out)
+
+    def test_of_a_full_disk(
+        self,
+        case: tuple[Path, Callable[[Path], None]],
+        again: Callable[[Path], None],
+        tmp_path: Path,
+    ) -> None:
+        def fail() -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        before, act = case
+        n_refused = 0
+        for n in range(n_steps(case, tmp_path / "counted")):
+            out = tmp_path / str(n)
+            if before.exists():
+                shutil.copytree(before, out)
+            with at_step(n, fail):
+                refusal = refusal_of(act, out)
+            assert re.fullmatch("|no space is left for .*", refusal)
+            n_refused += refusal != ""
+            again(out)
+        assert n_refused > 10
