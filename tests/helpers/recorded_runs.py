@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -11,6 +12,7 @@ from pyarrow import parquet
 import maskevidence as me
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.runs import DataSource, Manifest, rows_per_block
+from maskevidence.runs.parts import list_parts, read_part, write_part
 
 N_ROWS, N_FEATURES = 70, 6
 
@@ -60,6 +62,19 @@ def same_rows(first: Path | str, second: Path | str) -> bool:
     return list(a.columns) == list(b.columns) and all(
         a[name].to_numpy().tobytes() == b[name].to_numpy().tobytes() for name in a.columns
     )
+
+
+def without_seals(folder: Path) -> dict[str, Any]:
+    """Write a run as version 0.1.0 did; gives the content of run.json."""
+    for part in list_parts(folder / "scores"):
+        scores = read_part(part)
+        part.path.unlink()
+        write_part(folder / "scores", part.piece, *scores, None)
+    content = json.loads((folder / "run.json").read_text())
+    del content["seal"], content["kept_model"]
+    content |= {"schema_version": 1, "versions": {"maskevidence": "0.1.0"}}
+    (folder / "run.json").write_text(json.dumps(content))
+    return content
 
 
 def read_numbers(folder: Path | str) -> dict[str, object]:

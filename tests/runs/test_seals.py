@@ -17,7 +17,14 @@ from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, rec
 from maskevidence.runs.parts import list_parts, read_part, write_part
 from maskevidence.tasks.options import DesignOptions, RunOptions
 from maskevidence.tasks.score import score
-from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
+from recorded_runs import (
+    make_manifest,
+    make_model,
+    make_tokens,
+    read_rows,
+    same_rows,
+    without_seals,
+)
 
 DESIGN = me.EverySize(2)
 FOREIGN = r"\.parquet' does not belong to this run .*; remove it"
@@ -123,7 +130,7 @@ class TestForeignParts:
         refused_by_all(folder, FOREIGN)
 
     def test_in_a_run_without_seals(self, folder: RunDirectory, whole: Path) -> None:
-        without_seals(folder)
+        without_seals(folder.path)
         assert read_run(folder.path).estimate.n_observations == 70
         list_parts(folder.scores)[3].path.unlink()
         shutil.copy(list_parts(whole / "scores")[3].path, folder.scores)
@@ -141,18 +148,6 @@ class TestForeignParts:
                 shutil.copy(list_parts(of)[place].path, folder.scores)
         assert same_rows(folder.path, whole)
         assert read_run(folder.path).estimate.log_evidence == read_run(whole).estimate.log_evidence
-
-
-def without_seals(folder: RunDirectory) -> None:
-    """Write the run as version 0.1.0 did."""
-    for part in list_parts(folder.scores):
-        table, n_calls = read_part(part)
-        part.path.unlink()
-        write_part(folder.scores, part.piece, table, n_calls, None)
-    content = json.loads((folder.path / "run.json").read_text())
-    del content["seal"], content["kept_model"]
-    content |= {"schema_version": 1, "versions": {"maskevidence": "0.1.0"}}
-    (folder.path / "run.json").write_text(json.dumps(content))
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,19 @@
 """The JSON and CSV text of all files of this package, and the errors for damaged files."""
 
+import json
 import math
+import os
+import socket
+import stat
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from command_line import CommandLine
 from maskevidence.errors import InputError
-from maskevidence.support.files import csv_text, json_text, read_json, write_json
+from maskevidence.support.files import csv_text, json_text, read_json, write_atomic, write_json
 
 
 def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -48,3 +54,113 @@ def test_csv_cells() -> None:
     assert text.splitlines()[1] == '1,2,0.1,0.1,0.10000000149011612,,,True,"a,""b"""'
     assert text.endswith("\n")
     assert "\r" not in text
+
+
+class TestPlacesThatAreNoFiles:
+    """Pipes and devices are written to, and the target of a link is replaced."""
+
+    def test_a_pipe(self, tmp_path: Path) -> None:
+        pipe, content = tmp_path / "pipe", {"scores": list(range(50_000))}  # more than a pipe holds at once
+        os.mkfifo(pipe)
+        received: list[str] = []
+        reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+        reader.start()
+        write_json(pipe, content)
+        reader.join(timeout=60)
+        assert received == [json_text(content)]
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert os.listdir(tmp_path) == ["pipe"]
+
+    def test_a_pipe_whose_reader_leaves_is_one_line(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = threading.Thread(target=lambda: pipe.open("rb").close(), daemon=True)
+        reader.start()
+        with pytest.raises(InputError, match=r"pipe' cannot be written \(Broken pipe\)"):
+            write_atomic(pipe, bytes(1_000_000))
+        reader.join(timeout=60)
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+    def test_an_open_pipe_of_the_shell(self, tmp_path: Path) -> None:
+        """`--json >(jq .)` gives a name such as /dev/fd/63."""
+        reading, writing = os.pipe()
+        write_json(f"/dev/fd/{writing}", {"seed": 0})
+        os.close(writing)
+        with os.fdopen(reading) as file:
+            assert file.read() == json_text({"seed": 0})
+
+    @pytest.mark.parametrize(("name", "minor"), [("null", 3), ("full", 7)])
+    def test_a_device(self, tmp_path: Path, name: str, minor: int) -> None:
+        device = tmp_path / name
+        try:
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+            device.open("rb").close()
+        except OSError:
+            pytest.skip("this user cannot make devices")
+        if name == "null":
+            write_json(device, {"seed": 0})
+        else:
+            with pytest.raises(InputError, match="no space is left for"):
+                write_json(device, {"seed": 0})
+        assert stat.S_ISCHR(device.stat().st_mode)
+        assert os.listdir(tmp_path) == [name]
+
+    def test_a_socket_is_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)  # the name of a socket is at most 107 bytes long
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind("socket")
+            with pytest.raises(InputError, match=r"'socket' cannot be written \(No such device or address\)"):
+                write_json("socket", {})
+        assert stat.S_ISSOCK(os.stat("socket").st_mode)
+
+    @pytest.mark.parametrize("relative", [True, False])
+    def test_a_symbolic_link(self, tmp_path: Path, relative: bool) -> None:
+        (tmp_path / "target").mkdir()
+        target, link, second = tmp_path / "target" / "a.json", tmp_path / "a.json", tmp_path / "b.json"
+        target.write_text("old")
+        link.symlink_to("target/a.json" if relative else target)
+        second.symlink_to(link)
+        before = target.stat().st_ino
+        write_json(second, {"seed": 0})
+        assert link.is_symlink()
+        assert second.is_symlink()
+        assert read_json(target) == {"seed": 0}
+        assert target.stat().st_ino != before  # replaced as a whole, so that a reader never sees half of it
+        assert os.listdir(tmp_path / "target") == ["a.json"]
+
+    def test_a_symbolic_link_to_a_new_file(self, tmp_path: Path) -> None:
+        link = tmp_path / "a.json"
+        link.symlink_to("new/b.json")
+        write_json(link, {"seed": 0})
+        assert link.is_symlink()
+        assert read_json(tmp_path / "new" / "b.json") == {"seed": 0}
+
+    def test_a_symbolic_link_to_itself_is_one_line(self, tmp_path: Path) -> None:
+        link = tmp_path / "a.json"
+        link.symlink_to(link)
+        with pytest.raises(InputError, match=r"cannot be written \(Too many levels of symbolic links\)"):
+            write_json(link, {})
+        assert link.is_symlink()
+
+    def test_a_folder_is_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(InputError, match=r"folder' cannot be written \(Is a directory\)"):
+            write_json(tmp_path / "folder", {})
+        assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_the_command_line_writes_into_a_pipe_and_through_a_link(tmp_path: Path, run: CommandLine) -> None:
+    rows, pipe, link = tmp_path / "rows.csv", tmp_path / "pipe", tmp_path / "link.json"
+    rows.write_text("a,b\n" + "\n".join(f"{k},{k * k % 7}" for k in range(20)))
+    os.mkfifo(pipe)
+    link.symlink_to("target.json")
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    command = ("score", "gaussian", rows, "--json")
+    assert run(*command, pipe).code == 0
+    assert run(*command, link).code == 0
+    reader.join(timeout=60)
+    assert json.loads(received[0])["log_evidence"] == read_json(tmp_path / "target.json")["log_evidence"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()

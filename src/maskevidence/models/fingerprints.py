@@ -63,7 +63,7 @@ def same_fingerprint(one: str | None, other: str | None) -> bool:
     """Whether two fingerprints are of the same model.
 
     A fingerprint without settings, as older versions wrote it, is compared by the weights alone, so that a
-    run that was begun then can be resumed.
+    finished run of then is recognised.
 
     Example:
         >>> import maskevidence as me
