@@ -66,7 +66,8 @@ def at_step(n: int, act: Callable[[], None]) -> Iterator[list[int]]:
 def command(folder: Path, design: MaskDesign, seed: int = 0, *, overwrite: bool = False) -> None:
     """Score 12 rows by a model that was fitted for the run; each block is a part."""
     model, tokens = make_model(seed), make_tokens(12)
-    manifest = make_manifest(model, tokens, design, seed=seed, rows_per_block=6)
+    versions = {"maskevidence": me.__version__}  # to ask for all of them takes longer than to score
+    manifest = make_manifest(model, tokens, design, seed=seed, rows_per_block=6, versions=versions)
     recording = Recording(save_every=0.0, overwrite=overwrite)
     record_run(RunDirectory(folder), manifest, model, tokens, recording, fitted=True)
 

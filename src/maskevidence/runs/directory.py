@@ -1,7 +1,6 @@
 """A run directory: run.json is written first, then the model, the scores, and the summary last."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,15 @@ from maskevidence.runs.lock import HOLDER, LOCK
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 from maskevidence.runs.seals import seal, seal_of_files
-from maskevidence.support.files import TEMPORARY, read_json, reading, sync_folder, write_json, writing
+from maskevidence.support.files import (
+    TEMPORARY,
+    read_json,
+    reading,
+    remove_temporaries,
+    sync_folder,
+    write_json,
+    writing,
+)
 
 MANIFEST = "run.json"
 ESTIMATE = "estimate.json"
@@ -160,7 +167,8 @@ class RunDirectory:
         with writing(self.path):
             for name in (*_SUMMARY, SCORES, MODEL):
                 if (self.path / name).exists():  # renamed first, because a kill may leave half of a folder
-                    _remove((self.path / name).rename(self.path / f".{name}{TEMPORARY}"))
+                    (self.path / name).rename(self.path / f".{name}{TEMPORARY}")
+                    remove_temporaries(self.path)
             try:
                 if save is not None:
                     save(temporary)
@@ -180,7 +188,7 @@ class RunDirectory:
         """Ask for more masks: remove the summary, write run.json again, and keep the scores."""
         with writing(self.path):
             for name in _SUMMARY:
-                _remove(self.path / name)
+                (self.path / name).unlink(missing_ok=True)
         self._write(manifest)
 
     def _write(self, manifest: Manifest) -> None:
@@ -189,10 +197,8 @@ class RunDirectory:
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""
-        with writing(self.path):
-            for folder in (self.path, self.scores):
-                for leftover in folder.glob(f".*{TEMPORARY}"):
-                    _remove(leftover)
+        for folder in (self.path, self.scores):
+            remove_temporaries(folder)
 
     def files(self) -> list[str]:
         """The names of the files and folders of the run that exist, in a fixed order."""
@@ -209,10 +215,3 @@ class RunDirectory:
             if not file.exists():
                 return None
         return read_json(file, f"maskevidence summarize {self.path} writes it again")
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
