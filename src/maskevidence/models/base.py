@@ -28,6 +28,7 @@ class TableModel(nn.Module, ABC):
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
         bounded: after `fit`, the features whose noise variance is at its lower bound.
+        n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
         keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
             False, callers drop constant columns, train on rows in the units of `units`, and call `rescale`.
         learning_rate: the default learning rate of Adam.
@@ -45,6 +46,7 @@ class TableModel(nn.Module, ABC):
         self.n_features = n_features
         self.columns: list[str] | None = None
         self.bounded: list[int] = []
+        self.n_iterations = 0
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:

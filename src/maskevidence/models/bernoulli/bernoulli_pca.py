@@ -152,6 +152,24 @@ class BernoulliPCA(TableModel):
         values = self._binary(tokens, tokens.maskable | tokens.context)
         return refined_integral.log_evidence(self.decoder, self.integration, replace(tokens, values=values))
 
+    def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
+        """E[z | the present tokens], by importance sampling from each row's posterior, shape (B, K).
+
+        The nodes are those of `integration` if that is `Importance`, and those of `Importance()` otherwise:
+        a grid that all rows share may be too coarse for their posteriors.
+
+        Args:
+            tokens: B observations.
+        """
+        present = tokens.maskable | tokens.context
+        rule = self.integration if isinstance(self.integration, Importance) else Importance()
+        z, log_joint = posterior_nodes.log_joints(self.decoder, rule, self._binary(tokens, present), present)
+        return (torch.softmax(log_joint, 1)[:, None, :] @ z)[:, 0]
+
+    def means_given(self, latent: Float[Tensor, "B K"]) -> Float[Tensor, "B D"]:
+        """E[x | z] = sigmoid(W z + b), shape (B, D)."""
+        return torch.sigmoid(self.decoder.logits(latent))
+
     def integrate(
         self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MAX_NODES
     ) -> Integral:
@@ -322,6 +340,7 @@ class BernoulliPCA(TableModel):
             return value
 
         optimizer.step(loss)  # type: ignore[no-untyped-call]
+        self.n_iterations = int(optimizer.state[self.loadings]["n_iter"])
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
         """log p of each row, nats, refined by `integrate`; NaN is missing. Shape (N,)."""

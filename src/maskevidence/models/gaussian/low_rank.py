@@ -12,6 +12,7 @@ from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.support.checks import whole_number
+from maskevidence.tokens import Tokens
 
 _MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
 _MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
@@ -77,12 +78,29 @@ class LowRankGaussian(GaussianFamily):
     def conditional_moments(
         self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        noise = self.noise_variances
         posterior = self._posterior(visible)
-        centred = torch.where(visible, values - self.mean, 0.0)
-        projected = centred @ (self.loadings / noise[:, None])
-        latent = torch.cholesky_solve(projected[:, :, None], posterior.factor)[:, :, 0]
-        return self.mean + latent @ self.loadings.T, noise + self._quadratic(posterior.covariance)
+        latent = self._latent_means(values, visible, posterior)
+        return self.means_given(latent), self.noise_variances + self._quadratic(posterior.covariance)
+
+    def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
+        """E[z | the present tokens] = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R), R the maskable and context tokens.
+
+        Args:
+            tokens: B observations.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.PPCA.from_parameters(torch.ones(2, 1), noise_variance=1.0)
+            >>> model.latent_means(me.Tokens.from_array([[3.0, 3.0], [3.0, float("nan")]])).flatten()
+            tensor([2.0000, 1.5000], ...)
+        """
+        self.check_width(tokens.width)
+        present = tokens.maskable | tokens.context
+        return self._latent_means(tokens.values, present, self._posterior(present))
+
+    def means_given(self, latent: Float[Tensor, "B K"]) -> Float[Tensor, "B D"]:
+        """E[x | z] = μ + W z, shape (B, D)."""
+        return self.mean + latent @ self.loadings.T
 
     def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
         noise = self.noise_variances
@@ -147,6 +165,13 @@ class LowRankGaussian(GaussianFamily):
             log_determinant = torch.linalg.vecdot(hidden, torch.log(variance))
             scores.append(-0.5 * (LOG_2PI + (log_determinant + distance) / hidden.sum(1)))
         return torch.cat(scores)
+
+    def _latent_means(
+        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], posterior: _Posterior
+    ) -> Float[Tensor, "B K"]:
+        centred = torch.where(visible, values - self.mean, 0.0)
+        projected = centred @ (self.loadings / self.noise_variances[:, None])
+        return torch.cholesky_solve(projected[:, :, None], posterior.factor)[:, :, 0]
 
     def _posterior(self, visible: Bool[Tensor, "B D"] | Float[Tensor, "B D"]) -> _Posterior:
         k = self.n_components

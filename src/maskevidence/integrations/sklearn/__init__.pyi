@@ -1,0 +1,5 @@
+from .bernoulli import BernoulliPCA as BernoulliPCA
+from .gaussian import PPCA as PPCA
+from .gaussian import FactorAnalysis as FactorAnalysis
+from .gaussian import GaussianDensity as GaussianDensity
+from .scoring import evidence_scorer as evidence_scorer

@@ -1,0 +1,182 @@
+"""What all estimators share: log evidence of rows, and the checks of tables in scikit-learn's own words."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from maskevidence.errors import import_extra
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.masks import MaskDesign
+from maskevidence.models.base import TableModel
+
+PURPOSE = "maskevidence.integrations.sklearn"
+_base = import_extra("sklearn.base", "sklearn", PURPOSE)
+_utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
+_validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
+
+
+def seed_from(random_state: Any) -> int:
+    """A seed of this package from scikit-learn's `random_state`: None, a whole number or a `RandomState`.
+
+    Example:
+        >>> seed_from(7) == seed_from(7)
+        True
+    """
+    return int(_utils.check_random_state(random_state).randint(2**31 - 1))
+
+
+def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
+    """Which rows have an observed value.
+
+    Example:
+        >>> with_values(np.array([[np.nan, 1.0], [np.nan, np.nan]])).tolist()
+        [True, False]
+    """
+    return ~np.isnan(table).all(axis=1)
+
+
+def checked_table(
+    estimator: Any, X: Any, *, reset: bool, min_features: int = 1
+) -> Float64[np.ndarray, "N D"]:
+    """Rows as scikit-learn's `validate_data` checks them, in float64 with NaN where a value is missing.
+
+    Args:
+        estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
+        X: shape (N, D).
+        reset: True in `fit`: the names are set, and every column needs an observed value.
+        min_features: the smallest number of columns.
+
+    Raises:
+        ValueError: a table that cannot be used, in scikit-learn's words.
+    """
+    table = _validation.validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=2 if reset else 1,
+        ensure_min_features=min_features,
+    )
+    unseen = np.flatnonzero(np.isnan(table).all(axis=0))
+    if reset and len(unseen):
+        names = list(getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])]))
+        raise ValueError(
+            f"{type(estimator).__name__} needs at least one observed value of every feature; features without"
+            f" any observed values: {[str(names[j]) for j in unseen]}. Leave them out."
+        )
+    return table
+
+
+class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]
+    """A model of this package as a density estimator of scikit-learn.
+
+    A subclass stores its arguments, builds its model and fits it; everything else is here. A row without any
+    observed value gets the prior's answer: its log probability is 0.
+
+    Attributes:
+        model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.
+        n_features_in_: D, the number of columns that were fitted.
+        feature_names_in_: their names, if they have names.
+        n_iter_: the number of iterations of the fit, 1 for a closed form.
+    """
+
+    model_: Any
+    _min_features = 1
+
+    @abstractmethod
+    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        """A model of these rows, each of which has an observed value."""
+
+    def fit(self, X: Any, y: Any = None) -> "TableDensity":
+        """Fit the model to rows.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing; rows without any observed value do not count.
+            y: not used, as in all of scikit-learn's density estimators.
+
+        Raises:
+            ValueError: a table that cannot be fitted.
+            maskevidence.NumericalError: no maximum of the likelihood was found.
+        """
+        table = self._table(X, reset=True)
+        self.model_ = self._fitted_model(table[with_values(table)])
+        names = getattr(self, "feature_names_in_", None)
+        self.model_.columns = None if names is None else [str(name) for name in names]
+        self.n_iter_ = max(1, self.model_.n_iterations)
+        return self
+
+    def score_samples(self, X: Any) -> Float64[np.ndarray, " N"]:
+        """log p of the observed values of each row, nats, shape (N,)."""
+        table = self._fitted_table(X)
+        seen = with_values(table)
+        scores = np.zeros(len(table))
+        if seen.any():
+            scores[seen] = self.model_.score_samples(table[seen])
+        return scores
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`, nats per row."""
+        return float(self.score_samples(X).mean())
+
+    def evidence(self, X: Any, design: MaskDesign | None = None, *, seed: int = 0) -> EvidenceEstimate:
+        """Estimate the log evidence of rows by the area under the curve (Eq. 2); `score` has the closed form.
+
+        Rows without an observed value are left out, and a note says so.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+            design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
+            seed: seed of the masks.
+        """
+        table = self._fitted_table(X)
+        return evidence_of_rows(self.model_, table, design, seed)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n D"]:
+        """Draw rows from the fitted model, shape (n_samples, D).
+
+        Args:
+            n_samples: number of rows.
+            random_state: seed of the draws; by default the estimator's own `random_state`.
+        """
+        _validation.check_is_fitted(self)
+        return self.model_.sample(n_samples, seed_from(self._random_state(random_state)))
+
+    def _random_state(self, given: Any = None) -> Any:
+        return self.random_state if given is None else given
+
+    def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
+        return checked_table(self, X, reset=reset, min_features=self._min_features if reset else 1)
+
+    def _fitted_table(self, X: Any) -> Float64[np.ndarray, "N D"]:
+        _validation.check_is_fitted(self)
+        return self._table(X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def evidence_of_rows(
+    model: Any, table: Float64[np.ndarray, "N D"], design: MaskDesign | None, seed: int
+) -> EvidenceEstimate:
+    """The estimate of the rows that have an observed value, with a note on how many have none.
+
+    Args:
+        model: a `MaskedModel` with a method `tokens(x)`.
+        table: shape (N, D), NaN where a value is missing.
+        design: how masks are drawn.
+        seed: seed of the masks.
+    """
+    seen = with_values(table)
+    estimate = estimate_evidence(model, model.tokens(table[seen]), design, seed=seed)
+    if seen.all():
+        return estimate
+    n = int((~seen).sum())
+    rows = "row without an observed value is" if n == 1 else "rows without an observed value are"
+    note = f"{n:,} {rows} left out"
+    return replace(estimate, notes=(*estimate.notes, note))

@@ -1,0 +1,160 @@
+"""The Gaussian family as estimators: PPCA, factor analysis and the full Gaussian."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence import models
+from maskevidence.integrations.sklearn.base import TableDensity
+from maskevidence.integrations.sklearn.latent import LatentDensity
+from maskevidence.models.base import TableModel
+
+
+class _LowRank(LatentDensity):
+    """x = W z + μ + noise."""
+
+    _min_features = 2
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        tol: where the fit iterates, it ends at this tolerance of the log evidence.
+        max_iter: the largest number of iterations.
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @property
+    def components_(self) -> Float64[np.ndarray, "K D"]:
+        """Wᵀ, the loadings of each component, shape (K, D), as in scikit-learn's `FactorAnalysis`."""
+        return self.model_.loadings.detach().cpu().double().numpy().T
+
+    @property
+    def mean_(self) -> Float64[np.ndarray, " D"]:
+        """μ, shape (D,)."""
+        return self.model_.mean.detach().cpu().double().numpy()
+
+    def get_covariance(self) -> Float64[np.ndarray, "D D"]:
+        """W Wᵀ + Ψ, shape (D, D)."""
+        return self.model_.covariance.detach().cpu().double().numpy()
+
+    def _fit(self, kind: Any, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        width = table.shape[1]
+        self.n_components_ = self._checked_components(width, largest=width - 1)
+        model = kind(n_features=width, n_components=self.n_components_)
+        return model.fit(table, tolerance=self.tol, max_iterations=self.max_iter)
+
+
+class PPCA(_LowRank):
+    """Probabilistic PCA of tables with missing values: x = W z + μ + noise, noise ~ N(0, σ² I).
+
+    Args:
+        n_components: K, from 1 to D - 1; by default min(2, D - 1).
+        tol: where the fit iterates, it ends at this tolerance of the log evidence.
+        max_iter: the largest number of iterations.
+        random_state: of `sample`.
+
+    Attributes:
+        n_components_: K.
+        components_: Wᵀ, shape (K, D); unlike those of scikit-learn's `PCA`, the rows are not of length 1.
+        mean_: μ, shape (D,).
+        noise_variance_: σ².
+        model_: the fitted `maskevidence.models.PPCA`.
+
+    Source:
+        Tipping and Bishop (1999), Probabilistic Principal Component Analysis.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(200, 1)) @ np.ones((1, 4)) + 0.1 * rng.normal(size=(200, 4))
+        >>> x[::3, 1] = np.nan
+        >>> density = PPCA(n_components=1).fit(x)
+        >>> density.transform(x).shape, round(density.noise_variance_, 2)
+        ((200, 1), 0.01)
+    """
+
+    @property
+    def noise_variance_(self) -> float:
+        """σ²."""
+        return float(self.model_.noise_variance.detach())
+
+    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        return self._fit(models.PPCA, table)
+
+
+class FactorAnalysis(_LowRank):
+    """Factor analysis of tables with missing values: x = W z + μ + noise, noise ~ N(0, diag(ψ)).
+
+    Args:
+        n_components: K, from 1 to D - 1; by default min(2, D - 1).
+        tol: where the fit iterates, it ends at this tolerance of the log evidence.
+        max_iter: the largest number of iterations.
+        random_state: of `sample`.
+
+    Attributes:
+        n_components_: K.
+        components_: Wᵀ, shape (K, D), as in scikit-learn's `FactorAnalysis`.
+        mean_: μ, shape (D,).
+        noise_variance_: ψ, shape (D,).
+        model_: the fitted `maskevidence.models.FactorAnalysis`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(300, 1)) @ np.ones((1, 4)) + 0.1 * rng.normal(size=(300, 4))
+        >>> x[:, 3] *= 10
+        >>> FactorAnalysis(n_components=1).fit(x).noise_variance_.round(2).tolist()
+        [0.01, 0.01, 0.01, 0.96]
+    """
+
+    @property
+    def noise_variance_(self) -> Float64[np.ndarray, " D"]:
+        """ψ, shape (D,)."""
+        return self.model_.noise_variances.detach().cpu().double().numpy()
+
+    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        return self._fit(models.FactorAnalysis, table)
+
+
+class GaussianDensity(TableDensity):
+    """A Gaussian with any covariance, of tables with missing values.
+
+    It has no latent variables, and so no `transform`.
+
+    Args:
+        tol: where the fit iterates, it ends at this tolerance of the log evidence.
+        max_iter: the largest number of iterations.
+        random_state: of `sample`.
+
+    Attributes:
+        mean_: μ, shape (D,).
+        covariance_: Σ, shape (D, D).
+        model_: the fitted `maskevidence.models.Gaussian`.
+
+    Example:
+        >>> GaussianDensity().fit([[0, 1], [2, 1], [1, 4], [1, -2]]).covariance_.round(3).tolist()
+        [[0.5, 0.0], [0.0, 4.5]]
+    """
+
+    def __init__(self, *, tol: float = 1e-7, max_iter: int = 2_000, random_state: Any = None) -> None:
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @property
+    def mean_(self) -> Float64[np.ndarray, " D"]:
+        """μ, shape (D,)."""
+        return self.model_.mean.detach().cpu().double().numpy()
+
+    @property
+    def covariance_(self) -> Float64[np.ndarray, "D D"]:
+        """Σ, shape (D, D)."""
+        return self.model_.covariance.detach().cpu().double().numpy()
+
+    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        model = models.Gaussian(n_features=table.shape[1])
+        return model.fit(table, tolerance=self.tol, max_iterations=self.max_iter)
