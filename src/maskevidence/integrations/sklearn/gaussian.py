@@ -20,8 +20,8 @@ class _LowRank(LatentDensity):
         self,
         n_components: int | None = None,
         *,
-        tol: where the fit iterates, it ends at this tolerance of the log evidence.
-        max_iter: the largest number of iterations.
+        tol: float = 1e-7,
+        max_iter: int = 2_000,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
