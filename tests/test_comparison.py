@@ -2,15 +2,19 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 from scipy.stats import t as student
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.evidence import summarize_scores
+from maskevidence.masks import MaskKey
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
 
 D = 5
@@ -151,6 +155,87 @@ def test_intervals_cover_the_difference_in_the_population(paired: bool) -> None:
     assert 0.90 <= covered / 200 <= 0.985
 
 
+class Shifted(torch.nn.Module):
+    """Standard normal tokens with a mean: equally good for all shifts of the same length."""
+
+    conditionals, base_measure = "exact", me.model.DENSITY
+
+    def __init__(self, mean: torch.Tensor) -> None:
+        super().__init__()
+        self.mean = mean
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        return torch.where(masked, -0.5 * (tokens.values - self.mean).square(), 0.0)
+
+
+class TestSeveralModels:
+    """One comparison has a verdict for each model but the best, and all of them have to hold."""
+
+    @staticmethod
+    def estimates(seed: int, worse_by: float) -> list[me.EvidenceEstimate]:
+        """Ten equal models and a worse one, with an error of the observations and one of the masks."""
+        rng, n = np.random.default_rng(seed), 40
+        design, key = me.FixedRate(0.5, 2), MaskKey(seed, "own")
+        number, draw = (grid.ravel() for grid in np.indices((n, 2)))
+        one, two = np.ones_like(number), np.full_like(number, 2)
+        each = rng.normal(size=(n, 11)) - np.eye(11)[10] * worse_by
+        score = (
+            np.repeat(each, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, 11)) + 3 * rng.normal(size=(2 * n, 1))
+        )
+        return [
+            summarize_scores(me.ScoreTable(number, draw, one, two, score[:, k]), design, key, "exact", 1)
+            for k in range(11)
+        ]
+
+    @pytest.mark.usefixtures("unchecked")
+    def test_equal_models_are_told_apart_in_at_most_5_percent_of_comparisons(self) -> None:
+        """120 data sets; benchmarks/comparison.py has more. The models differ by 5 standard errors."""
+        n_seeds, counts = 120, {"five": 0, "ten": 0, "one by one": 0, "worse": 0}
+        for seed in range(n_seeds):
+            estimates = self.estimates(seed, worse_by=1.25)
+            counts["five"] += any(each.told_apart for each in me.compare(estimates[:5]).behind)
+            ten = me.compare(estimates[:10]).behind
+            counts["ten"] += any(each.told_apart for each in ten)
+            counts["one by one"] += any(replace(each, n_pairs=1).told_apart for each in ten)
+            counts["worse"] += {each.second: each.told_apart for each in me.compare(estimates).behind}["11"]
+        at_most = binom.ppf(0.999, n_seeds, 0.05)
+        assert max(counts["five"], counts["ten"]) <= at_most, counts
+        assert counts["one by one"] > 0.4 * n_seeds, counts
+        assert counts["worse"] > 0.8 * n_seeds, counts
+
+    def test_the_level_is_that_of_the_pairs_that_are_left(self) -> None:
+        """Two models far behind are told apart among all 6 pairs, the close one among the one pair left."""
+        x = np.random.default_rng(0).normal(size=(400, 3))
+        x -= x.mean(0)
+        unit = torch.eye(3, dtype=torch.float64)[0]
+        shifts = {"a": 0.0, "b": 0.13, "c": 1.0, "d": 2.0}
+        found = me.compare(
+            {name: me.estimate_evidence(Shifted(s * unit), x, me.Exhaustive()) for name, s in shifts.items()}
+        )
+        n_pairs = {difference.second: difference.n_pairs for difference in found.behind}
+        assert n_pairs == {"b": 1, "c": 6, "d": 6}
+        assert found.between("a", "c").interval() == found.behind[1].interval()
+        assert found.between("c", "b").n_pairs == 6
+        written = found.to_dict()["differences"]
+        assert [entry["interval_level"] for entry in written] == pytest.approx(
+            [0.95, 1 - 0.05 / 6, 1 - 0.05 / 6]
+        )
+        (note,) = found.notes
+        assert note.startswith("the 3 verdicts hold together at 95 %")
+
+    def test_all_of_equal_models_share_the_level_of_all_pairs(self) -> None:
+        x = np.random.default_rng(0).normal(size=(50, 3))
+        x -= x.mean(0)
+        shift = 0.1 * torch.eye(3, dtype=torch.float64)
+        pair = [me.estimate_evidence(Shifted(mean), x, me.LeaveOneOut()) for mean in shift]
+        three, two = me.compare(pair), me.compare(pair[:2])
+        assert [difference.n_pairs for difference in three.behind] == [3, 3]
+        assert two.behind[0].n_pairs == 1
+        assert not two.notes
+        wide, narrow = (np.ptp(found.between("1", "2").interval()) for found in (three, two))
+        assert wide > 1.2 * narrow
+
+
 class TestOtherMasks:
     def test_are_paired_by_observation_and_it_says_so(self) -> None:
         models = a_pair()
@@ -264,7 +349,7 @@ class TestCommand:
         model = me.models.PPCA.from_parameters(
             torch.from_numpy(np.random.default_rng(0).normal(size=(D, 2))), 0.3
         )
-        np.save(tmp_path / "x.npy", model.sample(400, seed=1))
+        np.save(tmp_path / "x.npy", model.sample(800, seed=1))
         return tmp_path / "x.npy"
 
     def test_ranks_runs(self, tmp_path: Path, table: Path, run: CommandLine) -> None:

@@ -446,6 +446,42 @@ class TestResult:
         assert (found.log_evidence, found.mask_se) == (expected.log_evidence, expected.mask_se)
 
 
+class Echo(torch.nn.Module):
+    """0/1 tokens that are nearly always equal: hard to predict from nothing, easy from one other."""
+
+    conditionals, base_measure = "exact", me.model.MASS
+
+    def log_conditionals(self, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
+        alone = ~tokens.visible(masked).any(1, keepdim=True)
+        return torch.where(masked, torch.where(alone, math.log(0.5), -1e-9), 0.0).double()
+
+
+class TestIntervalAboveZero:
+    """A probability is at most 1, so that an interval of its logarithm should not reach above 0."""
+
+    ABOVE = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
+
+    def estimates(self, base_measure: str | None, draws: int = 4) -> list[me.EvidenceEstimate]:
+        model, x = Echo(), np.ones((5, 12))
+        model.base_measure = base_measure
+        return [me.estimate_evidence(model, x, me.RandomSize(draws), seed=seed) for seed in range(10)]
+
+    def test_is_noted_for_a_mass(self) -> None:
+        estimates = self.estimates(me.model.MASS)
+        above = [estimate.interval()[1] > 0 for estimate in estimates]
+        assert sum(above) > 3
+        assert [self.ABOVE in estimate.notes for estimate in estimates] == above
+        assert self.ABOVE in estimates[above.index(True)].to_dict()["notes"]
+
+    def test_is_not_noted_for_a_density_or_with_enough_masks(self) -> None:
+        others = [
+            *self.estimates(me.model.DENSITY),
+            *self.estimates(None),
+            *self.estimates(me.model.MASS, 256),
+        ]
+        assert not any(self.ABOVE in estimate.notes for estimate in others)
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("rows", "message"),

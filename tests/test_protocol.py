@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
+from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.tokens import Tokens
 
 D = 5
@@ -16,7 +17,7 @@ D = 5
 class BinaryTable(torch.nn.Module):
     """Binary tokens with a table of joint probabilities; every conditional is a ratio of two sums."""
 
-    conditionals = "exact"
+    conditionals, base_measure = "exact", me.model.MASS
 
     def __init__(self, n_tokens: int, seed: int) -> None:
         super().__init__()
@@ -115,6 +116,14 @@ def test_it_is_a_masked_model(model: torch.nn.Module) -> None:
     assert isinstance(model, torch.nn.Module)
     exact = isinstance(model, me.model.HasLogEvidence) and not isinstance(model, me.models.BernoulliPCA)
     assert model.conditionals == ("exact" if exact else "approximate")
+
+
+def test_it_says_its_base_measure(model: torch.nn.Module) -> None:
+    discrete = (
+        not isinstance(model, me.models.VAE | GaussianFamily)
+        or getattr(model, "likelihood", "") == "bernoulli"
+    )
+    assert me.model.base_measure_of(model) == (me.model.MASS if discrete else me.model.DENSITY)
 
 
 def test_the_answer_has_the_shape_of_the_mask_and_is_exactly_0_elsewhere(model, batch) -> None:

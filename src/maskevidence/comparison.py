@@ -3,19 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.comparability import check_comparable, in_same_tokens
 from maskevidence.curve import Curve
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.evidence import EvidenceEstimate, Kind, summarize_scores
 from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.standard_errors import t_half_width
 
 Unit = Literal["nats per observation", "nats per byte"]
+Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
 _DENSITIES = ("exact", "unbiased")
 
@@ -44,7 +45,10 @@ class Difference:
         n_observations: number of observations.
         curve: the difference by mask size or rate, nats per masked token; None unless paired by masks.
         per_observation: shape (n_observations,); the differences whose mean is `difference`.
+        kinds: the kinds of the two estimates.
         notes: what a reader needs to know, one sentence each.
+        n_pairs: the number of pairs of models among which this is one, which widens its interval; 1 in a
+            comparison of two models.
     """
 
     first: str
@@ -62,7 +66,9 @@ class Difference:
     n_observations: int
     curve: Curve | None = field(repr=False)
     per_observation: Floats = field(repr=False)
+    kinds: tuple[Kind, Kind]
     notes: tuple[str, ...] = ()
+    n_pairs: int = 1
 
     @property
     def standard_error(self) -> float | None:
@@ -81,7 +87,8 @@ class Difference:
         The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances.
 
         Args:
-            level: nominal coverage, in (0, 1).
+            level: nominal coverage, in (0, 1), of the intervals of all `n_pairs` pairs together; this one has
+                1 - (1 - level) / n_pairs.
 
         Raises:
             InputError: the level is outside (0, 1).
@@ -93,20 +100,43 @@ class Difference:
             return None
         parts = [(self.data_se**2, self.per_observation.size - 1), ((self.mask_se or 0.0) ** 2, self.mask_df)]
         spread = sum(variance**2 / df for variance, df in parts if df)
-        half = t_half_width(se, se**4 / spread if spread else math.inf, level)
+        half = t_half_width(se, se**4 / spread if spread else math.inf, self._level(level))
         return self.difference - half, self.difference + half
 
+    def _level(self, level: float) -> float:
+        return 1.0 - (1.0 - level) / self.n_pairs
+
     @property
-    def told_apart(self) -> bool:
+    def excludes_zero(self) -> bool:
         """Whether the 95 % interval is known and does not contain zero."""
         interval = self.interval()
         return interval is not None and not interval[0] <= 0.0 <= interval[1]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the 95 % interval says about the two models.
+
+        A lower bound that lies below the evidence of another model "proves nothing", since the evidence
+        behind it may be the larger one. A lower bound that lies above the evidence of another model does
+        prove that its model is "better".
+        """
+        if self.interval() is None:
+            return "not known"
+        if not self.excludes_zero:
+            return "not told apart"
+        higher, lower = self.kinds if self.difference > 0 else self.kinds[::-1]
+        return "proves nothing" if lower == "lower_bound" != higher else "better"
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether one of the models is better: the verdict of the 95 % interval."""
+        return self.verdict == "better"
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
         names = (
             "first second unit difference standard_error mask_se mask_df data_se pairing win_share "
-            "log_bayes_factor log_bayes_factor_se n_observations told_apart"
+            "log_bayes_factor log_bayes_factor_se n_observations told_apart verdict"
         )
         values = {name: getattr(self, name) for name in names.split()}
         interval, curve = self.interval(), None
@@ -122,6 +152,7 @@ class Difference:
             ]
         return values | {
             "interval_95": None if interval is None else list(interval),
+            "interval_level": self._level(LEVEL),
             "by_rate": curve,
             "notes": list(self.notes),
         }
@@ -135,17 +166,23 @@ class Comparison:
         names: names of the models, the best one first.
         unit: unit of `log_evidence` and of the differences.
         log_evidence: the log evidence of each model, in the order of `names`.
-        behind: the differences between the best model and each other one, in the order of `names[1:]`.
+        behind: the differences between the best model and each other one, in the order of `names[1:]`. Their
+            verdicts hold together: one or more of them is wrong with a probability of at most 5 %.
+        notes: what a reader needs to know about the comparison as a whole, one sentence each.
     """
 
     names: tuple[str, ...]
     unit: Unit
     log_evidence: tuple[float, ...]
     behind: tuple[Difference, ...]
+    notes: tuple[str, ...]
     _estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
 
     def between(self, first: str, second: str) -> Difference:
         """The difference between any two models, first minus second.
+
+        Its interval holds together with those of `behind` if one of the two is the best model, otherwise with
+        those of all pairs of models.
 
         Raises:
             InputError: the name of a model that was not compared.
@@ -153,17 +190,33 @@ class Comparison:
         for name in (first, second):
             if name not in self._estimates:
                 raise InputError(f"{name!r} was not compared; these were: {', '.join(self.names)}")
-        return _difference(first, second, self._estimates, self.unit)
+        best = self.names[0]
+        n_pairs = math.comb(len(self.names), 2)
+        if best in (first, second) and first != second:
+            other = second if first == best else first
+            n_pairs = self.behind[self.names.index(other) - 1].n_pairs
+        return replace(_difference(first, second, self._estimates, self.unit), n_pairs=n_pairs)
+
+    def all_notes(self) -> list[str]:
+        """The notes on the comparison and on the differences from the best model, each one once."""
+        differences = (note for difference in self.behind for note in difference.notes)
+        return list(dict.fromkeys([*self.notes, *differences]))
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
         return {
             "unit": self.unit,
             "ranking": [
-                {"name": name, "log_evidence": value}
+                {
+                    "name": name,
+                    "log_evidence": value,
+                    "kind": self._estimates[name].kind,
+                    "base_measure": self._estimates[name].base_measure,
+                }
                 for name, value in zip(self.names, self.log_evidence, strict=True)
             ],
             "differences": [difference.to_dict() for difference in self.behind],
+            "notes": list(self.notes),
         }
 
 
@@ -199,12 +252,8 @@ def compare(
         estimates = {str(place): estimate for place, estimate in enumerate(estimates, 1)}
     if len(estimates) < 2:
         raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
-    for (first, a), (second, b) in combinations(estimates.items(), 2):
-        if not np.array_equal(a.ids, b.ids) or a.n_observations != b.n_observations:
-            raise InputError(
-                f"{first!r} and {second!r} are of different observations; estimate both on the same ones"
-            )
-        per_byte = per_byte or not np.array_equal(_of_observations(a)[0], _of_observations(b)[0])
+    notes = check_comparable(estimates)
+    per_byte = per_byte or not in_same_tokens(estimates)
     if per_byte:
         without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
         if without:
@@ -215,13 +264,40 @@ def compare(
     unit: Unit = "nats per byte" if per_byte else "nats per observation"
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
     names = tuple(sorted(value, key=lambda name: -value[name]))
+    if len(names) > 2:
+        notes.append(
+            f"the {len(names) - 1} verdicts hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
+            "the pairs of models that are not yet told apart from the best one)"
+        )
     return Comparison(
         names=names,
         unit=unit,
         log_evidence=tuple(value[name] for name in names),
-        behind=tuple(_difference(names[0], other, estimates, unit) for other in names[1:]),
+        behind=_together([_difference(names[0], other, estimates, unit) for other in names[1:]]),
+        notes=tuple(notes),
         _estimates=dict(estimates),
     )
+
+
+def _together(behind: Sequence[Difference]) -> tuple[Difference, ...]:
+    """The same differences, with the number of pairs of models that each verdict has to hold for.
+
+    The best model is chosen by the same data, so that with K equal models any of the K (K - 1)/2 pairs may
+    become one of the best and another. Each verdict therefore has the level 1 - 0.05 / (K (K - 1)/2). The
+    models that are told apart from the best one are then left out of K, and the rest are tested again, until
+    no further model is told apart (after Holm 1979). Under these levels, the probability of one false verdict
+    or more is at most 5 % (measured in benchmarks/comparison.py).
+    """
+    differences, remaining = list(behind), list(range(len(behind)))
+    while remaining:
+        n_pairs = math.comb(len(remaining) + 1, 2)
+        for place in remaining:
+            differences[place] = replace(differences[place], n_pairs=n_pairs)
+        close = [place for place in remaining if not differences[place].excludes_zero]
+        if len(close) == len(remaining):
+            break
+        remaining = close
+    return tuple(differences)
 
 
 def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
@@ -273,6 +349,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         log_bayes_factor=n * paired.difference if densities else None,
         log_bayes_factor_se=n * paired.mask_se if densities and paired.mask_se is not None else None,
         n_observations=n,
+        kinds=(a.kind, b.kind),
         notes=tuple(notes),
     )
 
@@ -315,7 +392,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _P
     n = len(a.ids)
     values, variances, lost, within = [], [], 0.0, 0.0
     for estimate in (a, b):
-        n_bytes = _of_observations(estimate)[1]
+        n_bytes = _bytes_of(estimate)
         e, scale = estimate.per_observation, 1.0
         if unit == "nats per byte" and n_bytes is not None:
             ratio, scale = float(e.sum() / n_bytes.sum()), n / float(n_bytes.sum())
@@ -342,10 +419,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _P
     )
 
 
-def _of_observations(
-    estimate: EvidenceEstimate,
-) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"] | None]:
-    """The number of tokens and of bytes of text of each observation."""
-    _, first = np.unique(estimate.scores.id, return_index=True)
+def _bytes_of(estimate: EvidenceEstimate) -> Int64[np.ndarray, " n"] | None:
+    """The number of bytes of text of each observation."""
     n_bytes = estimate.scores.n_bytes
-    return estimate.scores.n_tokens[first], None if n_bytes is None else n_bytes[first]
+    return None if n_bytes is None else n_bytes[np.searchsorted(estimate.scores.id, estimate.ids)]

@@ -1,13 +1,11 @@
 """The demonstration: PPCA on real images chosen by held-out evidence, and a small BERT on English text."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from maskevidence.comparison import Difference, compare
 from maskevidence.curve import Curve
 from maskevidence.data.table import Table
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
@@ -15,7 +13,6 @@ from maskevidence.masks import EverySize, MaskDesign, MaskKey, RandomSize, Rates
 from maskevidence.models import PPCA
 from maskevidence.runs import Manifest
 from maskevidence.score import Scoring
-from maskevidence.standard_errors import student_t_quantile
 from maskevidence.support.progress import progress
 from maskevidence.tasks.prepare_rows import fit_held_out
 from maskevidence.tasks.prepared import Prepared
@@ -39,8 +36,7 @@ class Candidate:
         manifest: what decides the numbers.
         result: the content of estimate.json.
         estimate: the held-out log evidence.
-        behind: how far it is behind the best candidate, in nats per observation; 0 for the best.
-        behind_se: the standard error of `behind`, over the same observations and masks; 0 for the best.
+        behind: the best candidate minus this one, over the same observations and masks; None for the best.
     """
 
     n_components: int
@@ -48,8 +44,7 @@ class Candidate:
     manifest: Manifest
     result: dict[str, Any]
     estimate: EvidenceEstimate
-    behind: float
-    behind_se: float
+    behind: Difference | None
 
 
 def choose_components(
@@ -78,27 +73,23 @@ def choose_components(
             prepared = fit_held_out(partial(PPCA, n_components=k), table, seed=seed)
             scored.append((k, prepared, *score_prepared(prepared, scoring)))
             advance(1)
-    best = max((estimate for *_, estimate in scored), key=lambda estimate: estimate.log_evidence)
-    candidates = []
+    comparison = compare({f"ppca:{k}": estimate for k, *_, estimate in scored})
+    behind = {difference.second: difference for difference in comparison.behind}
+    candidates = {}
     for k, prepared, result, estimate in scored:
-        difference = best.per_observation - estimate.per_observation
-        se = float(difference.std(ddof=1) / np.sqrt(len(difference)))
-        n_rows = len(prepared.tokens)
-        manifest = manifest_of(f"ppca:{k}", prepared, scoring, n_rows, closed_form=result["closed_form"])
-        behind = float(difference.mean())
-        candidates.append(Candidate(k, prepared, manifest, result, estimate, behind, se))
-    return sorted(candidates, key=lambda candidate: candidate.behind)
+        name, n_rows = f"ppca:{k}", len(prepared.tokens)
+        manifest = manifest_of(name, prepared, scoring, n_rows, closed_form=result["closed_form"])
+        candidates[name] = Candidate(k, prepared, manifest, result, estimate, behind.get(name))
+    return [candidates[name] for name in comparison.names]
 
 
-def smallest_of_the_best(candidates: Sequence[Candidate], level: float = 0.95) -> Candidate:
-    """The smallest model that is not significantly worse than the best: the interval of `behind` holds zero.
+def smallest_of_the_best(candidates: Sequence[Candidate]) -> Candidate:
+    """The smallest model that cannot be told apart from the best one, by the verdicts of `compare`.
 
     Args:
         candidates: the candidates of `choose_components`.
-        level: nominal coverage of the interval.
     """
-    width = student_t_quantile(0.5 + level / 2, math.inf)
-    equals = [candidate for candidate in candidates if candidate.behind <= width * candidate.behind_se]
+    equals = [each for each in candidates if each.behind is None or not each.behind.told_apart]
     return min(equals, key=lambda candidate: candidate.n_components)
 
 

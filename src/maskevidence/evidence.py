@@ -12,7 +12,15 @@ from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
-from maskevidence.model import Conditionals, HasRefine, MaskedModel, as_tokens, check_conditionals
+from maskevidence.model import (
+    MASS,
+    Conditionals,
+    HasRefine,
+    MaskedModel,
+    as_tokens,
+    base_measure_of,
+    check_conditionals,
+)
 from maskevidence.score import Scoring, score_observations, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import mean_with_errors, t_half_width
@@ -21,6 +29,7 @@ from maskevidence.tokens import Tokens
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
+ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,10 @@ class EvidenceEstimate:
         scores: the record, one row per observation and mask.
         notes: what a reader needs to know besides the numbers, one sentence each.
         no_interval: why there is no interval; None if there is one.
+        base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
+            None if the model does not say.
+        data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
+        text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
     """
 
     log_evidence: float
@@ -70,6 +83,9 @@ class EvidenceEstimate:
     scores: ScoreTable = field(repr=False)
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
+    base_measure: str | None = None
+    data_fingerprint: str | None = field(default=None, repr=False)
+    text_fingerprint: str | None = field(default=None, repr=False)
 
     @property
     def per_token(self) -> float:
@@ -116,8 +132,8 @@ class EvidenceEstimate:
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
         names = (
-            "log_evidence mask_se mask_df data_se kind n_observations n_tokens n_bytes n_masks n_model_calls "
-            "per_token bits_per_token bits_per_byte design masks seed"
+            "log_evidence mask_se mask_df data_se kind base_measure n_observations n_tokens n_bytes n_masks "
+            "n_model_calls per_token bits_per_token bits_per_byte design masks seed"
         )
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
@@ -180,18 +196,23 @@ def estimate_evidence(
     if isinstance(data, GaussianMoments):
         key = MaskKey(seed, "shared")
         table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
-        estimate = summarize_scores(table, design, key, model.conditionals, n_calls)
-        return replace(
-            estimate, n_observations=data.n_rows, n_tokens=data.n_rows * estimate.n_tokens, data_se=None
-        )
+        estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
+        n_tokens = data.n_rows * estimate.n_tokens
+        estimate = replace(estimate, n_observations=data.n_rows, n_tokens=n_tokens, data_se=None)
+        return replace(estimate, data_fingerprint=data.fingerprint())
     key = MaskKey(seed, masks)
     tokens = as_tokens(model, data)
     notes: tuple[str, ...] = ()
     if refine and isinstance(model, HasRefine):
         model, notes = _refined(model, tokens)
     table, n_calls = score_observations(model, tokens, design, key, batch_size)
-    estimate = summarize_scores(table, design, key, model.conditionals, n_calls)
-    return replace(estimate, notes=(*notes, *estimate.notes))
+    estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
+    return replace(
+        estimate,
+        notes=(*notes, *estimate.notes),
+        data_fingerprint=tokens.fingerprint(),
+        text_fingerprint=tokens.text_fingerprint(),
+    )
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
@@ -204,7 +225,12 @@ def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
 
 
 def summarize_scores(
-    scores: ScoreTable, design: MaskDesign, key: MaskKey, conditionals: Conditionals, n_model_calls: int
+    scores: ScoreTable,
+    design: MaskDesign,
+    key: MaskKey,
+    conditionals: Conditionals,
+    n_model_calls: int,
+    base_measure: str | None = None,
 ) -> EvidenceEstimate:
     """The estimate that follows from a record of scores.
 
@@ -214,6 +240,7 @@ def summarize_scores(
         key: their seed, and whether they were shared.
         conditionals: those of the model.
         n_model_calls: number of calls of the model.
+        base_measure: that of the model; None if it does not say.
     """
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
@@ -248,7 +275,7 @@ def summarize_scores(
         notes.append(f"there is no interval: {no_interval}")
     elif conditionals == "approximate":
         notes.append(MASKS_ALONE)
-    return EvidenceEstimate(
+    estimate = EvidenceEstimate(
         log_evidence=mean.mean,
         mask_se=mean.mask_se,
         mask_df=mean.mask_df if mean.mask_df is not None and math.isfinite(mean.mask_df) else None,
@@ -268,7 +295,12 @@ def summarize_scores(
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
+        base_measure=base_measure,
     )
+    masses = base_measure is not None and base_measure.startswith(MASS)
+    if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
+        return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
+    return estimate
 
 
 def _kind(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:

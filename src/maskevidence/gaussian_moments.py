@@ -1,5 +1,6 @@
 """Sufficient statistics of complete data for a Gaussian: number of rows, mean and covariance."""
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -77,6 +78,12 @@ class GaussianMoments:
             self.mean + share * step,
             covariance + share * (1 - share) * torch.outer(step, step),
         )
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the number of rows, the mean and the covariance."""
+        parts = (torch.tensor([float(self.n_rows)], dtype=torch.float64), self.mean, self.covariance)
+        flat = torch.cat([part.detach().cpu().flatten() for part in parts])
+        return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
 
     def about(self, centre: Float[Tensor, " D"]) -> Float64[Tensor, "D D"]:
         """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""

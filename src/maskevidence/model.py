@@ -13,6 +13,10 @@ from maskevidence.tokens import Tokens
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 
+# Base measures; a model may name another one, such as "density per level (0..255) of each pixel".
+MASS = "probability mass"
+DENSITY = "density per unit of each column"
+
 
 def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
     """Data as the tokens that a model takes.
@@ -68,6 +72,11 @@ class MaskedModel(Protocol):
         conditionals: "exact" if `log_conditionals` are the conditionals of one joint density, "approximate"
             if they approximate those of one, "learned" if no joint density stands behind them,
             "transformed" if what is scored is not the tokens themselves (every sum is then `pseudo`).
+
+    A model should also have the attribute `base_measure`: `MASS` ("probability mass") if it gives
+    probabilities of discrete values, otherwise the density and its unit in words, such as `DENSITY` ("density
+    per unit of each column"). Estimates with different base measures are not compared, and a comparison with
+    a model that lacks the attribute says so.
     """
 
     conditionals: Conditionals
@@ -79,6 +88,20 @@ class MaskedModel(Protocol):
         not depend on the values of the others.
         """
         ...
+
+
+def base_measure_of(model: object) -> str | None:
+    """The attribute `base_measure` of a model: a probability mass, or a density and its unit.
+
+    Returns:
+        The attribute, or None if the model does not say.
+
+    Example:
+        >>> import maskevidence as me
+        >>> base_measure_of(me.models.PPCA(3, 1)), base_measure_of(me.models.BernoulliPCA(3, 1))
+        ('density per unit of each column', 'probability mass')
+    """
+    return getattr(model, "base_measure", None)
 
 
 @runtime_checkable

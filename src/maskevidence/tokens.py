@@ -1,6 +1,9 @@
 """A batch of observations, each a row of tokens."""
 
-from dataclasses import dataclass
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -8,6 +11,8 @@ from jaxtyping import Bool, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
+
+_NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Tokens:
         context: shape (B, D); True where a token is always visible and never scored.
         ids: shape (B,); a stable number for each observation (its row in the source), which keys its masks.
         n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
+        text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
+            None where it is unknown.
 
     Example:
         >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
@@ -35,6 +42,7 @@ class Tokens:
     context: Bool[Tensor, "B D"]
     ids: Int64[Tensor, " B"]
     n_bytes: Int64[Tensor, " B"] | None = None
+    text: Int64[Tensor, " B"] | None = None
 
     @classmethod
     def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
@@ -98,14 +106,50 @@ give a finite number, or NaN where it is missing
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
         """The observations at `rows`, positions in the batch that may repeat."""
-        n_bytes = None if self.n_bytes is None else self.n_bytes[rows]
-        return Tokens(self.values[rows], self.maskable[rows], self.context[rows], self.ids[rows], n_bytes)
+        return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The same tokens on another device."""
-        n_bytes = None if self.n_bytes is None else self.n_bytes.to(device)
-        values, maskable, context, ids = self.values, self.maskable, self.context, self.ids
-        return Tokens(values.to(device), maskable.to(device), context.to(device), ids.to(device), n_bytes)
+        return self._each(lambda tensor: tensor.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
+        values = (getattr(self, field.name) for field in fields(self))
+        return Tokens(*(None if value is None else change(value) for value in values))  # type: ignore[arg-type]
+
+    def fingerprint(self) -> str:
+        """A hash of the values that are scored or conditioned on, and of their roles.
+
+        The order of the rows, padding, the device and the values of absent tokens do not change it. It is the
+        SHA-256 of the values in float32. Where these are rounded, a hyphen and the SHA-256 in float64 follow,
+        so that a table can be recognised whether a model reads it in float32 or in float64.
+
+        Example:
+            >>> one, other = (Tokens.from_array([[1.0, x]]).fingerprint() for x in (2.0, 3.0))
+            >>> one == other
+            False
+        """
+        present = self.maskable | self.context
+        width = int(present.any(0).nonzero().max()) + 1 if bool(present.any()) else 0
+        shape = (len(self), width, *self.values.shape[2:])
+        rounded, exact, differ = hashlib.sha256(str(shape).encode()), hashlib.sha256(), False
+        rows_at_once = max(1, _NUMBERS_AT_ONCE // max(1, math.prod(shape[1:])))
+        for rows in torch.split(torch.argsort(self.ids), rows_at_once):
+            roles = self.maskable[rows].to(torch.uint8) + 2 * self.context[rows].to(torch.uint8)
+            absent = (roles[:, :width] == 0).reshape(len(rows), width, *[1] * (self.values.ndim - 2))
+            values = self.values[rows, :width].masked_fill(absent, 0).detach().cpu().double()
+            values += 0.0  # -0.0 + 0.0 is 0.0
+            single = values.float()
+            rounded.update(_bytes(roles[:, :width]))
+            rounded.update(_bytes(single))
+            exact.update(_bytes(values))
+            differ = differ or not torch.equal(single.double(), values)
+        return f"{rounded.hexdigest()}-{exact.hexdigest()}" if differ else rounded.hexdigest()
+
+    def text_fingerprint(self) -> str | None:
+        """A hash of the texts behind the tokens, the same for every tokenizer; None where it is unknown."""
+        if self.text is None:
+            return None
+        return hashlib.sha256(_bytes(self.text[torch.argsort(self.ids)])).hexdigest()
 
     @property
     def width(self) -> int:
@@ -120,3 +164,7 @@ give a finite number, or NaN where it is missing
     def visible(self, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
         """The tokens to condition on while `masked` are hidden: present and not masked; shape (B, D)."""
         return (self.maskable | self.context) & ~masked
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().numpy().tobytes()

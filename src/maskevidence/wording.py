@@ -214,4 +214,10 @@ def verdict(difference: Difference, digits: int, write: Write = number) -> str:
     between = interval_95(*interval, digits, write)
     if difference.told_apart:
         return f"{first} is better than {second}: {between}"
+    if difference.verdict == "proves nothing":
+        lower = second if difference.difference > 0 else first
+        return (
+            f"{first} and {second} differ: {between}, but their order proves nothing, since {lower} is a "
+            "lower bound on a log evidence that may be the larger one"
+        )
     return f"{first} and {second} cannot be told apart: {between}, which contains zero"

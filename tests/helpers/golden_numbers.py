@@ -36,8 +36,6 @@ DESIGNS = [
 SHARING = ("own", "shared")
 READING = [
     ("compare", "runs/table", "runs/factor-analysis"),
-    ("compare", "runs/text", "runs/tokens"),
-    ("compare", "runs/leave-one-out", "runs/vae"),
     ("summarize", "runs/shard-1", "runs/shard-2"),
     ("score", "models/ppca", "data/table.csv", "--design", "rates:0.2-0.8-0.3", "--limit", "20"),
     ("score", "models/ppca", "data/table.csv", "--design", "fixed-rate:0.4", "--masks", "shared"),

@@ -43,7 +43,7 @@ def compare_runs(
     for difference in comparison.behind:
         if len(runs) == 2 and difference.curve is not None:
             screen.print(_by_rate(difference))
-    for note in dict.fromkeys(note for difference in comparison.behind for note in difference.notes):
+    for note in comparison.all_notes():
         screen.print(f"note: {note}")
     output.write_json(comparison.to_dict(), json)
 

@@ -15,6 +15,7 @@ from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Overwrite, Seed
+from maskevidence.wording import plus_minus
 
 if TYPE_CHECKING:
     from maskevidence.demo import Candidate
@@ -77,16 +78,22 @@ def _choose_model(screen: Console, seed: int) -> tuple[list["Candidate"], "Candi
             f"{candidate.estimate.mask_se:.2f}",
             f"{candidate.estimate.data_se:.2f}",
             f"{candidate.result['closed_form']:.2f}",
-            "best" if candidate is ranked[0] else f"{candidate.behind:.2f} ± {candidate.behind_se:.2f}",
+            _behind(candidate),
         ]
         for candidate in ranked
     ]
     columns = ["model", "log evidence", "mask_se", "data_se", "closed form", "behind best"]
     screen.print(output.table(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
-    screen.print("* chosen: the smallest model whose 95 % interval behind the best holds zero")
+    screen.print("* chosen: the smallest model that cannot be told apart from the best")
     for note in choice.prepared.notes:
         screen.print(f"note: {note}")
     return ranked, choice
+
+
+def _behind(candidate: "Candidate") -> str:
+    """The difference from the best candidate, with its standard error."""
+    behind = candidate.behind
+    return "best" if behind is None else plus_minus(behind.difference, behind.standard_error, 2)
 
 
 def _write_run(folder: "RunDirectory", candidate: "Candidate", *, overwrite: bool) -> str | None:

@@ -25,6 +25,7 @@ class TableModel(nn.Module, ABC):
 
     Attributes:
         conditionals: what kind of conditionals the model has; see `MaskedModel`.
+        base_measure: what a log-probability is relative to; see `MaskedModel`.
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
         bounded: after `fit`, the features whose noise variance is at its lower bound.
@@ -38,6 +39,7 @@ class TableModel(nn.Module, ABC):
     """
 
     conditionals: Conditionals
+    base_measure: str
     keeps_units: bool = True
     learning_rate: float = 0.02
 

@@ -7,6 +7,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import (
     ENUMERATED,
     KINDS,
+    NOT_KNOWN,
     capital,
     digits_for,
     evidence_name,
@@ -100,6 +101,7 @@ def _others(run: ReportedRun, digits: int) -> list[tuple[str, str]]:
     others = []
     if result.get("closed_form") is not None:
         others.append((f"Closed form, {observations}", f"{typeset(result['closed_form'], digits)} nats"))
+    others.append(("Base measure", capital(result["base_measure"] or NOT_KNOWN)))
     token = token_name(result.get("notes", ()))
     others.append((f"Per {token}", f"{typeset(result['per_token'], 4)} nats"))
     others.append(("Code length", f"{typeset(result['bits_per_token'], 4)} bits per {token}"))

@@ -55,7 +55,7 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
         columns=columns,
         rows=rows,
         verdicts=[f"{verdict(difference, digits, typeset)}." for difference in behind],
-        notes=list(dict.fromkeys([*notes, *(note for difference in behind for note in difference.notes)])),
+        notes=list(dict.fromkeys([*notes, *comparison.all_notes()])),
         unit=comparison.unit,
         differences={difference.second: difference for difference in behind},
     )

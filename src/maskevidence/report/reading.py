@@ -8,6 +8,7 @@ import numpy as np
 
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
+from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.score_table import ScoreTable
@@ -95,4 +96,5 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     if not done.any():
         return None
     n_calls = sum(calls for _, calls in parts)
-    return summarize_scores(table.select(done), design, manifest.key, manifest.conditionals, n_calls)
+    measure = base_measure_of_run(manifest)
+    return summarize_scores(table.select(done), design, manifest.key, manifest.conditionals, n_calls, measure)

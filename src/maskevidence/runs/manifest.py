@@ -17,7 +17,15 @@ from maskevidence.support.provenance import command, versions
 SCHEMA = 2  # 1, which version 0.1.0 wrote, has no seals
 # Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
 # are the same run.
-_INCIDENTAL = {"schema_version", "versions", "command", "rows_per_block", "closed_form", "kept_model"}
+_INCIDENTAL = {
+    "schema_version",
+    "versions",
+    "command",
+    "rows_per_block",
+    "closed_form",
+    "kept_model",
+    "base_measure",
+}
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
@@ -61,6 +69,8 @@ class Manifest(BaseModel):
         model_fingerprint: the answer of `models.fingerprints.fingerprint`; None for a model that was fitted
             for this run and is kept in it.
         conditionals: the conditionals of the model, which decide the kind of the estimate.
+        base_measure: what log-probabilities are relative to, a probability mass or a density and its unit;
+            None if the model does not say, and in runs of older versions.
         data: the rows that are scored.
         design: name and parameters of the mask design.
         masks: "own" or "shared".
@@ -83,6 +93,7 @@ class Manifest(BaseModel):
     model: str
     model_fingerprint: str | None = None
     conditionals: Conditionals
+    base_measure: str | None = None
     data: DataSource
     design: dict[str, Any]
     masks: Literal["own", "shared"]

@@ -6,6 +6,7 @@ from itertools import islice
 
 from maskevidence.comparison import Comparison, Difference, compare
 from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run
 
@@ -37,9 +38,7 @@ def compare_runs(runs: Mapping[str, Run]) -> Comparison:
     name, first = next(iter(runs.items()))
     for other, run in islice(runs.items(), 1, None):
         _check_same_data(name, first.manifest, other, run.manifest)
-    fingerprint = first.manifest.data.fingerprint
-    per_byte = any(run.manifest.data.fingerprint != fingerprint for run in runs.values())
-    comparison = compare({name: run.estimate for name, run in runs.items()}, per_byte=per_byte)
+    comparison = compare({name: _identified(run) for name, run in runs.items()})
     return replace(comparison, behind=tuple(_with_versions(one, runs) for one in comparison.behind))
 
 
@@ -53,6 +52,12 @@ def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Differenc
         "CHANGELOG.md tells whether their numbers differ"
     )
     return replace(difference, notes=(*difference.notes, note))
+
+
+def _identified(run: Run) -> EvidenceEstimate:
+    """The estimate with the fingerprints of the run's data, which exist for runs of all versions."""
+    data = run.manifest.data
+    return replace(run.estimate, data_fingerprint=data.fingerprint, text_fingerprint=data.text_fingerprint)
 
 
 def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:

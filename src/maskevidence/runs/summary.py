@@ -10,6 +10,7 @@ import numpy as np
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
+from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import Manifest
@@ -75,7 +76,12 @@ def read_run(*folders: str | Path) -> Run:
         n_calls += sum(calls for _, calls in read)
     manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests, tables)
     estimate = summarize_scores(
-        ScoreTable.join(tables), manifest.mask_design(), manifest.key, manifest.conditionals, n_calls
+        ScoreTable.join(tables),
+        manifest.mask_design(),
+        manifest.key,
+        manifest.conditionals,
+        n_calls,
+        base_measure_of_run(manifest),
     )
     return Run(manifest, estimate, tuple(parts))
 

@@ -13,7 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks import LeaveOneOut, MaskDesign
 from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.whole_words import WholeWords
+from maskevidence.models.text.whole_words import HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import progress
@@ -62,7 +62,7 @@ def prepare_texts(
     words = encoded if options.whole_words else None
     notes = [*loaded.notes, *encoded.notes]
     if options.whole_words:
-        notes.append("all tokens of a word are hidden together")
+        notes.append(HIDDEN_TOGETHER)
     if options.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = None if options.tokenizer is None else _full_path(options.tokenizer)

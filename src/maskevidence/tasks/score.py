@@ -9,7 +9,7 @@ import torch
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.model import HasLogEvidence
+from maskevidence.model import HasLogEvidence, base_measure_of
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs import (
@@ -147,6 +147,7 @@ def manifest_of(
         model=model,
         model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
         conditionals=prepared.model.conditionals,
+        base_measure=base_measure_of(prepared.model),
         data=prepared.source,
         design=scoring.design.settings(),
         masks=scoring.key.masks,

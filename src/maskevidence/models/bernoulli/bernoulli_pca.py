@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.model import Conditionals
+from maskevidence.model import MASS, Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.bernoulli import posterior_nodes, refined_integral, shared_nodes
 from maskevidence.models.bernoulli.linear_encoder import LinearEncoder
@@ -72,6 +72,7 @@ class BernoulliPCA(TableModel):
     """
 
     conditionals: Conditionals = "approximate"
+    base_measure = MASS
 
     def __init__(
         self,

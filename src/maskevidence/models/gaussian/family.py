@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.model import Conditionals
+from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.normal import LOG_2PI, normal_log_density
 from maskevidence.support.checks import whole_number
@@ -23,6 +23,7 @@ class GaussianFamily(TableModel):
     """
 
     conditionals: Conditionals = "exact"
+    base_measure = DENSITY
     keeps_units = False
     mean: nn.Parameter
 

@@ -15,7 +15,7 @@ from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
 from maskevidence.models.image.calls import Call, calls_by_size, put_in_place
 from maskevidence.models.image.normalisation import brought_back, normalised, visible_statistics
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
-from maskevidence.models.image.pixel_density import PixelDensity, check_target
+from maskevidence.models.image.pixel_density import PixelDensity, check_target, pixel_base_measure
 from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.tokens import Tokens
 
@@ -58,6 +58,7 @@ class MaskedImage(nn.Module):
         norm_pix_loss: whether the network predicts normalised patches.
         conditionals: "learned", or "transformed" if normalised patches are scored: their area is not an
             evidence of pixels.
+        base_measure: what the density is relative to, None before calibration; see `MaskedModel`.
         notes: what a user should know about the model, one sentence each.
 
     Raises:
@@ -203,6 +204,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         self._density = density
         of_pixels = not self.norm_pix_loss or (density is not None and density.patch_statistics is not None)
         self.conditionals: Conditionals = self._adapter.conditionals if of_pixels else "transformed"
+        self.base_measure = None if density is None else pixel_base_measure(density.name, of_pixels=of_pixels)
 
     @property
     def device(self) -> torch.device:

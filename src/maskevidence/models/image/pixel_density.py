@@ -21,10 +21,13 @@ from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.model import MASS
 from maskevidence.support.choices import Density, PatchStatistics
 
 DENSITIES: tuple[Density, ...] = ("gaussian", "discretised")
 LEVELS = 256
+PER_LEVEL = "density per level (0..255) of each pixel"
+NORMALISED = "density of normalised patches"
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,22 @@ def check_target(density: Density, patch_statistics: PatchStatistics | None, *, 
             "the network predicts normalised patches, which have no levels; give "
             "patch_statistics='visible' (--patch-statistics visible), or the gaussian density"
         )
+
+
+def pixel_base_measure(density: str, *, of_pixels: bool) -> str:
+    """The base measure of scores with this density; see `MaskedModel`.
+
+    Args:
+        density: its name.
+        of_pixels: whether pixels are scored, and not normalised patches.
+
+    Example:
+        >>> pixel_base_measure("gaussian", of_pixels=True)
+        'density per level (0..255) of each pixel'
+    """
+    if not of_pixels:
+        return NORMALISED
+    return PER_LEVEL if density == "gaussian" else MASS
 
 
 def gaussian_log_prob(

@@ -30,6 +30,8 @@ class ReconstructionLoss(nn.Module):
 
     def __init__(self, model: MaskedImage) -> None:
         super().__init__()
+        target = "normalised patches" if model.norm_pix_loss else "pixels in the network's units"
+        self.base_measure = f"negative squared error of {target}"
         self.model = model
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:

@@ -1,8 +1,9 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
+import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,16 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
+    if options.block_size is None:  # where a block of running text ends depends on the tokenizer
+        tokens = replace(tokens, text=torch.from_numpy(_hashes(texts, options)[source]))
     return EncodedTexts(tokens, words, source, tuple(notes))
+
+
+def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_texts"]:
+    """A hash of each text with its second text and its context."""
+    columns = [column for column in (options.context, texts, options.second) if column is not None]
+    joined = ("\x1f".join(parts).encode(errors="replace") for parts in zip(*columns, strict=True))
+    return np.array([int.from_bytes(hashlib.sha256(text).digest()[:7]) for text in joined], dtype=np.int64)
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:

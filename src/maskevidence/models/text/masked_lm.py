@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.model import Conditionals
+from maskevidence.model import MASS, Conditionals
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
 from maskevidence.models.text.encoding import EncodedTexts, encode_texts
 from maskevidence.models.text.text_lengths import Encoding
@@ -42,6 +42,7 @@ class MaskedLM(nn.Module):
         bfloat16: compute under bfloat16 autocast; the weights do not change.
 
     Attributes:
+        base_measure: the probability mass of tokens; see `MaskedModel`.
         max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
         notes: what a user should know about the model, one sentence each.
 
@@ -68,6 +69,7 @@ class MaskedLM(nn.Module):
                 "(BERT, RoBERTa, ...), or mask_token_id"
             )
         self.conditionals: Conditionals = "learned"
+        self.base_measure = MASS
         self.network = model
         self.tokenizer = tokenizer
         self.mask_token_id = int(known)

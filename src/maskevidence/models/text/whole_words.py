@@ -9,10 +9,13 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.model import Conditionals
+from maskevidence.model import MASS, Conditionals
 from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens
+
+HIDDEN_TOGETHER = "all tokens of a word are hidden together"
+WHOLE_WORDS = f"{MASS} of a token given all other words"
 
 
 class WholeWords(nn.Module):
@@ -38,6 +41,7 @@ class WholeWords(nn.Module):
         if texts.words is None:
             raise InputError("the tokenizer does not tell which tokens form a word; leave out --whole-words")
         self.conditionals: Conditionals = model.conditionals
+        self.base_measure = WHOLE_WORDS
         self.model = model
         order = torch.argsort(texts.tokens.ids)
         self._ids, self._words = texts.tokens.ids[order], texts.words[order]

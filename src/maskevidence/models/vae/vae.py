@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.model import Conditionals, as_tokens
+from maskevidence.model import DENSITY, MASS, Conditionals, as_tokens
 from maskevidence.models.base import TableModel
 from maskevidence.models.normal import divergence_from_prior
 from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
@@ -122,6 +122,7 @@ class VAE(TableModel):
         self.encoder, self.decoder = encoder, decoder
         self.likelihood = likelihood
         self.tokens_given_latent: Any = DENSITIES[likelihood](self.n_features, like.dtype).to(like.device)
+        self.base_measure = DENSITY if likelihood == "gaussian" else MASS
         self.conditioning = conditioning_from(conditioning or ImportanceSampling())
         self.training_conditioning = conditioning_from(
             training_conditioning or conditioning or ImportanceSampling(8, steps=0, prior_draws=1)

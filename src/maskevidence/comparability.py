@@ -1,0 +1,121 @@
+"""Which estimates may be compared: the same quantity, in the same base measure, on the same data."""
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate
+
+# Options of a design that change how precise a number is, but not what it estimates.
+_PRECISION = {"masks_per_size", "max_listed", "draws", "replicates", "orders"}
+
+Estimates = Mapping[str, EvidenceEstimate]
+
+
+def check_comparable(estimates: Estimates) -> list[str]:
+    """Refuse to compare numbers that are not the same quantity.
+
+    The data must have the same fingerprint, or come from the same texts. A number of kind `pseudo` is
+    compared only with numbers of the same design, and base measures must be equal.
+
+    Args:
+        estimates: two or more, by name.
+
+    Returns:
+        What could not be checked, one sentence each.
+
+    Raises:
+        InputError: the estimates cannot be compared; the message names two of them and the reason.
+    """
+    unchecked = []
+    for first, second in combinations(estimates, 2):
+        a, b = estimates[first], estimates[second]
+        _check_same_quantity(first, a, second, b)
+        if not _of_same_data(first, a, second, b):
+            unchecked.append(
+                f"whether {first} and {second} are of the same data is not known: only the ids of their "
+                "observations could be compared"
+            )
+    unknown = [name for name, estimate in estimates.items() if estimate.base_measure is None]
+    if unknown:
+        unchecked.append(
+            f"the base measure of {' and '.join(unknown)} is not known: the comparison holds only if all "
+            "numbers are probability masses, or densities in the same unit"
+        )
+    return unchecked
+
+
+def in_same_tokens(estimates: Estimates) -> bool:
+    """Whether all estimates score the same tokens, and not the same texts cut in different ways."""
+    first, *others = estimates.values()
+    return all(
+        same_data(first.data_fingerprint, other.data_fingerprint) is not False and _equally_long(first, other)
+        for other in others
+    )
+
+
+def _check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> None:
+    if None not in (a.base_measure, b.base_measure) and a.base_measure != b.base_measure:
+        raise InputError(
+            f"{first!r} is a {a.base_measure}, {second!r} a {b.base_measure}: these have no common scale; "
+            "compare models with the same base measure"
+        )
+    if "pseudo" in (a.kind, b.kind) and (a.kind != b.kind or _quantity(a) != _quantity(b)):
+        numbers = (f"{name!r} is {_described(estimate)}" for name, estimate in ((first, a), (second, b)))
+        raise InputError(
+            f"{', '.join(numbers)}: these are different quantities; estimate both with the same design"
+        )
+
+
+def _of_same_data(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> bool:
+    """Whether the data are known to be the same; an InputError if they are known to differ."""
+    if not np.array_equal(a.ids, b.ids) or a.n_observations != b.n_observations:
+        raise InputError(
+            f"{first!r} and {second!r} are of different observations; estimate both on the same ones"
+        )
+    same_tokens = same_data(a.data_fingerprint, b.data_fingerprint)
+    same_texts = same_data(a.text_fingerprint, b.text_fingerprint)
+    if same_tokens is False and not same_texts and (same_texts is False or _equally_long(a, b)):
+        raise InputError(
+            f"{first!r} and {second!r} are of different data: the observations have the same ids, but other "
+            "values; estimate both on the same data"
+        )
+    return bool(same_tokens or same_texts)
+
+
+def same_data(one: str | None, other: str | None) -> bool | None:
+    """Whether two fingerprints are of the same data; None where one of them is unknown.
+
+    A fingerprint of rounded values alone is compared with the rounded values of the other.
+
+    Example:
+        >>> from maskevidence.tokens import Tokens
+        >>> import torch
+        >>> dtypes = (torch.float32, torch.float64)
+        >>> rounded, exact = (Tokens.from_array([[0.1, 0.2]], dtype=dtype).fingerprint() for dtype in dtypes)
+        >>> rounded == exact, same_data(rounded, exact), same_data(rounded, None)
+        (False, True, None)
+    """
+    if one is None or other is None:
+        return None
+    rounded, exact = sorted((one, other), key=len)
+    return rounded == exact or exact.startswith(f"{rounded}-")
+
+
+def _equally_long(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
+    """Whether each observation has the same number of tokens in both."""
+    n_tokens, others = (e.scores.n_tokens[np.searchsorted(e.scores.id, e.ids)] for e in (a, b))
+    return np.array_equal(n_tokens, others)
+
+
+def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
+    """What a design estimates: its name and the options that do not only make it more precise."""
+    return {name: value for name, value in estimate.design.items() if name not in _PRECISION}
+
+
+def _described(estimate: EvidenceEstimate) -> str:
+    options = " ".join(str(value) for value in _quantity(estimate).values())
+    kind = estimate.kind.replace("_", " ")
+    return f"of kind {kind} ({options})" if estimate.kind == "pseudo" else f"of kind {kind}"
