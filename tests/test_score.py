@@ -124,9 +124,9 @@ class TestAsTokens:
         assert as_tokens(me.models.PPCA(2, 1), tokens) is tokens
 
     def test_a_table_is_read_by_the_model(self) -> None:
-        """Otherwise a model in single precision could not score a table."""
+        """A model in single precision casts the values after it has centred them."""
         single = me.models.PPCA(n_features=2, n_components=1).float()
-        assert as_tokens(single, self.table).values.dtype == torch.float32
+        assert as_tokens(single, self.table).values.dtype == torch.float64
         estimate = me.estimate_evidence(single, self.table, me.Exhaustive())
         exact = me.estimate_evidence(single.double(), self.table, me.Exhaustive())
         np.testing.assert_allclose(estimate.log_evidence, exact.log_evidence, rtol=1e-6)

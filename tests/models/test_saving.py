@@ -47,8 +47,20 @@ def test_a_loaded_model_is_bit_equal(build, tmp_path: Path) -> None:
 def test_the_dtype_is_kept(model: torch.nn.Module, tmp_path: Path) -> None:
     model.save(tmp_path)
     loaded = me.models.load(tmp_path)
-    assert loaded.mean.dtype == torch.float32
-    assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+    for name, value in loaded.state_dict().items():
+        assert value.dtype == (torch.float64 if name == "mean" else torch.float32)
+        assert torch.equal(value, model.state_dict()[name])
+
+
+def test_a_mean_in_float32_as_version_0_1_0_saved_it_is_read(tmp_path: Path) -> None:
+    model = me.models.PPCA(3, 1, dtype=torch.float32, seed=4)
+    model.mean = torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+    model.save(tmp_path)
+    loaded = me.models.load(tmp_path)
+    assert {value.dtype for value in loaded.state_dict().values()} == {torch.float32}
+    assert loaded.mean.requires_grad
+    x = model.sample(5)
+    np.testing.assert_array_equal(loaded.score_samples(x), model.score_samples(x))
 
 
 def test_saving_again_replaces_the_model(folder: Path) -> None:

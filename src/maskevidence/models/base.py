@@ -106,13 +106,14 @@ class TableModel(nn.Module, ABC):
         return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
 
     def tokens(self, x: object) -> Tokens:
-        """Rows as tokens in the model's dtype and on its device.
+        """Rows as tokens on the model's device.
+
+        Their values are float64, whatever the model's dtype: a model centres rows before it casts them.
 
         Args:
             x: shape (N, D), NaN where a value is missing.
         """
-        like = self._like()
-        return Tokens.from_array(x, dtype=like.dtype).to(like.device)
+        return Tokens.from_array(x).to(self._like().device)
 
     def check_width(self, width: int) -> None:
         """Check that data have as many columns as the model has features.

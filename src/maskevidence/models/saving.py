@@ -92,9 +92,9 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         arguments = _with_networks(config["arguments"], networks, str(path))
         model = known(**arguments)
         _check_names(model, state.keys(), str(path))
-        for tensor in state.values():
-            model.to(tensor.dtype)
-        model.load_state_dict(state)
+        device = next(model.parameters()).device  # that of your own networks
+        model.load_state_dict(state, assign=True)  # with the dtypes of the file
+        model.to(device)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:

@@ -1,6 +1,7 @@
 """The base of all Gaussian models: densities and imputations from conditional means and variances."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel
+from maskevidence.models.kept_dtype import keeping_dtype
 from maskevidence.models.normal import LOG_2PI, normal_log_density
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
@@ -19,7 +21,11 @@ from maskevidence.tokens import Tokens
 class GaussianFamily(TableModel):
     """A Gaussian density over D features.
 
-    A subclass computes conditionals and marginals from its parameters; `mean` is one of them.
+    A subclass computes conditionals and marginals of centred rows from its parameters. The mean is float64,
+    whatever the dtype of the others, and rows are centred before they are cast.
+
+    Args:
+        mean: μ, shape (D,).
     """
 
     conditionals: Conditionals = "exact"
@@ -27,23 +33,45 @@ class GaussianFamily(TableModel):
     keeps_units = False
     mean: nn.Parameter
 
+    def __init__(self, mean: Float[Tensor, " D"]) -> None:
+        super().__init__(len(mean))
+        self.mean = nn.Parameter(mean.detach().clone().double())
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "GaussianFamily":
+        return super()._apply(keeping_dtype(fn, (self.mean,)), recurse)  # type: ignore[no-untyped-call]
+
     @property
     @abstractmethod
     def covariance(self) -> Float[Tensor, "D D"]:
         """The covariance of the features, shape (D, D)."""
 
     @abstractmethod
-    def conditional_moments(
-        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    def _conditional_moments(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """Mean and variance of every token that is not visible, given the visible ones.
+        """Mean (about μ) and variance of every token that is not visible, given the visible ones.
 
         Entries of visible tokens are undefined.
+
+        Args:
+            centred: shape (B, D); x - μ in the model's dtype, 0 where not visible.
+            visible: shape (B, D).
         """
 
     @abstractmethod
-    def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
-        """log p of the present tokens, the others integrated out, nats, shape (B,)."""
+    def _log_density(
+        self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
+        """log p of the present tokens, the others integrated out, nats, shape (B,).
+
+        Args:
+            centred: shape (B, D); x - μ in the model's dtype, 0 where not present.
+            present: shape (B, D).
+        """
+
+    def _centred(self, values: Float[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """x - μ in the model's dtype, 0 where not known."""
+        return torch.where(known, values - self.mean, 0.0).to(self._like().dtype)
 
     @abstractmethod
     def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
@@ -52,8 +80,10 @@ class GaussianFamily(TableModel):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log N(x_j; mean, variance given the visible tokens) in nats, shape (B, D); 0 where not masked."""
         self.check_width(tokens.width)
-        mean, variance = self.conditional_moments(tokens.values, tokens.visible(masked))
-        residual = torch.where(masked, tokens.values - mean, 0.0)  # absent values are not read
+        visible = tokens.visible(masked)
+        centred = self._centred(tokens.values, visible | masked)  # absent values are not read
+        mean, variance = self._conditional_moments(torch.where(visible, centred, 0.0), visible)
+        residual = torch.where(masked, centred - mean, 0.0)
         log_density = normal_log_density(residual, torch.where(masked, variance, 1.0))
         return torch.where(masked, log_density, 0.0)
 
@@ -67,10 +97,13 @@ class GaussianFamily(TableModel):
             -0.918938533204...
         """
         self.check_width(tokens.width)
-        joint = self.log_density(tokens.values, tokens.maskable | tokens.context)
+        joint = self._log_density_of(tokens.values, tokens.maskable | tokens.context)
         if not bool(tokens.context.any()):
             return joint
-        return joint - self.log_density(tokens.values, tokens.context)
+        return joint - self._log_density_of(tokens.values, tokens.context)
+
+    def _log_density_of(self, values: Tensor, present: Tensor) -> Float[Tensor, " B"]:
+        return self._log_density(self._centred(values, present), present)
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
         """log p of each row, nats, as scikit-learn names it; NaN is missing. Shape (N,)."""
@@ -88,7 +121,7 @@ class GaussianFamily(TableModel):
     def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
         with torch.no_grad():
             self.mean.mul_(self._as_parameter(scale)).add_(self._as_parameter(shift))
-            self._rescale_covariance(self._as_parameter(scale))
+            self._rescale_covariance(self._as_parameter(scale).to(self._like().dtype))
 
     @abstractmethod
     def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
@@ -98,7 +131,9 @@ class GaussianFamily(TableModel):
         return torch.from_numpy(vector).to(self.mean)
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        return self.conditional_moments(tokens.values, tokens.maskable)
+        centred = self._centred(tokens.values, tokens.maskable)
+        mean, variance = self._conditional_moments(centred, tokens.maskable)
+        return self.mean + mean, variance
 
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         factor = torch.linalg.cholesky(self.covariance).cpu()

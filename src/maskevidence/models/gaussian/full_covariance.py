@@ -62,8 +62,7 @@ class Gaussian(GaussianFamily):
                 f"the mean has {width} entries, the covariance shape {tuple(covariance.shape)}; "
                 f"give shape ({width}, {width})"
             )
-        super().__init__(width)
-        self.mean = nn.Parameter(mean.detach().clone().to(dtype))
+        super().__init__(mean)
         self.lower = nn.Parameter(torch.zeros(width, width, dtype=dtype))
         self.log_diagonal = nn.Parameter(torch.zeros(width, dtype=dtype))
         self._set_covariance(covariance)
@@ -109,32 +108,32 @@ class Gaussian(GaussianFamily):
             self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))
         return self
 
-    def conditional_moments(
-        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    def _conditional_moments(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """mean_j = μ_j + Σ_jR Σ_RR⁻¹ (x_R - μ_R), var_j = Σ_jj - Σ_jR Σ_RR⁻¹ Σ_Rj, R the visible tokens.
+        """mean_j = Σ_jR Σ_RR⁻¹ (x_R - μ_R), var_j = Σ_jj - Σ_jR Σ_RR⁻¹ Σ_Rj, R the visible tokens.
 
         Rows with the same pattern of visible tokens share one Cholesky factor.
         """
         covariance = self.covariance
-        centred = torch.where(visible, values - self.mean, 0.0)
         patterns, pattern_of = unique_rows(visible)
         if len(patterns) * _MIN_ROWS_PER_PATTERN <= len(visible):
-            mean, variance = torch.zeros_like(values), torch.zeros_like(values)
+            mean, variance = torch.zeros_like(centred), torch.zeros_like(centred)
             for p, pattern in enumerate(patterns):
                 rows = _positions(pattern_of == p)
                 part = _condition(covariance, pattern[None], centred[rows][None])
                 mean, variance = mean.index_put((rows,), part[0][0]), variance.index_put((rows,), part[1])
-            return self.mean + mean, variance
+            return mean, variance
         step = max(1, _MAX_ELEMENTS // self.n_features**2)
         parts = [
             _condition(covariance, visible[i : i + step], centred[i : i + step, None])
             for i in range(0, len(visible), step)
         ]
-        return self.mean + torch.cat([m[:, 0] for m, _ in parts]), torch.cat([v for _, v in parts])
+        return torch.cat([m[:, 0] for m, _ in parts]), torch.cat([v for _, v in parts])
 
-    def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
-        centred = torch.where(present, values - self.mean, 0.0)
+    def _log_density(
+        self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
         patterns, pattern_of = unique_rows(present)
         covariance = self.covariance
         log_density = torch.zeros_like(centred[:, 0])
@@ -164,7 +163,7 @@ class Gaussian(GaussianFamily):
         position = torch.where(tokens.maskable, n[:, None] - 1 - ranks, self.n_features)
         order = torch.argsort(torch.where(tokens.context, -1, position), dim=1, stable=True)
         present = tokens.maskable | tokens.context
-        covariance, centred = self.covariance, torch.where(present, tokens.values - self.mean, 0.0)
+        covariance, centred = self.covariance, self._centred(tokens.values, present)
         arrangements, which = unique_rows(torch.cat([order, n[:, None], n_context[:, None]], dim=1))
         if len(arrangements) * _MIN_ROWS_PER_PATTERN <= len(order):
             score = torch.zeros_like(centred)
@@ -219,8 +218,11 @@ class Gaussian(GaussianFamily):
         self.lower.mul_(scale[:, None])
         self.log_diagonal.add_(torch.log(scale))
 
+    def _like(self) -> Tensor:
+        return self.lower
+
     def _set_covariance(self, covariance: Float[Tensor, "D D"], n_rows: int | None = None) -> None:
-        covariance = covariance.detach().to(self.mean.dtype)
+        covariance = covariance.detach().to(self.lower.dtype)
         scale = torch.diagonal(covariance).abs().sqrt()
         if not bool(((covariance - covariance.T).abs() <= 1e-6 * torch.outer(scale, scale)).all()):
             raise InputError("the covariance is not symmetric; give (C + Cᵀ)/2 if the difference is rounding")

@@ -56,11 +56,10 @@ class LowRankGaussian(GaussianFamily):
                 f"n_components={n_components} with n_features={n_features}; "
                 "give at least one component and fewer than features"
             )
-        super().__init__(n_features)
+        super().__init__(torch.zeros(n_features))
         self.n_components = n_components
         generator = torch.Generator().manual_seed(whole_number("seed", seed))
         loadings = torch.randn(n_features, n_components, generator=generator, dtype=dtype)
-        self.mean = nn.Parameter(torch.zeros(n_features, dtype=dtype))
         self.loadings = nn.Parameter(loadings)
 
     @property
@@ -75,12 +74,12 @@ class LowRankGaussian(GaussianFamily):
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_components": self.n_components}
 
-    def conditional_moments(
-        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    def _conditional_moments(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         posterior = self._posterior(visible)
-        latent = self._latent_means(values, visible, posterior)
-        return self.means_given(latent), self.noise_variances + self._quadratic(posterior.covariance)
+        latent = self._latent_means(centred, posterior)
+        return latent @ self.loadings.T, self.noise_variances + self._quadratic(posterior.covariance)
 
     def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
         """E[z | the present tokens] = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R), R the maskable and context tokens.
@@ -96,16 +95,17 @@ class LowRankGaussian(GaussianFamily):
         """
         self.check_width(tokens.width)
         present = tokens.maskable | tokens.context
-        return self._latent_means(tokens.values, present, self._posterior(present))
+        return self._latent_means(self._centred(tokens.values, present), self._posterior(present))
 
     def means_given(self, latent: Float[Tensor, "B K"]) -> Float[Tensor, "B D"]:
         """E[x | z] = μ + W z, shape (B, D)."""
         return self.mean + latent @ self.loadings.T
 
-    def log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
+    def _log_density(
+        self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
         noise = self.noise_variances
         factor = self._posterior(present).factor
-        centred = torch.where(present, values - self.mean, 0.0)
         projected = centred @ (self.loadings / noise[:, None])
         white = torch.linalg.solve_triangular(factor, projected[:, :, None], upper=False)[:, :, 0]
         log_determinant = 2 * torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1)
@@ -166,10 +166,10 @@ class LowRankGaussian(GaussianFamily):
             scores.append(-0.5 * (LOG_2PI + (log_determinant + distance) / hidden.sum(1)))
         return torch.cat(scores)
 
-    def _latent_means(
-        self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], posterior: _Posterior
-    ) -> Float[Tensor, "B K"]:
-        centred = torch.where(visible, values - self.mean, 0.0)
+    def _like(self) -> Tensor:
+        return self.loadings
+
+    def _latent_means(self, centred: Float[Tensor, "B D"], posterior: _Posterior) -> Float[Tensor, "B K"]:
         projected = centred @ (self.loadings / self.noise_variances[:, None])
         return torch.cholesky_solve(projected[:, :, None], posterior.factor)[:, :, 0]
 

@@ -1,6 +1,7 @@
 """p(x_j | z) of a VAE: a Gaussian with one noise variance, or 0/1."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from maskevidence.errors import InputError
+from maskevidence.models.kept_dtype import keeping_dtype
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.models.vae.noise import Noise
 
@@ -19,11 +21,12 @@ class GaussianTokens(nn.Module):
     """x_j = shift_j + scale · (decoder_j(z) + noise), noise ~ N(0, σ²).
 
     The networks see standard units, (x - shift) / scale; densities are those of the data's units. All tokens
-    have one scale, so that the noise has one variance.
+    have one scale, so that the noise has one variance. Shift and scale are float64, whatever the dtype of the
+    networks, and rows are brought into standard units before they are cast.
 
     Args:
         n_features: D.
-        dtype: of the parameters; shift starts at 0, scale and σ² at 1.
+        dtype: of σ²; shift starts at 0, scale and σ² at 1.
 
     Attributes:
         blank: the value that replaces a token that is not visible: the mean, in standard units.
@@ -41,8 +44,11 @@ class GaussianTokens(nn.Module):
     def __init__(self, n_features: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.noise = nn.Parameter(torch.zeros((), dtype=dtype))
-        self.register_buffer("shift", torch.zeros(n_features, dtype=dtype))
-        self.register_buffer("scale", torch.ones((), dtype=dtype))
+        self.register_buffer("shift", torch.zeros(n_features, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "GaussianTokens":
+        return super()._apply(keeping_dtype(fn, (self.shift, self.scale)), recurse)  # type: ignore[no-untyped-call]
 
     @property
     def log_variance(self) -> Float[Tensor, ""]:
@@ -76,12 +82,12 @@ class GaussianTokens(nn.Module):
             self.scale.fill_(scale)
 
     def standard(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Rows as the networks see them."""
-        return (x - self.shift) / self.scale
+        """Rows as the networks see them, in their dtype."""
+        return ((x - self.shift) / self.scale).to(self.noise.dtype)
 
     def in_data_units(self, standard: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """The inverse of `standard`."""
-        return self.shift + self.scale * standard
+        return self.shift + self.scale * standard.to(self.shift.dtype)
 
     def log_density(
         self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
@@ -95,9 +101,8 @@ class GaussianTokens(nn.Module):
         return decoded + torch.exp(0.5 * self.log_variance) * noise.normal(*decoded.shape[1:])
 
     def moments(self, decoded: Float[Tensor, "*rows D"]) -> tuple[Tensor, Tensor]:
-        """Mean and variance of x given z, in the data's units."""
-        mean = self.shift + self.scale * decoded
-        return mean, self.scale.square() * torch.exp(self.log_variance).expand_as(mean)
+        """Mean and variance of x given z, in standard units."""
+        return decoded, torch.exp(self.log_variance).expand_as(decoded)
 
     def wrong(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
         """Where a value is outside the range of the likelihood."""
@@ -121,6 +126,8 @@ class BernoulliTokens(nn.Module):
         "a Bernoulli likelihood takes 0 and 1",
         "binarise (--binarise threshold or stochastic), or use likelihood='gaussian'",
     )
+
+    scale = 1.0
 
     def __init__(self, n_features: int, dtype: torch.dtype) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ class VAE(TableModel):
         training_conditioning: the same in training mode with gradients; by default `conditioning`, or 8 draws
             if that is not given either.
         seed: of the default networks' weights and of the draws.
-        dtype: of the default networks.
+        dtype: of the default networks. Shift and scale of a Gaussian likelihood are float64 all the same.
 
     Raises:
         InputError: networks that do not fit each other or the tokens.
@@ -225,7 +225,8 @@ class VAE(TableModel):
             between = (weights * (each_mean - mean[:, None]).square()).sum(1)
             means.append(mean)
             variances.append(within + between)
-        return torch.cat(means), torch.cat(variances)
+        density = self.tokens_given_latent
+        return density.in_data_units(torch.cat(means)), torch.cat(variances).double() * density.scale**2
 
     # Bounds of the evidence
 
@@ -403,7 +404,7 @@ class VAE(TableModel):
             InputError: a wrong width, or a value outside the range of the likelihood.
         """
         self.check_width(tokens.width)
-        values = tokens.values.to(self._like().dtype)
+        values = tokens.values.double()
         wrong = known & self.tokens_given_latent.wrong(values)
         if bool(wrong.any()):
             row, column = torch.nonzero(wrong)[0].tolist()
@@ -412,5 +413,6 @@ class VAE(TableModel):
                 f"{needed}, observation {int(tokens.ids[row])} has {values[row, column].item():g} in column "
                 f"{column}; {advice}"
             )
-        standard = torch.where(known, self.tokens_given_latent.standard(values), self.blank)
+        standard = self.tokens_given_latent.standard(values).to(self._like().dtype)
+        standard = torch.where(known, standard, self.blank)
         return StandardRows(standard, visible, tokens.ids)
