@@ -126,25 +126,14 @@ def test_it_says_its_base_measure(model: torch.nn.Module) -> None:
     assert me.model.base_measure_of(model) == (me.model.MASS if discrete else me.model.DENSITY)
 
 
-def test_the_answer_has_the_shape_of_the_mask_and_is_exactly_0_elsewhere(model, batch) -> None:
-    tokens, masked = batch
-    answer = model.log_conditionals(tokens, masked)
-    assert answer.shape == masked.shape
-    assert bool((answer[~masked] == 0).all())
-    assert bool((answer[masked] != 0).all())
-    assert bool(torch.isfinite(answer).all())
-    nothing = model.log_conditionals(tokens, torch.zeros_like(masked))
-    assert not nothing.any()
-
-
-def test_a_tokens_answer_does_not_depend_on_other_hidden_values(model, batch) -> None:
-    tokens, masked = batch
-    answer = model.log_conditionals(tokens, masked)
-    for j in range(D):
-        hidden = masked.clone()
-        hidden[:, j] = False
-        other = model.log_conditionals(replaced(tokens, hidden, seed=j), masked)
-        torch.testing.assert_close(other[:, j], answer[:, j], rtol=1e-12, atol=1e-12)
+@pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")  # values far out
+def test_the_referee_finds_no_fault(model, batch) -> None:
+    """The package's own checks, up to rounding in double precision; `tests/check` shows what they catch."""
+    tokens, _ = batch
+    report = me.check_model(model, tokens, tolerance=1e-11)
+    assert report.ok, report
+    skipped = {finding.check for finding in report.findings if finding.status == "skipped"}
+    assert skipped <= {"offset", "orders", "closed form"}
 
 
 @pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")  # values of 1e3
@@ -175,19 +164,6 @@ def test_absent_values_are_never_read(model, batch) -> None:
             torch.testing.assert_close(model.log_evidence(other), expected_evidence, rtol=1e-12, atol=0)
 
 
-def test_an_observations_answer_does_not_depend_on_the_batch(model, batch) -> None:
-    tokens, masked = batch
-    answer = model.log_conditionals(tokens, masked)
-    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
-    shuffled = model.log_conditionals(tokens[order], masked[order])
-    torch.testing.assert_close(shuffled, answer[order], rtol=1e-12, atol=1e-12)
-    for row in range(5):
-        alone = model.log_conditionals(tokens[row : row + 1], masked[row : row + 1])
-        torch.testing.assert_close(alone, answer[row : row + 1], rtol=1e-12, atol=1e-12)
-    repeated = model.log_conditionals(tokens[torch.zeros(20, dtype=torch.int64)], masked[:1].expand(20, D))
-    torch.testing.assert_close(repeated, answer[:1].expand(20, D), rtol=1e-12, atol=1e-12)
-
-
 def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
     """Leaving the context out is the same as never having had it."""
     tokens, masked = batch
@@ -197,20 +173,6 @@ def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
     torch.testing.assert_close(
         model.log_conditionals(other, masked), model.log_conditionals(without, masked), rtol=1e-12, atol=1e-12
     )
-
-
-@EXACT_ONES
-def test_conditionals_obey_the_chain_rule_in_any_order(model, batch) -> None:
-    """The conditionals belong to one joint density: two orders of hiding give the same product."""
-    tokens, _ = batch
-    for order in (torch.arange(D), torch.arange(D - 1, -1, -1)):
-        total = torch.zeros(30, dtype=torch.float64)
-        hidden = tokens.maskable.clone()
-        for j in order:
-            step = model.log_conditionals(tokens, hidden)[:, j]
-            total = total + torch.where(tokens.maskable[:, j], step, 0.0)
-            hidden[:, j] = False
-        torch.testing.assert_close(total, model.log_evidence(tokens), rtol=1e-10, atol=1e-10)
 
 
 @EXACT_ONES

@@ -1,5 +1,8 @@
 from . import data as data
 from . import models as models
+from .check.findings import CheckReport as CheckReport
+from .check.findings import Finding as Finding
+from .check.run_checks import check_model as check_model
 from .comparison import Comparison as Comparison
 from .comparison import Difference as Difference
 from .comparison import compare as compare

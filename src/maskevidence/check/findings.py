@@ -1,0 +1,157 @@
+"""What a check found, and the report of all checks of a model."""
+
+import html
+import textwrap
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from maskevidence.errors import InputError
+
+Status = Literal["passed", "failed", "noted", "skipped"]
+_WIDTH = 110
+_COLUMNS = ("check", "result", "rows", "masks", "what was found")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        check: the name of the check.
+        status: "passed"; "failed"; "noted", for a number or a fact that is no fault of the model but that a
+            reader of its numbers has to know; or "skipped", if the check does not apply.
+        found: what was found, one sentence; for "skipped", why.
+        did: what was done, one sentence.
+        n_rows: the number of observations that were looked at.
+        n_masks: the number of masks.
+        largest: the largest difference, error or share that was found; None if nothing was measured.
+        allowed: the largest number that passes, with the room for rounding in it; None likewise.
+        z: for statistical checks, the deviation in standard errors; None for others.
+        look_at: for "failed" and "noted", what to look at in the model or the data.
+    """
+
+    check: str
+    status: Status
+    found: str
+    did: str = ""
+    n_rows: int = 0
+    n_masks: int = 0
+    largest: float | None = None
+    allowed: float | None = None
+    z: float | None = None
+    look_at: str = ""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The findings of all checks of one model on some data; it prints as a table.
+
+    Attributes:
+        model: the name of the model's class.
+        findings: one for each check, in the order in which they were made.
+        n_passes: how many rows with a mask went through the model.
+        seed: the seed of the rows, masks and replacements that were drawn.
+
+    Example:
+        >>> report = CheckReport("Gaussian", (Finding("leak", "passed", "no answer changed"),), 8, 0)
+        >>> report.ok, len(report.failed)
+        (True, 0)
+    """
+
+    model: str
+    findings: tuple[Finding, ...]
+    n_passes: int
+    seed: int
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The checks that failed."""
+        return tuple(finding for finding in self.findings if finding.status == "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    def __getitem__(self, check: str) -> Finding:
+        """The finding of a check, by its name."""
+        for finding in self.findings:
+            if finding.check == check:
+                return finding
+        known = ", ".join(finding.check for finding in self.findings)
+        raise InputError(f"there is no check {check!r}; there are {known}")
+
+    def raise_if_failed(self) -> None:
+        """Raise an error of one line unless all checks passed.
+
+        Raises:
+            InputError: a check failed; names the failed checks, and says what the first one found.
+        """
+        if self.ok:
+            return
+        first, names = self.failed[0], ", ".join(finding.check for finding in self.failed)
+        hint = f"; look at {first.look_at}" if first.look_at else ""
+        raise InputError(
+            f"{self.model} failed {len(self.failed)} of {len(self.findings)} checks ({names}): "
+            f"{first.check}: {first.found}{hint}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as content for JSON."""
+        return {
+            "model": self.model,
+            "ok": self.ok,
+            "n_passes": self.n_passes,
+            "seed": self.seed,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+    @property
+    def summary(self) -> str:
+        """One sentence: how many checks passed, failed, and so on."""
+        counts = Counter(finding.status for finding in self.findings)
+        order: tuple[Status, ...] = ("passed", "failed", "noted", "skipped")
+        told = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        return f"{self.model}: {told} ({self.n_passes:,} passes of the model)"
+
+    def details(self) -> list[str]:
+        """For each check that failed or noted something, what was done and what to look at, one line each."""
+        told = [finding for finding in self.findings if finding.status in ("failed", "noted")]
+        return [
+            f"{one.check} {one.status}: {one.did}" + (f" Look at {one.look_at}." if one.look_at else "")
+            for one in told
+        ]
+
+    def __str__(self) -> str:
+        widths = [
+            max(len(row[k]) for row in (_COLUMNS, *map(_cells, self.findings)))
+            for k in range(len(_COLUMNS) - 1)
+        ]
+        lines = [self.summary, ""]
+        for row in (_COLUMNS, *map(_cells, self.findings)):
+            start = "  ".join(
+                cell.ljust(width) if k < 2 else cell.rjust(width)
+                for k, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
+            )
+            lines += textwrap.wrap(
+                row[-1], _WIDTH, initial_indent=f"{start}  ", subsequent_indent=" " * (len(start) + 2)
+            )
+        for line in self.details():
+            lines += ["", *textwrap.wrap(line, _WIDTH)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same table for a notebook."""
+        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(finding)) + "</tr>"
+            for finding in self.findings
+        )
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in self.details())
+        return f"<p>{html.escape(self.summary)}</p><table><tr>{head}</tr>{rows}</table>{told}"
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    counts = (f"{n:,}" if n else "" for n in (finding.n_rows, finding.n_masks))
+    return finding.check, finding.status, *counts, finding.found

@@ -1,0 +1,153 @@
+"""Leaks: an answer may not change with values that the model must not see, or with what shares its call."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from maskevidence.check.findings import Finding
+from maskevidence.check.trial import Trial, like
+from maskevidence.tokens import Tokens
+
+_PADDING = 3
+
+
+def leak(trial: Trial) -> Finding:
+    """The answer for a hidden token does not change with the values of the other hidden tokens."""
+    did = (
+        "In each pair the values of all hidden tokens but one were replaced by those of other rows, twice, "
+        "and the answer for that one was compared."
+    )
+    probe = trial.one_masked_token("leak")
+    one = torch.zeros_like(trial.masked)
+    one[torch.arange(len(probe)), probe] = True
+    others = trial.masked & ~one
+    finding = None
+    for values in (_from_other_rows(trial), _from_other_rows(trial, "again")):
+        changed = torch.where(like(others, values), values, trial.tokens.values)
+        after = trial.ask(trial.with_values(changed), trial.masked)
+        found = trial.compared(
+            "leak", did, (trial.answer, after), one & others.any(1, keepdim=True), _LOOK_AT
+        )
+        finding = found if finding is None or found.status == "failed" else finding
+    assert finding is not None
+    return finding
+
+
+_LOOK_AT = "where log_conditionals reads tokens.values: only tokens.visible(masked) may decide the answer"
+
+
+def absent(trial: Trial) -> Finding:
+    """The answer does not change with the values of absent tokens: padding and missing values."""
+    did = "The values of absent tokens were replaced by those of other rows and, in numbers, by NaN."
+    present = trial.tokens.maskable | trial.tokens.context
+    tokens, masked, before = trial.tokens, trial.masked, trial.answer
+    if bool(present.all()):
+        tokens, masked = _with_absent(trial)
+        if not bool(masked.any()):
+            return Finding("absent values", "skipped", "no row has a token to leave out", did)
+        before = trial.ask(tokens, masked)
+        did = "Some visible tokens were made absent, and their values replaced by others and by NaN."
+    gone = ~(tokens.maskable | tokens.context)
+    replaced = [_from_other_rows(trial)]
+    if tokens.values.is_floating_point():
+        replaced.append(torch.full_like(tokens.values, torch.nan))
+    finding = None
+    for values in replaced:
+        other = replace(tokens, values=torch.where(like(gone, values), values, tokens.values))
+        after = trial.ask(other, masked)
+        found = trial.compared(
+            "absent values", did, (before, after), masked & gone.any(1, keepdim=True), _ABSENT
+        )
+        finding = found if finding is None or found.status == "failed" else finding
+    assert finding is not None
+    return finding
+
+
+_ABSENT = "sums and attention over all columns: tokens that are neither maskable nor context are not there"
+
+
+def batch(trial: Trial) -> Finding:
+    """The answer for a row does not depend on the other rows of the call, their order, or the padding."""
+    did = "Rows were scored alone, in the reverse order, and beside more columns of padding."
+    n = len(trial.masked)
+    order = torch.arange(n - 1, -1, -1)
+    reverse = torch.empty_like(trial.answer)
+    reverse[order] = trial.ask(trial.tokens[order], trial.masked[order])
+    alone = trial.answer.clone()
+    some = torch.from_numpy(trial.rng("alone").permutation(n)[:6])
+    for row in some.tolist():
+        alone[row : row + 1] = trial.ask(trial.tokens[row : row + 1], trial.masked[row : row + 1])
+    variants = [alone, reverse]
+    padded = _padded(trial)
+    if padded is not None:
+        variants.append(padded)
+    findings = [
+        trial.compared("batch", did, (trial.answer, after), trial.masked, _BATCH) for after in variants
+    ]
+    worst = max(findings, key=lambda finding: finding.largest or 0.0)
+    if worst.status == "passed" and padded is None:
+        return replace(
+            worst, found=f"{worst.found}; padding was not tried, since the number of columns is fixed"
+        )
+    return worst
+
+
+_BATCH = "batch normalisation in training mode, padding that is attended to, and sums over the batch"
+
+
+def cache(trial: Trial) -> Finding:
+    """A call does not return what an earlier one has computed for other values."""
+    did = "Between two calls all values changed, but not the ids and masks; then the ids changed, too."
+    other, differs = trial.replacements.drawn(trial.tokens.values, trial.rng("cache"))
+    changed = trial.with_values(torch.where(like(differs, other), other, trial.tokens.values))
+    _ = trial.answer
+    after = trial.ask(changed, trial.masked)
+    half = torch.arange(len(after) // 2 + 1).flip(0)
+    fresh = after.clone()
+    fresh[half] = trial.ask(changed[half], trial.masked[half])
+    finding = trial.compared("cache", did, (fresh, after), trial.masked, _CACHE)
+    if finding.status == "failed" or trial.model.conditionals == "approximate":
+        return finding
+    renumbered = replace(changed, ids=changed.ids + 10**9)
+    try:
+        new = trial.ask(renumbered, trial.masked)
+    except Exception:  # a model that knows its observations by their ids
+        return finding
+    by_ids = trial.compared("cache", did, (new, after), trial.masked, _CACHE, of=changed)
+    return by_ids if by_ids.status == "failed" else finding
+
+
+_CACHE = "anything that a call stores on the model, and the key under which it is found again"
+
+
+def _from_other_rows(trial: Trial, purpose: str = "other rows") -> Tensor:
+    return trial.replacements.drawn(trial.tokens.values, trial.rng(purpose))[0]
+
+
+def _with_absent(trial: Trial) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    """The pairs with half of the visible tokens left out, where something remains to be hidden."""
+    draw = torch.from_numpy(trial.rng("absent").random(tuple(trial.masked.shape))) < 0.5
+    visible = trial.tokens.visible(trial.masked)
+    gone = visible & trial.tokens.maskable & draw
+    tokens = replace(trial.tokens, maskable=trial.tokens.maskable & ~gone)
+    return tokens, trial.masked & gone.any(1, keepdim=True)
+
+
+def _padded(trial: Trial) -> Tensor | None:
+    """The answers with more absent columns; None if the model reads a fixed number of columns."""
+    tokens, n = trial.tokens, len(trial.masked)
+    filler = tokens.values[:, :1].expand(n, _PADDING, *tokens.values.shape[2:])
+    nothing = torch.zeros(n, _PADDING, dtype=torch.bool, device=trial.masked.device)
+    wider = Tokens(
+        torch.cat([tokens.values, filler], 1),
+        torch.cat([tokens.maskable, nothing], 1),
+        torch.cat([tokens.context, nothing], 1),
+        tokens.ids,
+        tokens.n_bytes,
+    )
+    try:
+        return trial.ask(wider, torch.cat([trial.masked, nothing], 1))[:, : tokens.width]
+    except Exception:  # models of tables have as many features as columns
+        return None

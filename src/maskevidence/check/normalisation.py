@@ -1,0 +1,147 @@
+"""Probabilities sum to 1, in nats, and it is said of what: a mass or a density, of the tokens themselves."""
+
+import math
+
+import torch
+
+from maskevidence.check.findings import Finding
+from maskevidence.check.mass import Mass, sum_tolerance, why_not_summed
+from maskevidence.check.significance import critical
+from maskevidence.check.trial import Trial
+from maskevidence.model import DENSITY, MASS, base_measure_of
+
+_BASES = (2.0, 10.0)
+_FEW_VALUES = 32
+_BRIGHTER = 8
+
+
+def normalisation(trial: Trial, found: list[Mass]) -> Finding:
+    """The probabilities of all values of a hidden token add up to 1."""
+    did = "The probabilities of all values of some hidden tokens were added up, or integrated."
+    if not found:
+        return Finding("normalisation", "skipped", why_not_summed(trial), did)
+    allowed = sum_tolerance(trial)
+    counts = {"n_rows": len({int(trial.tokens.ids[mass.row]) for mass in found}), "n_masks": len(found)}
+    worst = max(found, key=lambda mass: _excess(mass, trial))
+    total, excess = worst.total(), _excess(worst, trial)
+    numbers = {"largest": abs(total - 1), "allowed": allowed, **counts}
+    if worst.n_samples:
+        numbers["z"] = (total - 1) / worst.error if worst.error else 0.0
+    where = f"token {worst.column} of observation {int(trial.tokens.ids[worst.row])}"
+    if worst.note and excess > 0:
+        return trial.finding(
+            "normalisation", "failed", f"{worst.note} ({where})", did, look_at=_LOOK_AT, **numbers
+        )
+    if excess > 0:
+        error = f" ± {worst.error:.2g}" if worst.error else ""
+        text = f"the probabilities of {where} add up to {total:.6g}{error}, not to 1"
+        return trial.finding("normalisation", "failed", text, did, look_at=_LOOK_AT, **numbers)
+    short = [mass for mass in found if not mass.complete and mass.total() < 1 - allowed - _room(mass, trial)]
+    if short:
+        text = (
+            f"the probabilities of the {len(short[0].log_prob):,} values tried add up to "
+            f"{short[0].total():.4g}; whether there are other values is not known"
+        )
+        look_at = "the values that a token can have; a method log_distributions(tokens, masked) lists them"
+        return trial.finding("normalisation", "noted", text, did, look_at=look_at, **numbers)
+    kind = "integrals" if worst.density else "sums"
+    text = f"{len(found)} {kind}, all within {max(abs(mass.total() - 1) for mass in found):.1e} of 1"
+    return trial.passed("normalisation", text, did, **numbers)
+
+
+_LOOK_AT = "the softmax or the constant of the density, and its sign"
+
+
+def units(trial: Trial, found: list[Mass]) -> Finding:
+    """Answers are natural logarithms of the tokens' own probabilities, and it is said of which measure."""
+    did = "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored."
+    if trial.model.conditionals == "transformed":
+        text = "what is scored is not the tokens themselves, as the model says: every sum is `pseudo`"
+        return trial.finding("units", "noted", text, did)
+    if trial.tokens.values.ndim > 2 and (finding := _of_shifted_vectors(trial, did)) is not None:
+        return finding
+    if not found:
+        return Finding("units", "skipped", why_not_summed(trial), did)
+    allowed = sum_tolerance(trial)
+    totals = {base: [mass.total(base) for mass in found] for base in (math.e, *_BASES)}
+    if any(abs(total - 1) > allowed for total in totals[math.e]):
+        for base in _BASES:
+            if all(
+                abs(total - 1) <= allowed + mass.error
+                for total, mass in zip(totals[base], found, strict=True)
+            ):
+                text = (
+                    f"the answers are logarithms to the base {base:g}: with it, the probabilities add up to 1"
+                )
+                return trial.finding(
+                    "units", "failed", text, did, look_at="torch.log in place of another logarithm"
+                )
+    said = base_measure_of(trial.model)
+    if said is not None and said.startswith(MASS) == found[0].density:
+        kind = "density" if found[0].density else "mass"
+        text = f"the probabilities are those of a {kind}, but base_measure = {said!r}"
+        return trial.finding("units", "failed", text, did, look_at="the attribute `base_measure`")
+    if not found[0].density:
+        return trial.passed("units", f"natural logarithms of a {said or MASS}", did)
+    present = trial.data.values[trial.data.maskable]
+    distinct = len(torch.unique(present))
+    whole = not present.is_floating_point() or bool((present == present.round()).all())
+    if distinct <= _FEW_VALUES and whole and len(present) > 4 * distinct:
+        text = (
+            f"natural logarithms of a density, beside data with {distinct} distinct values: a density can "
+            "rise without bound on them, and cannot be compared with a probability mass"
+        )
+        look_at = "a model of the values themselves, or one fixed density for all models that are compared"
+        return trial.finding("units", "noted", text, did, look_at=look_at)
+    return trial.passed("units", f"natural logarithms of a {said or DENSITY}", did)
+
+
+def _of_shifted_vectors(trial: Trial, did: str) -> Finding | None:
+    """A failed finding if the answer stays the same when all entries of a hidden token move together.
+
+    A density of the entries must change; one of the entries minus their own mean does not.
+    """
+    values, probe = trial.tokens.values, trial.one_masked_token("shift")
+    row = torch.arange(len(probe))
+    own = values[row, probe].flatten(1)
+    step = _BRIGHTER if values.dtype == torch.uint8 else max(float(own.double().std()), 1e-3)
+    fits = (
+        own.double().amax(1) + step <= 255
+        if values.dtype == torch.uint8
+        else torch.ones(len(own), dtype=torch.bool)
+    )
+    if not bool(fits.any()):
+        return None
+    moved = values.clone()
+    moved[row[fits], probe[fits]] = (values[row[fits], probe[fits]].double() + step).to(values.dtype)
+    after = trial.ask(trial.with_values(moved), trial.masked)[row, probe][fits]
+    before = trial.answer[row, probe][fits]
+    still = (after - before).abs() <= trial.tolerance * (1 + before.abs())
+    changes = (trial.answer[trial.masked] - trial.answer[trial.masked].mean()).abs().max() > 0
+    if float(still.double().mean()) < 0.5 or not bool(changes):
+        return None
+    text = f"the answer stays the same when all {own.shape[1]} numbers of a hidden token rise by {step:g}"
+    return trial.finding(
+        "units",
+        "failed",
+        text,
+        did,
+        look_at="a target that is normalised by its own mean, which needs conditionals = 'transformed'",
+    )
+
+
+def _room(mass: Mass, trial: Trial) -> float:
+    """What the error of a total allows beyond rounding."""
+    return mass.error * (critical(mass.n_samples - 1) if mass.n_samples else 2.0)
+
+
+def _excess(mass: Mass, trial: Trial) -> float:
+    """How far a total lies beyond what is allowed; 0 or less if it does not."""
+    total = mass.total()
+    if mass.note and not mass.n_samples:
+        return math.inf
+    if mass.note:
+        return 0.0 if total < 10 else total
+    room = sum_tolerance(trial) + _room(mass, trial)
+    off = abs(total - 1) if mass.complete else total - 1
+    return off - room if math.isfinite(off) else math.inf

@@ -1,0 +1,120 @@
+"""All checks of a model, one after the other."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from maskevidence.check import answers, joint, leak, normalisation, offset
+from maskevidence.check.findings import CheckReport, Finding
+from maskevidence.check.mass import Mass, masses
+from maskevidence.check.trial import Trial, new_trial, rounding
+from maskevidence.errors import InputError
+from maskevidence.model import as_tokens
+from maskevidence.score import check_tokens
+
+_OF_ANSWERS: dict[str, Callable[[Trial], Finding]] = {
+    "zeros": answers.zeros,
+    "finite": answers.finite,
+    "determinism": answers.determinism,
+    "cache": leak.cache,
+    "leak": leak.leak,
+    "absent values": leak.absent,
+    "context": answers.context,
+    "batch": leak.batch,
+    "own value": answers.own_value,
+    "offset": offset.offset,
+    "one joint": joint.joint,
+    "orders": joint.orders,
+    "closed form": joint.closed_form,
+}
+
+
+def check_model(
+    model: Any,
+    data: object,
+    *,
+    texts: Any = None,
+    seed: int = 0,
+    tolerance: float | None = None,
+) -> CheckReport:
+    """Check that a model keeps the protocol which every number of this package rests on.
+
+    Args:
+        model: any `MaskedModel`, in the state in which it is scored.
+        data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table or a list of texts. Up to
+            16 of the rows are used, with three masks each, and up to 64 for the neighbours of a token.
+        texts: the texts behind the observations, for the checks of their bytes and tokens; by default `data`,
+            if it is a list of texts.
+        seed: of the rows, masks and values that are drawn.
+        tolerance: the largest difference that rounding can explain, relative to 1 + |answer|; by default 1e-7
+            in double precision, 2e-4 in single and 0.05 in half precision.
+
+    Returns:
+        A report, which prints as a table. The statistical checks of one call raise a false alarm on a sound
+        model with a probability of at most 0.1 %.
+
+    Raises:
+        InputError: data that the model does not take.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> report = me.check_model(model, model.sample(20))
+        >>> report.ok, report["leak"].status
+        (True, 'passed')
+    """
+    name = type(model).__name__
+    said = answers.word(model)
+    if said.status == "failed":
+        return CheckReport(name, (said,), 0, seed)
+    tokens = as_tokens(model, data)
+    check_tokens(tokens)
+    trial = new_trial(model, tokens, seed=seed, tolerance=tolerance)
+    findings = [said]
+    with torch.random.fork_rng(devices=[]):
+        try:
+            raw = trial.raw(trial.tokens, trial.masked)
+        except InputError:
+            raise
+        except Exception as error:
+            raw = error
+        findings.append(_raised("shape", raw) if isinstance(raw, Exception) else answers.shape(trial, raw))
+        if findings[-1].status == "passed":
+            if tolerance is None:
+                trial = replace(trial, tolerance=rounding(model, raw))
+            findings += [_guarded(check, run, trial) for check, run in _OF_ANSWERS.items()]
+            findings += _of_masses(trial)
+    return CheckReport(name, tuple(findings), trial.passes[0], seed)
+
+
+def _of_masses(trial: Trial) -> list[Finding]:
+    """The checks of the total probability, which is computed once."""
+    try:
+        found: list[Mass] = masses(trial)
+    except Exception as error:
+        return [_raised("normalisation", error)]
+    return [
+        _guarded("normalisation", lambda trial: normalisation.normalisation(trial, found), trial),
+        _guarded("units", lambda trial: normalisation.units(trial, found), trial),
+    ]
+
+
+def _guarded(check: str, run: Callable[[Trial], Finding], trial: Trial) -> Finding:
+    """The finding of a check; a model that raises an error in it has failed."""
+    try:
+        return run(trial)
+    except Exception as error:
+        return _raised(check, error)
+
+
+def _raised(check: str, error: Exception) -> Finding:
+    text = " ".join(str(error).split())[:200]
+    return Finding(
+        check,
+        "failed",
+        f"the model raised {type(error).__name__}: {text}",
+        "The model was called with tokens and masks that the protocol allows.",
+        look_at="the line that raised it",
+    )

@@ -1,0 +1,20 @@
+"""How far from its expectation a statistical check lets a number be: one bound for a whole call."""
+
+from maskevidence.standard_errors import student_t_quantile
+
+FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
+_N_TESTS = 10  # at most: 4 offsets, 2 sampled masses, and 4 of objectives and collators
+
+
+def critical(df: float) -> float:
+    """The number of standard errors that one of the tests of a call allows, two-sided (Bonferroni).
+
+    Args:
+        df: degrees of freedom of the standard error.
+
+    Example:
+        >>> import math
+        >>> round(critical(math.inf), 2), round(critical(15), 2)
+        (3.89, 5.24)
+    """
+    return student_t_quantile(1 - FALSE_ALARMS / _N_TESTS / 2, df)
