@@ -188,10 +188,14 @@ def test_texts_and_options_that_cannot_be_used(
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
     (tmp_path / "holes.txt").write_text("one\n\nthree\n")
+    (tmp_path / "twice.csv").write_text("text,text\na dog,a cat\n")
+    (tmp_path / "headless.csv").write_text("a dog sleeps\na cat\n")
     asked: list[tuple[list[object], str]] = [
         ([model, tmp_path / "latin.txt"], "byte 0xff at offset 9"),
         ([model, tmp_path / "holes.txt"], "the text in row 1 is empty"),
         ([model, tmp_path / "none.txt"], "there is no file"),
+        ([model, tmp_path / "twice.csv"], "2 columns with the name 'text'"),
+        ([model, tmp_path / "headless.csv"], "seems to be a text, not the name of a column"),
         ([model, table], "choose with --text"),
         ([model, table, "--text", "question"], "has no column 'question'; it has prompt, answer, label"),
         ([model, table, "--text", "prompt,answer,label"], "names 3 columns"),
@@ -229,10 +233,11 @@ def test_without_network_and_cache_it_fails_at_once(texts: Path, tmp_path: Path)
 
 
 def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("rain")
-    result = run("score", model, tmp_path / "one.txt")
+    (tmp_path / "one.csv").write_text("sun\nrain")
+    result = run("score", model, tmp_path / "one.csv")
     assert result.code == 0, result.err
     assert "1 tokens" in result.out
+    assert "the first row of 'one.csv' was taken for the header: 'sun'" in " ".join(result.out.split())
 
 
 def test_help_names_the_options_of_texts() -> None:

@@ -79,3 +79,37 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
         read_texts(str(tmp_path / "two.csv"), ["text"])
     with pytest.raises(me.InputError, match="did you mean 'glue/qnli'"):
         read_texts("glue/qnl")
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    (tmp_path / "a.csv").write_text("text,n,text\na dog,1,a cat\n")
+    parquet.write_table(pa.table([["a dog"], ["a cat"]], names=["text", "text"]), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        for columns in (None, ["text"], ["n"]):
+            with pytest.raises(me.InputError, match="has 2 columns with the name 'text'; give each its own"):
+                read_texts(str(tmp_path / name), columns)
+
+
+def test_a_first_row_that_was_taken_for_the_header_is_noted_or_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    for first in ("a cat sleeps", "unbelievable" * 4):
+        file.write_text(f"{first}\na dog\nrain\n")
+        with pytest.raises(me.InputError, match=f"seems to be a text.*{first[:40]}.*; write a name above"):
+            read_texts(str(file))
+        assert read_texts(str(file), [first]).fields == (("a dog", "rain"),)
+        assert read_texts(str(file), [first]).notes == ()
+    file.write_text("rain\na dog\nthe sun\n")
+    read = read_texts(str(file))
+    assert read["rain"] == ("a dog", "the sun")
+    assert read.notes == ("the first row of 'x.csv' was taken for the header: 'rain'",)
+    (tmp_path / "set").mkdir()
+    file.rename(tmp_path / "set" / "x.csv")
+    assert read_texts(str(tmp_path / "set")).notes == read.notes
+    file.write_text("text\na dog\n")
+    assert read_texts(str(file)).notes == ()
+    long_name = tmp_path / "a.jsonl"
+    long_name.write_text(json.dumps({"what was it that they said": "a dog"}))
+    assert read_texts(str(long_name)).notes == ()

@@ -15,6 +15,8 @@ _GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wn
 TEXT_SETS = {f"glue/{name}": HubSet(f"glue/{name}", "nyu-mll/glue", name) for name in _GLUE}
 TEXT_SETS["tiny-shakespeare"] = HubSet("tiny_shakespeare", None)
 PYTHON_TOPICS = "python-topics"
+_WORDS_OF_A_TEXT = 3  # a column has a shorter name
+_CHARACTERS_OF_A_TEXT = 40
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,13 @@ class Texts:
         name: where they come from, as the user named it.
         columns: the names of the columns, in the order asked for.
         fields: one sequence of texts per column, all of the same length.
+        notes: how they were read, where this was not asked for, one sentence each.
     """
 
     name: str
     columns: tuple[str, ...]
     fields: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.fields[0])
@@ -69,7 +73,8 @@ def read_texts(
 
     Raises:
         InputError: a source that is missing, empty or damaged, bytes that are not UTF-8 (file and offset), a
-            missing column or split (lists those that exist), or a row without text.
+            missing column or split (lists those that exist), two columns of one name, a CSV table whose
+            first row is a text, or a row without text.
         MissingExtraError: a data set of the hub is asked for and `datasets` is not installed.
 
     Example:
@@ -80,7 +85,8 @@ def read_texts(
         ('I wandered lonely', 'as a cloud')
     """
     read = _find(source, running)
-    chosen = list(columns) if columns else [_only_text(source, read)]
+    notes: list[str] = []
+    chosen = list(columns) if columns else [_only_text(source, read, notes)]
     wanted = list(dict.fromkeys([*chosen, *extra]))
     missing = [column for column in wanted if column not in read.names]
     if missing:
@@ -97,18 +103,32 @@ def read_texts(
         fields.append(tuple(values))
     if not fields[0]:
         raise InputError(f"{source!r} has no rows; give a text or more")
-    return Texts(source, tuple(wanted), tuple(fields))
+    return Texts(source, tuple(wanted), tuple(fields), tuple(notes))
 
 
-def _only_text(source: str, read: Columns) -> str:
-    """The column to score by default."""
+def _only_text(source: str, read: Columns, notes: list[str]) -> str:
+    """The column to score by default; if the first row of a file gave its name, `notes` says so."""
     for name in _PREFERRED:
         if name in read.names:
             return name
     textual = [name for name in read.names if isinstance(next(iter(read.column(name)[:1]), None), str)]
-    if len(textual) == 1:
-        return textual[0]
-    raise InputError(f"{source!r} has the columns {', '.join(read.names)}; choose with --text COLUMN")
+    if len(textual) != 1:
+        raise InputError(f"{source!r} has the columns {', '.join(read.names)}; choose with --text COLUMN")
+    name = textual[0]
+    if read.header is not None:
+        if len(name.split()) >= _WORDS_OF_A_TEXT or len(name) >= _CHARACTERS_OF_A_TEXT:
+            raise InputError(
+                f"the first row of {str(read.header)!r} seems to be a text, not the name of a column: "
+                f"{_short(name)!r}; write a name above it, or if it is one, give it with --text"
+            )
+        notes.append(f"the first row of {read.header.name!r} was taken for the header: {name!r}")
+    return name
+
+
+def _short(text: str) -> str:
+    """A text on one line, and its beginning if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CHARACTERS_OF_A_TEXT else f"{line[:_CHARACTERS_OF_A_TEXT]}..."
 
 
 def _find(source: str, running: bool) -> Columns:
@@ -136,6 +156,5 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
     parts = [read_text_file(file, running) for file in choose_split(source, files, split)]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
-    return Columns(
-        {name: [value for part in parts for value in part.column(name)] for name in parts[0].names}
-    )
+    columns = {name: [value for part in parts for value in part.column(name)] for name in parts[0].names}
+    return Columns(columns, header=parts[0].header)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ class Columns:
 
     Args:
         columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
+        header: the file whose first row gave the names; None if they do not come from a row.
     """
 
-    def __init__(self, columns: dict[str, list[Any]] | Any) -> None:
+    def __init__(self, columns: dict[str, list[Any]] | Any, header: Path | None = None) -> None:
         self._columns = columns
+        self.header = header
         self.names: list[str] = list(getattr(columns, "column_names", columns))
 
     def column(self, name: str) -> list[Any]:
@@ -37,7 +40,7 @@ def read_text_file(file: Path, running: bool) -> Columns:
         running: keep the ends of the lines of a .txt file.
 
     Raises:
-        InputError: another suffix, or a file that is empty, damaged or not UTF-8.
+        InputError: another suffix, a file that is empty, damaged or not UTF-8, or two columns of one name.
     """
     kind = file.suffix.lower()
     if kind not in TEXT_SUFFIXES:
@@ -50,6 +53,7 @@ def read_text_file(file: Path, running: bool) -> Columns:
         from pyarrow import parquet
 
         with reading_parquet(file):
+            _check_names(file, parquet.read_schema(file).names)
             return Columns(parquet.read_table(file))
     text = _utf_8(file)
     if kind == ".txt":
@@ -74,6 +78,7 @@ def _from_csv(file: Path, text: str) -> Columns:
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         names = next(rows)
+        _check_names(file, names)
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for row in rows:
             if not row:
@@ -89,7 +94,16 @@ def _from_csv(file: Path, text: str) -> Columns:
         raise InputError(
             f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
         ) from error
-    return Columns(columns)
+    return Columns(columns, header=file)
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    """Raise an InputError for two columns of one name."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{str(file)!r} has {names.count(twice)} columns with the name {twice!r}; give each its own name"
+        )
 
 
 def _from_jsonl(file: Path, text: str) -> Columns:

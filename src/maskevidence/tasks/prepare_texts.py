@@ -60,7 +60,7 @@ def prepare_texts(
         )
         advance(len(texts))
     words = encoded if options.whole_words else None
-    notes = [*loaded.notes, *encoded.notes]
+    notes = [*loaded.notes, *texts.notes, *encoded.notes]
     if options.whole_words:
         notes.append(HIDDEN_TOGETHER)
     if options.bf16:

@@ -91,7 +91,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
             held_out=None if estimate is None else numbers_of(estimate),
-            notes=list(encoded.notes),
+            notes=[*texts.notes, *encoded.notes],
         )
 
 
