@@ -1,6 +1,7 @@
 """Tables from files: what is read, and one clear line for each problem."""
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -213,8 +214,41 @@ class TestNumbersThatFloat64CannotHold:
             csv(tmp_path, "a,b\n" + "\n".join(f"{a},{b}" for a, b in numbers.tolist()))
         else:
             parquet.write_table(pa.table({"a": numbers[:, 0], "b": numbers[:, 1]}), file)
-        with pytest.raises(me.InputError, match=r"the whole number 9007199254740993 in column '(a|c0)'"):
+        with pytest.raises(me.InputError, match=r"the whole number 9007199254740993 in column '(a|c0)', "):
             read_table(file)
+
+    @pytest.mark.parametrize(
+        "cells",
+        [
+            [str(2**63), str(2**63 + 1)],  # beyond int64
+            ["1.5", str(2**63 + 1)],
+            ["", f"-{10**30}"],
+            ["1.5", str(2**53 + 1)],
+            ["x", " 9007199254740993"],
+        ],
+    )
+    def test_whole_numbers_in_columns_that_are_not_of_integers(
+        self, tmp_path: Path, cells: list[str]
+    ) -> None:
+        """They were rounded without a word."""
+        first, second = (cell.replace("x", " 1") for cell in cells)
+        number, line = (first, 2) if abs(float(first or 0)) > 2**53 else (second, 3)
+        place = f"the whole number {int(number)} in column 'b', line {line}, beyond 2^53"
+        with pytest.raises(me.InputError, match=re.escape(place)):
+            read_table(csv(tmp_path, f"a,b\n1,{first}\n2,{second}\n"))
+
+    def test_large_numbers_that_are_not_written_as_whole_ones(self, tmp_path: Path) -> None:
+        table = read_table(csv(tmp_path, "a,b\n1e20,1\n9007199254740993.0,2\n"))
+        assert table.values[:, 0].tolist() == [1e20, 2.0**53]
+
+    def test_decimals_and_categories_of_parquet(self, tmp_path: Path) -> None:
+        file = tmp_path / "t.parquet"
+        whole = pa.array([Decimal(1), Decimal(2**53 + 1)], pa.decimal128(30, 0))
+        parquet.write_table(pa.table({"a": whole}), file)
+        with pytest.raises(me.InputError, match=r"9007199254740993 in column 'a', row 1 \(from 0\)"):
+            read_table(file)
+        parquet.write_table(pa.table({"a": pa.array([3, 4, 3]).dictionary_encode()}), file)
+        assert read_table(file).values.tolist() == [[3.0], [4.0], [3.0]]
 
     def test_2_53_itself(self, tmp_path: Path) -> None:
         assert read_table(csv(tmp_path, f"a\n{2**53}\n{-(2**53)}\n")).values.tolist() == [

@@ -2,10 +2,10 @@
 
 import math
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from jaxtyping import Integer
 
 from maskevidence.data.sources import reading_parquet
 from maskevidence.data.table import Table
@@ -76,10 +76,11 @@ def _read_npy(file: Path) -> Table:
             f"{str(file)!r} holds shape {values.shape} of {values.dtype}; save an (N, D) array of numbers"
         )
     columns = tuple(f"c{j}" for j in range(values.shape[1]))
+    table = Table(str(file), values.astype(np.float64), columns, np.arange(len(values)))
     if values.dtype.kind in "iu":
-        for j, column in enumerate(columns):
-            _check_exact(str(file), column, values[:, j])
-    return Table(str(file), values.astype(np.float64), columns, np.arange(len(values)))
+        for j in range(len(columns)):
+            _check_exact(table, j, values[:, j], first_line=0)
+    return table
 
 
 def _read_csv(file: Path) -> Table:
@@ -96,17 +97,32 @@ def _read_csv(file: Path) -> Table:
     except UnicodeDecodeError as error:
         raise InputError(f"{str(file)!r} is not UTF-8 text ({error}); save it as UTF-8") from error
     headless = all(_is_number(name) for name in header)
-    options = pa_csv.ConvertOptions(null_values=list(_MISSING), strings_can_be_null=True)
-    try:
-        table = pa_csv.read_csv(
-            file, read_options=pa_csv.ReadOptions(autogenerate_column_names=headless), convert_options=options
+
+    def read(column_types: dict[str, pa.DataType] | None = None) -> pa.Table:
+        options = pa_csv.ConvertOptions(
+            null_values=list(_MISSING), strings_can_be_null=True, column_types=column_types
         )
+        names = pa_csv.ReadOptions(autogenerate_column_names=headless)
+        return pa_csv.read_csv(file, read_options=names, convert_options=options)
+
+    try:
+        raw = read()
     except pa.ArrowInvalid as error:
         raise InputError(f"{str(file)!r} is not a regular CSV table: {error}") from error
-    if headless:
-        table = table.rename_columns([f"c{j}" for j in range(table.num_columns)])
+    names = [f"c{j}" for j in range(raw.num_columns)] if headless else raw.column_names
     note = ("the first line holds numbers only and was read as data",) if headless else ()
-    return _from_arrow(str(file), table, first_line=1 if headless else 2, notes=note)
+    first_line = 1 if headless else 2
+    table = _from_arrow(str(file), raw.rename_columns(names), first_line, note)
+    # A column of large whole numbers, or with some that are not whole, is read as floating point.
+    large = [
+        j
+        for j, kind in enumerate(raw.schema.types)
+        if pa.types.is_floating(kind) and (np.abs(table.values[:, j]) >= _MAX_WHOLE).any()
+    ]
+    cells = read(dict.fromkeys(raw.column_names, pa.string())) if large else raw
+    for j in large:
+        _check_exact(table, j, cells.column(j).to_pylist(), first_line)
+    return table
 
 
 def _read_parquet(file: Path) -> Table:
@@ -126,30 +142,54 @@ def _from_arrow(name: str, table: "object", first_line: int, notes: tuple[str, .
     if not table.num_columns or not table.num_rows:
         raise InputError(f"{name!r} has no rows; give a table with at least one")
     values = np.empty((table.num_rows, table.num_columns))
+    read = Table(name, values, tuple(table.column_names), np.arange(len(values)), notes)
     for j, (column, data) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        kind = data.type
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
-            values[:, j] = _numbers(data.to_pylist(), f"{name!r} has text in column {column!r}", first_line)
+        if types.is_dictionary(data.type):
+            data = data.cast(data.type.value_type)
+        kind, cells = data.type, None
+        if types.is_string(kind) or types.is_large_string(kind):
+            cells = data.to_pylist()
+            values[:, j] = _numbers(cells, f"{name!r} has text in column {column!r}", first_line)
         elif types.is_null(kind):
             values[:, j] = np.nan
         elif types.is_integer(kind):
-            _check_exact(name, column, data.drop_null().to_numpy())
-            values[:, j] = data.cast(pa.float64()).to_numpy()
+            cells = data.fill_null(0).to_numpy()
+            values[:, j] = data.cast(pa.float64(), safe=False).to_numpy()
         elif types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind):
+            cells = data.to_pylist() if types.is_decimal(kind) else None
             values[:, j] = data.cast(pa.float64()).to_numpy()
         else:
             raise InputError(f"{name!r} has values of type {kind} in column {column!r}; give numbers only")
-    return Table(name, values, tuple(table.column_names), np.arange(len(values)), notes)
+        if cells is not None:
+            _check_exact(read, j, cells, first_line)
+    return read
 
 
-def _check_exact(name: str, column: str, numbers: Integer[np.ndarray, " n"]) -> None:
-    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
-    large = numbers[(numbers > _MAX_WHOLE) | (numbers < -_MAX_WHOLE)]
-    if len(large):
-        raise InputError(
-            f"{name!r} has the whole number {large[0]} in column {column!r}, beyond 2^53, which would be "
-            "rounded; leave the column out if it holds identifiers, or subtract an offset"
-        )
+def _check_exact(table: Table, j: int, cells: Any, first_line: int) -> None:
+    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal.
+
+    Args:
+        table: the table with the numbers as float64.
+        j: the number of the column.
+        cells: a sequence of the entries of the column, as the file holds them.
+        first_line: see `_from_arrow`.
+    """
+    for row in np.flatnonzero(np.abs(table.values[:, j]) >= _MAX_WHOLE).tolist():
+        try:
+            number = int(cells[row])
+            whole = isinstance(cells[row], str) or number == cells[row]
+        except (ValueError, OverflowError):  # text such as 1e20
+            continue
+        if whole and abs(number) > _MAX_WHOLE:
+            raise InputError(
+                f"{table.name!r} has the whole number {number} in column {table.columns[j]!r}, "
+                f"{_place(row, first_line)}, beyond 2^53, which would be rounded; leave the column out if it "
+                "holds identifiers, or subtract an offset"
+            )
+
+
+def _place(row: int, first_line: int) -> str:
+    return f"line {first_line + row}" if first_line else f"row {row} (from 0)"
 
 
 def _numbers(cells: list[str | None], where: str, first_line: int) -> list[float]:
@@ -157,9 +197,9 @@ def _numbers(cells: list[str | None], where: str, first_line: int) -> list[float
     numbers = []
     for row, cell in enumerate(cells):
         if cell is not None and not _is_number(cell):
-            place = f"line {first_line + row}" if first_line else f"row {row} (from 0)"
             raise InputError(
-                f"{where}, {place}: {cell!r}; give numbers only, and leave cells of missing values empty"
+                f"{where}, {_place(row, first_line)}: {cell!r}; "
+                "give numbers only, and leave cells of missing values empty"
             )
         numbers.append(math.nan if cell is None or cell.strip() in _MISSING else float(cell))
     return numbers
