@@ -16,6 +16,7 @@ from maskevidence.model import (
     MASS,
     Conditionals,
     HasRefine,
+    HasTimedBatches,
     MaskedModel,
     as_tokens,
     base_measure_of,
@@ -206,6 +207,8 @@ def estimate_evidence(
     if refine and isinstance(model, HasRefine):
         model, notes = _refined(model, tokens)
     table, n_calls = score_observations(model, tokens, design, key, batch_size)
+    if isinstance(model, HasTimedBatches) and model.call_note is not None:
+        notes = (*notes, model.call_note)
     estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
     return replace(
         estimate,

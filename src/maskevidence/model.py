@@ -171,3 +171,24 @@ class HasBatches(Protocol):
             The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
         """
         ...
+
+
+@runtime_checkable
+class HasTimedBatches(Protocol):
+    """A model that can also find out by a trial how large its fastest calls are.
+
+    Attributes:
+        call_note: what the trial has found, in one sentence; None if there was none.
+    """
+
+    @property
+    def call_note(self) -> str | None: ...
+
+    def timed_batches(
+        self, n_present: Int64[np.ndarray, " n_pairs"]
+    ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """Split the pairs as `batches` does, into calls whose size may depend on the time of the first ones.
+
+        Each call is made before the next one is asked for.
+        """
+        ...

@@ -12,7 +12,13 @@ from torch import Tensor
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import MaskDesign, MaskKey, Orderings, all_pairs, drawn_masks, masks_of_all_rows
-from maskevidence.model import HasBatches, HasScoreMoments, HasScoreOrderings, MaskedModel
+from maskevidence.model import (
+    HasBatches,
+    HasScoreMoments,
+    HasScoreOrderings,
+    HasTimedBatches,
+    MaskedModel,
+)
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
@@ -72,11 +78,13 @@ class Scoring:
         design: how masks are drawn.
         key: their seed, and whether they are shared.
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
+        timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
     """
 
     design: MaskDesign
     key: MaskKey
     batch_size: int = 1024
+    timed: bool = False
 
     @property
     def repeats(self) -> range:
@@ -111,7 +119,7 @@ def score_observations(
         NumericalError: a log-probability that is not finite.
     """
     check_tokens(tokens)
-    scoring = Scoring(design, key, batch_size)
+    scoring = Scoring(design, key, batch_size, timed=True)
     with progress("scoring masks", scoring.n_masks(tokens, scoring.repeats)) as advance:
         return score_repeats(model, tokens, scoring, scoring.repeats, advance)
 
@@ -175,8 +183,9 @@ def _score_pairs(
     n_calls = 0
     parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), scoring.batch_size)
     if isinstance(model, HasBatches):
-        present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
-        parts = model.batches(present[row])
+        present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()[row]
+        timed = scoring.timed and isinstance(model, HasTimedBatches)
+        parts = model.timed_batches(present) if timed else model.batches(present)
     with torch.no_grad():
         for part in parts:
             masked = masks.masked(part)

@@ -108,7 +108,11 @@ class DeviceOptions:
     device: Annotated[str | None, Option("cpu, cuda or mps; by default the fastest available.")] = None
     batch_tokens: Annotated[
         int | None,
-        Option("Tokens in one call of the model; by default 1024 on a CPU and 16384 elsewhere.", min=1),
+        Option(
+            "Tokens in one call of the model; by default 1024 on a CPU (without --out, a trial on the first "
+            "texts may choose more) and 16384 elsewhere.",
+            min=1,
+        ),
     ] = None
 
 

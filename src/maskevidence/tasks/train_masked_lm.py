@@ -13,6 +13,7 @@ from maskevidence.integrations.huggingface.processes import is_main_process, mai
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
+from maskevidence.models.text.call_sizes import default_tokens
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
@@ -83,6 +84,8 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         job.save(model, trained)
         estimate = None
         if held_out is not None:
+            # no trial of the size of calls: a resumed training reports the same number, to the last bit
+            model.batch_tokens = model.batch_tokens or default_tokens(model.device)
             estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
         return job.finish(
             model,

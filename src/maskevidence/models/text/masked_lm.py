@@ -12,14 +12,12 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import MASS, Conditionals
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
+from maskevidence.models.text.call_sizes import CallSizes
 from maskevidence.models.text.encoding import EncodedTexts, encode_texts
 from maskevidence.models.text.text_lengths import Encoding
 from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
-
-_BATCH_TOKENS = {"cpu": 1024}  # the fastest from 512 to 8192 for two to twelve layers
-_BATCH_TOKENS_ELSEWHERE = 2**14
 
 
 class MaskedLM(nn.Module):
@@ -38,7 +36,8 @@ class MaskedLM(nn.Module):
         tokenizer: its tokenizer; needed to encode texts and to know the mask token.
         mask_token_id: the id of the mask token, if there is no tokenizer.
         batch_tokens: tokens in one call, padding included; by default 1,024 on a CPU and 16,384 elsewhere. A
-            longer text has a call to itself.
+            longer text has a call to itself. On a CPU, estimates in memory find a faster size by a short
+            trial unless it is given; scores then differ by rounding.
         bfloat16: compute under bfloat16 autocast; the weights do not change.
 
     Attributes:
@@ -60,8 +59,7 @@ class MaskedLM(nn.Module):
         bfloat16: bool = False,
     ) -> None:
         super().__init__()
-        if batch_tokens is not None and batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
+        self.batch_tokens = batch_tokens
         known = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
         if known is None:
             raise InputError(
@@ -73,7 +71,6 @@ class MaskedLM(nn.Module):
         self.network = model
         self.tokenizer = tokenizer
         self.mask_token_id = int(known)
-        self.batch_tokens = batch_tokens
         # a buffer, because it changes the numbers: the fingerprint of a model covers its buffers
         self.register_buffer("in_bfloat16", torch.tensor(bfloat16))
         self._adapter: TransformerAdapter | FunctionAdapter
@@ -165,6 +162,20 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return model
 
     @property
+    def batch_tokens(self) -> int | None:
+        """Tokens in one call, padding included; None if this is left to the model."""
+        return self._sizes.asked
+
+    @batch_tokens.setter
+    def batch_tokens(self, batch_tokens: int | None) -> None:
+        self._sizes = CallSizes(batch_tokens)
+
+    @property
+    def call_note(self) -> str | None:
+        """What a trial of `timed_batches` has found, in one sentence; None if there was none."""
+        return self._sizes.note
+
+    @property
     def device(self) -> torch.device:
         """The device of the model's parameters."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
@@ -236,16 +247,13 @@ save_pretrained wrote, or OWNER/NAME on the hub
         Yields:
             The positions (0..n_pairs-1) of the rows of each call.
         """
-        order = np.argsort(-n_present, kind="stable")
-        lengths = n_present[order]
-        budget = self.batch_tokens or _BATCH_TOKENS.get(self.device.type, _BATCH_TOKENS_ELSEWHERE)
-        start = 0
-        while start < len(order):
-            end = start + max(1, budget // max(1, int(lengths[start])))
-            if not self._adapter.pads:  # only rows of the same length share a call
-                end = min(end, int(np.searchsorted(-lengths, -lengths[start], side="right")))
-            yield order[start:end]
-            start = end
+        return self._sizes.fixed(n_present, self.device, pads=self._adapter.pads)
+
+    def timed_batches(
+        self, n_present: Int64[np.ndarray, " n_pairs"]
+    ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
+        """The same, in calls of a size that the first calls have shown to be fast."""
+        return self._sizes.timed(n_present, self.device, pads=self._adapter.pads)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); 0 where not masked. Differentiable."""

@@ -50,6 +50,17 @@ class WholeWords(nn.Module):
         """Split rows into calls as the model itself does."""
         return self.model.batches(n_present)
 
+    def timed_batches(
+        self, n_present: Int64[np.ndarray, " n_pairs"]
+    ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """The same, in calls of a size that the first calls have shown to be fast."""
+        return self.model.timed_batches(n_present)
+
+    @property
+    def call_note(self) -> str | None:
+        """What a trial of `timed_batches` has found."""
+        return self.model.call_note
+
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p of each masked token with every word that contains one hidden, nats, shape (B, D)."""
         words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
