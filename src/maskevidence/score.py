@@ -184,8 +184,10 @@ def _score_pairs(
     parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), scoring.batch_size)
     if isinstance(model, HasBatches):
         present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()[row]
-        timed = scoring.timed and isinstance(model, HasTimedBatches)
-        parts = model.timed_batches(present) if timed else model.batches(present)
+        if scoring.timed and isinstance(model, HasTimedBatches):
+            parts = model.timed_batches(present)
+        else:
+            parts = model.batches(present)
     with torch.no_grad():
         for part in parts:
             masked = masks.masked(part)
