@@ -31,7 +31,8 @@ WITHOUT_REPEATS = [name for name in SCORED if name not in ("shard-2", "whole")]
 TRAINED = sorted(path.name for path in RUNS.glob("train-*"))
 TRANSFORMERS = ("text", "tokens", "image", "train-bert", "train-vit-mae")
 # EM and L-BFGS end where a tolerance is met, and another machine may take a step more.
-ITERATED = ("holes", "factor-analysis", "bernoulli-pca")
+ITERATED = ("factor-analysis", "bernoulli-pca")
+STOPPED_SHORT = ("holes",)  # EM of version 0.1.0, whose last steps were as small as its tolerance
 OF_THE_MOMENT = ("versions", "command")
 OF_SEALS = ("schema_version", "seal", "kept_model")  # which version 0.1.0 did not have
 ADDED = ("base_measure",)  # entries that results of version 0.1.0 lack
@@ -57,6 +58,8 @@ def command_of(name: str) -> list[str]:
 
 def tolerance_of(name: str) -> tuple[float, float]:
     """Relative and absolute, of the numbers of a run that is made again."""
+    if name in STOPPED_SHORT:
+        return (1e-3, 1e-3)
     return (1e-5, 1e-5) if name in (*TRANSFORMERS, *ITERATED) else (1e-7, 1e-11)
 
 
@@ -152,6 +155,14 @@ class TestOldRuns:
         check(as_then(new), old, *tolerance_of(name), but=(*OF_THE_MOMENT, "model_fingerprint", *OF_SEALS))
         if (RUNS / name / "tokens.csv").exists():
             check(csv_of(copy / "anew" / "tokens.csv"), csv_of(RUNS / name / "tokens.csv"), 1e-5, 1e-5)
+
+    def test_with_missing_values_are_fitted_closer_now(self) -> None:
+        """Where EM of version 0.1.0 stopped, the log evidence of the training rows was 6e-6 nats lower."""
+        table = me.data.read_table(GOLDEN / "data" / "holes.csv")
+        train, _ = table.split(0.2, seed=0)
+        old = me.models.load(RUNS / "holes" / "model").score_samples(train.values).mean()
+        new = me.models.PPCA(5, 2).fit(train.values).score_samples(train.values).mean()
+        assert old < new < old + 1e-4
 
     @pytest.mark.parametrize("words", READING, ids=" ".join)
     def test_are_read_by_commands(self, run: CommandLine, copy: Path, words: tuple[str, ...]) -> None:

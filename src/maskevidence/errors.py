@@ -30,6 +30,10 @@ class CollapsedWeightsWarning(UserWarning):
     """An estimate dominated by a few of its draws, so that its standard error cannot be trusted."""
 
 
+class ConvergenceWarning(UserWarning):
+    """A fit that ended at its largest number of iterations, before the log evidence stood still."""
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
     """The error for a word that is not in `known`, with the closest known words.
 

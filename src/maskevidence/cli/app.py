@@ -17,7 +17,12 @@ from maskevidence.cli.report import report
 from maskevidence.cli.score import score
 from maskevidence.cli.summarize import summarize
 from maskevidence.cli.train import train
-from maskevidence.errors import CollapsedWeightsWarning, MaskEvidenceError, UnknownTokensWarning
+from maskevidence.errors import (
+    CollapsedWeightsWarning,
+    ConvergenceWarning,
+    MaskEvidenceError,
+    UnknownTokensWarning,
+)
 
 DEBUG = "--debug"
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
@@ -129,7 +134,7 @@ def _with_notes(show_warning: Any) -> Any:
     """Print warnings of this package as notes of one line, and others as before."""
 
     def shown(message: Any, category: Any, *where: Any) -> None:
-        if issubclass(category, CollapsedWeightsWarning | UnknownTokensWarning):
+        if issubclass(category, CollapsedWeightsWarning | ConvergenceWarning | UnknownTokensWarning):
             _say(f"note: {message}")
         else:
             show_warning(message, category, *where)

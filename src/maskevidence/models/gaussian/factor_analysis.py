@@ -6,10 +6,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models.gaussian.expectation_maximisation import fit_low_rank_em, start_of_em
 from maskevidence.models.gaussian.factor_likelihood import fit_factor_analysis
 from maskevidence.models.gaussian.low_rank import LowRankGaussian
 from maskevidence.models.gaussian.maximum_likelihood import NOISE_BOUND, check_table
+from maskevidence.models.gaussian.missing_values import fit_low_rank
 
 
 class FactorAnalysis(LowRankGaussian):
@@ -72,17 +72,17 @@ class FactorAnalysis(LowRankGaussian):
                 model.mean.copy_(mean)
         return model
 
-    def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 10_000) -> "FactorAnalysis":
-        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j, in place; by EM if values are missing.
+    def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 2_000) -> "FactorAnalysis":
+        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j, in place, by quasi-Newton steps.
 
         Args:
             x: shape (N, D), NaN where a value is missing.
-            tolerance: the fit ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: the largest number of iterations.
+            tolerance: the fit ends when 20 iterations change the log evidence (of the data in standard units)
+                by less, relative to its size.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: no convergence (names the last rise).
         """
         table = self._table(x)
         check_table(table, self.n_components, tolerance, max_iterations)
@@ -91,9 +91,7 @@ class FactorAnalysis(LowRankGaussian):
             column = int(np.argmin(variance))
             raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
         if np.isnan(table).any():
-            start = start_of_em(table, self.n_components)
-            start = start._replace(noise=np.maximum(start.noise, NOISE_BOUND * variance))
-            fitted = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=False)
+            fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=False)
         else:
             fitted = fit_factor_analysis(table, self.n_components, tolerance, max_iterations)
         with torch.no_grad():

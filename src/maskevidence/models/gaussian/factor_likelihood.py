@@ -28,7 +28,7 @@ class _Profile(NamedTuple):
     Attributes:
         correlation: shape (D, D); of the standardised data.
         n_components: K.
-        constant: of the log evidence in the data's units, nats per observation.
+        constant: of the log evidence in standard units, nats per observation.
     """
 
     correlation: Float64[np.ndarray, "D D"]
@@ -72,8 +72,9 @@ class _Profile(NamedTuple):
         def step(state: Tensor) -> tuple[Tensor, float]:
             return state, -float(optimizer.step(closure))  # type: ignore[no-untyped-call]
 
+        max_rounds = max(2, math.ceil(max_iterations / _STEPS_AT_ONCE))
         with torch.no_grad():
-            maximum_likelihood.climb(step, theta, "factor analysis", tolerance, max_iterations)
+            maximum_likelihood.climb(step, theta, "factor analysis", tolerance, max_rounds)
         noise, _ = noise_and_share()
         return np.where(noise < _AT_BOUND * NOISE_BOUND, NOISE_BOUND, noise)
 
@@ -94,11 +95,9 @@ def fit_factor_analysis(
     Args:
         table: shape (N, D), without missing values.
         n_components: K.
-        tolerance: the climb ends when 20 steps raise the log evidence by less, nats per observation.
-        max_iterations: the largest number of such steps.
-
-    Raises:
-        NumericalError: no convergence.
+        tolerance: a climb ends when 20 steps raise the log evidence in standard units by less, relative to its
+            size.
+        max_iterations: the largest number of steps, rounded up to a multiple of 20.
 
     Source:
         Jöreskog (1967), Some Contributions to Maximum Likelihood Factor Analysis.
@@ -106,7 +105,7 @@ def fit_factor_analysis(
     mean = table.mean(0)
     scale = table.std(0)
     correlation = (table - mean).T @ (table - mean) / len(table) / np.outer(scale, scale)
-    constant = -0.5 * len(scale) * math.log(2 * math.pi) - np.log(scale).sum()
+    constant = -0.5 * len(scale) * math.log(2 * math.pi)
     profile = _Profile(correlation, n_components, constant)
     principal = principal_components((table - mean) / scale, n_components, ddof=0)
     unexplained = 1.0 / np.diagonal(np.linalg.pinv(correlation, hermitian=True))

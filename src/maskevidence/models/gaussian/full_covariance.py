@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.models.gaussian.expectation_maximisation import fit_full_em
 from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
+from maskevidence.models.gaussian.missing_values import fit_full
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.tokens import Tokens
@@ -80,24 +80,25 @@ class Gaussian(GaussianFamily):
         return {"n_features": self.n_features}
 
     def fit(
-        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 10_000
+        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
     ) -> "Gaussian":
-        """Maximum likelihood, in place: sample mean and covariance, or EM if values are missing (NaN).
+        """Maximum likelihood, in place: sample moments, or quasi-Newton steps if values are missing (NaN).
 
         Args:
             x: shape (N, D).
             ddof: the covariance of complete data is divided by N - ddof.
-            tolerance: EM ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: the largest number of EM iterations.
+            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
+                data in standard units) by less, relative to its size.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: a singular covariance, or EM does not converge.
+            NumericalError: a singular covariance.
         """
         table = self._table(x)
         check_table(table, 0, tolerance, max_iterations)
         if np.isnan(table).any():
-            mean, covariance = fit_full_em(table, tolerance, max_iterations)
+            mean, covariance = fit_full(table, tolerance, max_iterations)
         else:
             if len(table) <= ddof:
                 raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")

@@ -1,13 +1,14 @@
 """Maximum likelihood for the Gaussian family: checks, the closed form, and iteration to a tolerance."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.errors import InputError, NumericalError
+from maskevidence.errors import ConvergenceWarning, InputError, NumericalError
 from maskevidence.support.progress import progress
 
 State = TypeVar("State")
@@ -37,7 +38,7 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
     Args:
         table: shape (N, D), NaN where a value is missing.
         n_components: K; 0 for a full covariance.
-        tolerance: of the iterations, nats per observation.
+        tolerance: of the iterations, relative to the log evidence.
         max_iterations: their largest number.
 
     Raises:
@@ -79,12 +80,17 @@ def principal_components(table: Table, n_components: int, ddof: int) -> LowRankP
     eigenvalues[: len(singular)] = singular**2 / (n_rows - ddof)
     noise = float(eigenvalues[n_components:].mean())
     if noise <= eigenvalues[0] * np.finfo(np.float64).eps * n_features:
-        raise NumericalError(
-            f"the data lie in a space of {n_components} dimensions or fewer, so that no noise variance is "
-            "left; use fewer components"
-        )
+        raise no_noise_left(n_components)
     scale = np.sqrt(np.maximum(eigenvalues[:n_components] - noise, 0.0))  # not below 0 by rounding
     return LowRankParameters(mean, axes[:n_components].T * scale, np.full(n_features, noise))
+
+
+def no_noise_left(n_components: int) -> NumericalError:
+    """The error for PPCA of data without noise."""
+    return NumericalError(
+        f"the data lie in a space of {n_components} dimensions or fewer, so that no noise variance is left; "
+        "use fewer components"
+    )
 
 
 def climb(
@@ -94,26 +100,27 @@ def climb(
     tolerance: float,
     max_iterations: int,
 ) -> State:
-    """Repeat a step until the log evidence rises by less than a tolerance.
+    """Repeat a step until the log evidence rises by less than a share of itself.
 
     Args:
-        step: gives the next state, and the log evidence per row of the state that it is given, nats.
+        step: gives the next state, and the log evidence per row of the state that it is given, nats, in
+            standard units, so that its size does not depend on the units of the data.
         state: the first state.
         name: of the method, for messages.
-        tolerance: nats per observation.
-        max_iterations: the largest number of steps.
+        tolerance: relative to the log evidence, or to 1 nat if it is smaller.
+        max_iterations: the largest number of steps; beyond it, a `ConvergenceWarning` names the last rise.
 
     Returns:
         The last state whose log evidence is known.
 
     Raises:
-        NumericalError: a log evidence that is not finite, or no convergence.
+        NumericalError: a log evidence that is not finite.
     """
     previous = rise = -math.inf
     with progress(name, max_iterations) as advance:
         for _ in range(max_iterations):
             following, log_evidence = step(state)
-            rise = log_evidence - previous
+            rise = (log_evidence - previous) / max(1.0, abs(log_evidence))
             if not math.isfinite(log_evidence):
                 raise NumericalError(
                     f"{name} reached a log evidence of {log_evidence}; check the data's scale"
@@ -122,9 +129,25 @@ def climb(
                 return state
             state, previous = following, log_evidence
             advance(1)
-    raise NumericalError(
-        f"{name} did not converge in {max_iterations} iterations: the last one still raised the log evidence "
-        f"by {rise:.3g} nats per observation (tolerance {tolerance:g}); raise max_iterations or the tolerance"
+    warn_not_converged(name, max_iterations, rise, tolerance)
+    return state
+
+
+def warn_not_converged(name: str, max_iterations: int, rise: float, tolerance: float) -> None:
+    """Warn that a fit has ended before its log evidence stood still.
+
+    Args:
+        name: of the method.
+        max_iterations: the number of its iterations.
+        rise: what the last ones gained, relative to the log evidence.
+        tolerance: the rise at which it would have ended.
+    """
+    warnings.warn(
+        f"{name} did not converge in {max_iterations} iterations: the last ones still changed the log "
+        f"evidence by {rise:.2g} of its size (tolerance {tolerance:g}), and the fit is as good as they left "
+        "it; raise max_iterations or the tolerance",
+        ConvergenceWarning,
+        stacklevel=2,
     )
 
 

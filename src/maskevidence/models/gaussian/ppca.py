@@ -6,9 +6,9 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models.gaussian.expectation_maximisation import fit_low_rank_em, start_of_em
 from maskevidence.models.gaussian.low_rank import LowRankGaussian
 from maskevidence.models.gaussian.maximum_likelihood import check_table, principal_components
+from maskevidence.models.gaussian.missing_values import fit_low_rank
 
 
 class PPCA(LowRankGaussian):
@@ -73,9 +73,9 @@ class PPCA(LowRankGaussian):
         return model
 
     def fit(
-        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 10_000
+        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
     ) -> "PPCA":
-        """Maximum likelihood, in place: in closed form, or by EM if values are missing (NaN).
+        """Maximum likelihood, in place: in closed form, or by quasi-Newton steps if values are missing (NaN).
 
         σ² is the mean of the D - K smallest eigenvalues of the sample covariance, W its K leading
         eigenvectors scaled by √(eigenvalue - σ²).
@@ -84,12 +84,13 @@ class PPCA(LowRankGaussian):
             x: shape (N, D).
             ddof: the covariance of complete data is divided by N - ddof; 0 is maximum likelihood, 1 agrees
                 with scikit-learn's `PCA`.
-            tolerance: EM ends when an iteration raises the log evidence by less, nats per observation.
-            max_iterations: the largest number of EM iterations.
+            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
+                data in standard units) by less, relative to its size.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: the components leave no noise, or EM does not converge.
+            NumericalError: the components leave no noise.
 
         Source:
             Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
@@ -97,14 +98,13 @@ class PPCA(LowRankGaussian):
         table = self._table(x)
         check_table(table, self.n_components, tolerance, max_iterations)
         if np.isnan(table).any():
-            start = start_of_em(table, self.n_components)
-            mean, loadings, noise = fit_low_rank_em(table, start, tolerance, max_iterations, isotropic=True)
+            fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=True)
         else:
-            mean, loadings, noise = principal_components(table, self.n_components, ddof)
+            fitted = principal_components(table, self.n_components, ddof)
         with torch.no_grad():
-            self.mean.copy_(torch.from_numpy(mean))
-            self.loadings.copy_(torch.from_numpy(loadings))
-            self.log_noise_variance.fill_(float(np.log(noise[0])))
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self.loadings.copy_(torch.from_numpy(fitted.loadings))
+            self.log_noise_variance.fill_(float(np.log(fitted.noise[0])))
         return self
 
     def units(

@@ -1,0 +1,114 @@
+"""Maximum likelihood of the Gaussian family from rows with missing values."""
+
+import numpy as np
+
+from maskevidence.errors import NumericalError
+from maskevidence.models.gaussian.maximum_likelihood import (
+    NOISE_BOUND,
+    LowRankParameters,
+    Matrix,
+    Table,
+    Vector,
+    no_noise_left,
+    principal_components,
+    smallest_correlation_eigenvalue,
+)
+from maskevidence.models.gaussian.missing_rows import MissingRows, gather_rows
+from maskevidence.models.gaussian.observed_likelihood import FullLikelihood, LowRankLikelihood
+from maskevidence.models.gaussian.quasi_newton import Point, maximise
+
+_NO_NOISE = 1e-12  # share of the variance of every column; below it PPCA's likelihood grows without end
+_SINGULAR = float(np.sqrt(np.finfo(np.float64).eps))  # differences below are rounding
+
+
+def fit_low_rank(
+    table: Table, n_components: int, tolerance: float, max_iterations: int, *, isotropic: bool
+) -> LowRankParameters:
+    """Maximum likelihood of a low-rank Gaussian from rows with missing values.
+
+    The ascent works in standard units and starts from the closed form of PPCA for the table with every hole
+    filled by the mean of its column.
+
+    Args:
+        table: shape (N, D), NaN where a value is missing.
+        n_components: K.
+        tolerance: the ascent ends when 20 iterations raise the log evidence in standard units by less,
+            relative to its size.
+        max_iterations: the largest number of iterations.
+        isotropic: True for PPCA, False for factor analysis.
+
+    Returns:
+        The parameters in the units of the table.
+
+    Raises:
+        NumericalError: PPCA whose components leave no noise.
+    """
+    rows = gather_rows(table)
+    objective = LowRankLikelihood(rows, n_components, isotropic=isotropic)
+    start = _start(rows, table, n_components, isotropic)
+    lower = np.full(len(start), -np.inf)
+    if not isotropic:
+        lower[-len(rows.shift) :] = np.log(NOISE_BOUND)
+
+    def check(point: Point) -> None:
+        if isotropic and (objective.parts(point)[2] < _NO_NOISE).all():
+            raise no_noise_left(n_components)
+
+    point = maximise(objective, start, lower, tolerance, max_iterations, check)
+    loadings, mean, noise = objective.parts(point)
+    return LowRankParameters(
+        mean * rows.scale + rows.shift, loadings * rows.scale[:, None], noise * rows.scale**2
+    )
+
+
+def _start(rows: MissingRows, table: Table, n_components: int, isotropic: bool) -> Point:
+    """The first loadings and mean in standard units, and log noise variances, as one vector."""
+    unit = rows.scale if isotropic else np.ones_like(rows.scale)
+    filled = np.where(np.isnan(table), 0.0, (table - rows.shift) / rows.scale * unit)
+    _, loadings, noise = principal_components(filled, n_components, ddof=0)
+    log_noise = np.log(noise[:1]) if isotropic else np.log(np.maximum(noise, NOISE_BOUND))
+    return np.concatenate([(loadings / unit[:, None]).ravel(), np.zeros(len(unit)), log_noise])
+
+
+def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix]:
+    """Maximum likelihood mean and covariance from rows with missing values.
+
+    Args:
+        table: shape (N, D), NaN where a value is missing.
+        tolerance: the ascent ends when 20 iterations raise the log evidence in standard units by less,
+            relative to its size.
+        max_iterations: the largest number of iterations.
+
+    Returns:
+        Mean, shape (D,), and covariance, shape (D, D), in the units of the table.
+
+    Raises:
+        NumericalError: a covariance that is not positive definite.
+    """
+    rows = gather_rows(table)
+    objective = FullLikelihood(rows)
+
+    def check(point: Point) -> None:
+        _refuse_singular(objective.parts(point)[1])
+
+    width = len(rows.shift)
+    start = objective.point(np.zeros(width), np.diag(np.nanstd((table - rows.shift) / rows.scale, axis=0)))
+    point = maximise(objective, start, np.full(len(start), -np.inf), tolerance, max_iterations, check)
+    mean, factor = objective.parts(point)
+    factor = factor * rows.scale[:, None]
+    return mean * rows.scale + rows.shift, factor @ factor.T
+
+
+def _refuse_singular(factor: Matrix) -> None:
+    """Stop where the likelihood grows without end, because columns determine each other."""
+    covariance = factor @ factor.T
+    smallest = smallest_correlation_eigenvalue(covariance)
+    if smallest > _SINGULAR:
+        return
+    scale = np.sqrt(np.maximum(np.diagonal(covariance), np.finfo(np.float64).tiny))
+    weights = np.linalg.eigh(covariance / scale[:, None] / scale)[1][:, 0]
+    raise NumericalError(
+        "the fit runs into a covariance that is not positive definite: scaled to a unit diagonal, its smallest "
+        f"eigenvalue is {smallest:.1g}; leave out column {int(np.abs(weights).argmax())}, all but determined "
+        "by the others, give more rows, or use ppca or factor-analysis"
+    )

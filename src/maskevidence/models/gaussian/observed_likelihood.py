@@ -1,0 +1,168 @@
+"""The likelihood of a Gaussian's parameters, given rows with missing values, with gradients and steps of EM."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.models.gaussian.maximum_likelihood import Matrix, Vector
+from maskevidence.models.gaussian.missing_rows import MissingRows
+from maskevidence.models.gaussian.quasi_newton import Evaluation, Point
+
+_LOG_2PI = math.log(2 * math.pi)
+_MAX_LOG_NOISE = 500.0  # far beyond the squares of what a table may hold, and short of an overflow
+_NOT_ALLOWED = Evaluation(-math.inf, np.zeros(0), lambda gradient: gradient)
+
+
+class LowRankLikelihood:
+    """The mean log evidence per row of N(μ, W Wᵀ + Ψ), standard units, as a function of (W, μ, log noise).
+
+    For a row with observed tokens R: z | x_R ~ N(m, A⁻¹), A = I + W_Rᵀ Ψ_R⁻¹ W_R, m = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R),
+    and with the residual r = x_R - μ_R - W_R m,
+
+        log p(x_R) = -½ (|R| log 2π + log|Ψ_R| + log|A| + rᵀ Ψ_R⁻¹ r + mᵀ m)
+        ∂/∂w_j = (r_j m - A⁻¹ w_j)/ψ_j,   ∂/∂μ_j = r_j/ψ_j,   ∂/∂log ψ_j = ½ ((r_j² + w_jᵀ A⁻¹ w_j)/ψ_j - 1)
+
+    for every observed j. EM regresses x_j on (z, 1) over the rows where j is observed: its step is the gradient
+    of (w_j, μ_j) times ψ_j (Σ E (z, 1)(z, 1)ᵀ)⁻¹, and that of log ψ_j times 2/n_j.
+
+    Args:
+        rows: the table.
+        n_components: K.
+        isotropic: True for PPCA, whose noise is one number, in the units of the data; False for factor analysis.
+
+    Source:
+        Ilin and Raiko (2010), Practical Approaches to Principal Component Analysis in the Presence of Missing
+        Values, section 4; Little and Rubin (2002), chapter 8.
+    """
+
+    def __init__(self, rows: MissingRows, n_components: int, *, isotropic: bool) -> None:
+        self.rows = rows
+        self.n_components = n_components
+        self.isotropic = isotropic
+        self._shape = (len(rows.shift), n_components)
+        self._n_seen = rows.n_seen
+        self._seen = rows.seen[rows.pattern_of]
+
+    def parts(self, point: Point) -> tuple[Matrix, Vector, Vector]:
+        """Loadings, mean and noise variances in standard units, of shapes (D, K), (D,) and (D,)."""
+        width, k = self._shape
+        noise = np.exp(point[width * (k + 1) :])
+        if self.isotropic:
+            noise = noise / self.rows.scale**2
+        return point[: width * k].reshape(width, k), point[width * k : width * (k + 1)], noise
+
+    def __call__(self, point: Point) -> Evaluation:
+        """The value, its gradient and the metric of EM."""
+        rows, k = self.rows, self.n_components
+        if np.abs(point[self._shape[0] * (k + 1) :]).max() > _MAX_LOG_NOISE:
+            return _NOT_ALLOWED
+        loadings, mean, noise = self.parts(point)
+        scaled = loadings / noise[:, None]
+        outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(-1, k * k)
+        precision = np.eye(k) + (rows.seen @ outer).reshape(-1, k, k)
+        sign, log_determinant = np.linalg.slogdet(precision)
+        if not (np.isfinite(log_determinant).all() and (sign > 0).all()):
+            return _NOT_ALLOWED
+        covariance = np.linalg.inv(precision)
+        centred = rows.centred(mean)
+        projected = centred @ scaled
+        latent = np.einsum("rkl,rl->rk", covariance[rows.pattern_of], projected)
+        residual = (centred - latent @ loadings.T) * self._seen
+        constant = rows.n_rows @ log_determinant + self._n_seen @ (_LOG_2PI + np.log(noise))
+        distance = (residual**2 / noise).sum() + (latent**2).sum()
+        spread = (rows.seen.T @ (rows.n_rows[:, None] * covariance.reshape(-1, k * k))).reshape(-1, k, k)
+        of_loadings = (residual.T @ latent - np.einsum("dkl,dl->dk", spread, loadings)) / noise[:, None]
+        error = (residual**2).sum(0) + np.einsum("dk,dkl,dl->d", loadings, spread, loadings)
+        of_noise = 0.5 * (error / noise - self._n_seen)
+        gradient = [of_loadings.ravel(), residual.T @ rows.weight / noise]
+        gradient.append(of_noise.sum(keepdims=True) if self.isotropic else of_noise)
+        inverse = self._inverse_gram(latent, spread)
+        return Evaluation(
+            float(-0.5 * (constant + distance) / rows.total),
+            np.concatenate(gradient) / rows.total,
+            lambda vector: self._step_of_em(vector, inverse, noise),
+        )
+
+    def _inverse_gram(
+        self, latent: Float64[np.ndarray, "R K"], spread: Float64[np.ndarray, "D K K"]
+    ) -> Float64[np.ndarray, "D L L"]:
+        """The inverse of Σ E (z, 1)(z, 1)ᵀ over the rows where a feature is observed, for each, L = K + 1."""
+        width, k = self._shape
+        design = np.column_stack([latent, self.rows.weight])
+        second = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+        gram = (self._seen.T @ second).reshape(width, k + 1, k + 1)
+        gram[:, :k, :k] += spread
+        return np.linalg.inv(gram)
+
+    def _step_of_em(self, gradient: Point, inverse: Float64[np.ndarray, "D L L"], noise: Vector) -> Point:
+        width, k = self._shape
+        of_loadings = gradient[: width * k].reshape(width, k)
+        of_design = np.column_stack([of_loadings, gradient[width * k : width * (k + 1)]]) * noise[:, None]
+        step = np.einsum("dkl,dl->dk", inverse, of_design)
+        n_noise = self._n_seen.sum() if self.isotropic else self._n_seen
+        of_noise = 2.0 * gradient[width * (k + 1) :] / n_noise
+        return np.concatenate([step[:, :k].ravel(), step[:, k], of_noise]) * self.rows.total
+
+
+class FullLikelihood:
+    """The mean log evidence per row of N(μ, L Lᵀ), standard units, as a function of (μ, the triangle L).
+
+    With b = Σ_RR⁻¹ (x_R - μ_R) for the observed tokens R of a row, 0 elsewhere:
+
+        log p(x_R) = -½ (|R| log 2π + log|Σ_RR| + (x_R - μ_R)ᵀ b),   ∂/∂μ = b,   ∂/∂Σ = G = ½ (b bᵀ - Σ_RR⁻¹)
+
+    and ∂/∂L is the triangle of 2 G L. EM moves μ by Σ·∂/∂μ and Σ by 2 Σ G Σ, that is, L by L·Φ(Lᵀ ∂/∂L), where Φ
+    halves the diagonal of a triangle.
+
+    Args:
+        rows: the table.
+
+    Source:
+        Little and Rubin (2002), Statistical Analysis with Missing Data, section 11.2.
+    """
+
+    def __init__(self, rows: MissingRows) -> None:
+        self.rows = rows
+        self._width = len(rows.shift)
+        self._triangle = np.tril_indices(self._width)
+        self._both = rows.seen[:, :, None] * rows.seen[:, None, :]
+        self._rest = (1.0 - rows.seen)[:, :, None] * np.eye(self._width)
+
+    def point(self, mean: Vector, factor: Matrix) -> Point:
+        """The arguments of a mean and a triangular factor."""
+        return np.concatenate([mean, factor[self._triangle]])
+
+    def parts(self, point: Point) -> tuple[Vector, Matrix]:
+        """Mean and triangular factor in standard units, of shapes (D,) and (D, D)."""
+        factor = np.zeros((self._width, self._width))
+        factor[self._triangle] = point[self._width :]
+        return point[: self._width], factor
+
+    def __call__(self, point: Point) -> Evaluation:
+        """The value, its gradient and the metric of EM."""
+        rows = self.rows
+        mean, factor = self.parts(point)
+        block = (factor @ factor.T) * self._both + self._rest
+        try:
+            lower = np.linalg.cholesky(block)
+        except np.linalg.LinAlgError:
+            return _NOT_ALLOWED
+        log_determinant = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+        inverse = np.linalg.inv(block) - self._rest
+        centred = rows.centred(mean)
+        weighted = np.einsum("rde,re->rd", inverse[rows.pattern_of], centred)
+        constant = rows.n_rows @ log_determinant + rows.n_seen.sum() * _LOG_2PI
+        of_covariance = weighted.T @ weighted - np.einsum("p,pde->de", rows.n_rows, inverse)
+        gradient = self.point(weighted.T @ rows.weight, of_covariance @ factor)
+        return Evaluation(
+            float(-0.5 * (constant + (centred * weighted).sum()) / rows.total),
+            gradient / rows.total,
+            lambda vector: self._step_of_em(vector, factor),
+        )
+
+    def _step_of_em(self, gradient: Point, factor: Matrix) -> Point:
+        of_mean, of_factor = self.parts(gradient)
+        inner = np.tril(factor.T @ of_factor)
+        inner[np.diag_indices(self._width)] /= 2
+        return self.point(factor @ (factor.T @ of_mean), factor @ inner)
