@@ -255,3 +255,34 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_version(run: CommandLine) -> None:
     assert run("--version").out == f"maskevidence {me.__version__}\n"
     assert "score" in run().out
+
+
+class TestMissingValues:
+    """The first table with holes, in raw units: spreads from 10⁻³ to 10²."""
+
+    def table(self, folder: Path) -> Path:
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 7)) + 0.3 * rng.normal(size=(150, 7))
+        x = (x + 5) * 10.0 ** np.array([-3, -1, 0, 0, 1, 1, 2])
+        x[rng.random(x.shape) < 0.12] = np.nan
+        file = folder / "table.csv"
+        lines = (",".join("" if np.isnan(value) else repr(float(value)) for value in row) for row in x)
+        file.write_text("\n".join([",".join("abcdefg"), *lines]) + "\n")
+        return file
+
+    @pytest.mark.parametrize("model", ["ppca:4", "factor-analysis:2", "gaussian"])
+    def test_are_fitted_to_the_maximum(self, tmp_path: Path, run: CommandLine, model: str) -> None:
+        result = run("score", model, self.table(tmp_path), "--limit", 150, "--json", "-")
+        assert result.code == 0, result.err
+        assert "did not converge" not in result.err
+
+    @pytest.mark.filterwarnings("default::maskevidence.errors.ConvergenceWarning")
+    def test_a_fit_that_ends_early_is_a_note(
+        self, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fit = me.models.PPCA.fit
+        monkeypatch.setattr(me.models.PPCA, "fit", lambda self, x: fit(self, x, max_iterations=3))
+        result = run("score", "ppca:4", self.table(tmp_path))
+        assert result.code == 0
+        note = next(line for line in result.err.splitlines() if line.startswith("note: "))
+        assert "did not converge in 3 iterations: the last ones still changed the log evidence by " in note

@@ -1,7 +1,6 @@
-"""Expectation maximisation as the textbooks have it, for rows with missing values: slow, and obviously right.
+"""Expectation maximisation as in the textbooks, for rows with missing values: slow, and obviously right.
 
-Every step raises the log evidence, so that thousands of them lead to a maximum from which faster methods can be
-judged.
+Every step raises the log evidence, so that many of them lead to a maximum; faster methods have to reach it.
 """
 
 from collections.abc import Callable
@@ -48,7 +47,9 @@ def full_step(x: np.ndarray, old: Full) -> Full:
         filled[gone] = mean[gone] + (row[seen] - mean[seen]) @ weights
         first += filled
         second += np.outer(filled, filled)
-        second[np.ix_(gone, gone)] += covariance[np.ix_(gone, gone)] - covariance[np.ix_(gone, seen)] @ weights
+        second[np.ix_(gone, gone)] += (
+            covariance[np.ix_(gone, gone)] - covariance[np.ix_(gone, seen)] @ weights
+        )
     new = first / len(x)
     return new, second / len(x) - np.outer(new, new)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.cli import output
+from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
@@ -51,7 +52,7 @@ def compare_runs(
 def _ranking(comparison: "Comparison") -> Any:
     columns, rows = ranking(comparison, DIGITS)
     n = comparison.behind[0].n_observations
-    return output.table(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
+    return FittingTable(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
 
 
 def _by_rate(difference: "Difference") -> Any:
@@ -69,4 +70,4 @@ def _by_rate(difference: "Difference") -> Any:
         for k in np.unique(np.linspace(0, len(curve.rate) - 1, MAX_POINTS).round().astype(int))
     ]
     title = f"{difference.first} minus {difference.second}, nats per masked token"
-    return output.table(["mask rate", "difference", "mask_se"], rows, title)
+    return FittingTable(["mask rate", "difference", "mask_se"], rows, title)

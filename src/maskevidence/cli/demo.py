@@ -11,6 +11,7 @@ from rich.console import Console
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.cli.paper import table_1_view
+from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import Option
@@ -83,7 +84,7 @@ def _choose_model(screen: Console, seed: int) -> tuple[list["Candidate"], "Candi
         for candidate in ranked
     ]
     columns = ["model", "log evidence", "mask_se", "data_se", "closed form", "behind best"]
-    screen.print(output.table(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
+    screen.print(FittingTable(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
     screen.print("* chosen: the smallest model that cannot be told apart from the best")
     for note in choice.prepared.notes:
         screen.print(f"note: {note}")
@@ -149,7 +150,7 @@ def _small_bert(screen: Console, folder: Path, seed: int) -> dict[str, Any]:
         f"A small BERT, {BERT_STEPS:,} steps by random mask sizes on the text that comes with Python: score "
         "of a held-out token by the share that is hidden, and log evidence of a block, nats"
     )
-    screen.print(output.table(columns, rows, title))
+    screen.print(FittingTable(columns, rows, title))
     screen.print(f"Word frequencies alone score {bert.unigram:.2f}.")
     if bert.shaped:
         screen.print("The curve is shaped: visible tokens help.")

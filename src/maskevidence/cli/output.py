@@ -38,16 +38,6 @@ def write_json(content: Mapping[str, Any], target: str | None) -> None:
         files.write_json(target, content)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
-    """A plain table: the first column is aligned to the left, the others to the right."""
-    grid = Table(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
-    for place, column in enumerate(columns):
-        grid.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    return grid
-
-
 def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     """Print the numbers of an estimate.json, one per row, and its notes below."""
     grid = Table(box=box.SIMPLE, show_header=False)

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from maskevidence.cli import options, output
+from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Quick
@@ -35,7 +35,7 @@ def show_figure(screen: Console, figure: Any, out: Path | None, seconds: float) 
     verdicts = {True: "holds", False: "does not hold", None: ""}
     screen.print(f"{figure.title}\n", style="bold")
     for part in figure.tables:
-        screen.print(output.table(part.columns, part.rows, part.title))
+        screen.print(FittingTable(part.columns, part.rows, part.title))
     for claim in figure.claims:
         screen.print(f"  {claim.claim}")
         screen.print(f"    {verdicts[claim.holds]}: {claim.measured}")
@@ -62,7 +62,7 @@ def show_table_1(screen: Console, result: Any, out: Path | None, _seconds: float
     return result
 
 
-def table_1_view(result: dict[str, Any]) -> Table:
+def table_1_view(result: dict[str, Any]) -> FittingTable:
     """Table 1 for the terminal."""
     rows = [
         [
@@ -74,7 +74,7 @@ def table_1_view(result: dict[str, Any]) -> Table:
     ]
     rows.append(["closed form", f"{result['true']:.2f}", f"{result['paper_true']:.2f}"])
     title = f"Table 1: log evidence, nats per observation, mean ± sd over {len(result['seeds'])} mask seeds"
-    return output.table(["masks per size", "here", "printed"], rows, title)
+    return FittingTable(["masks per size", "here", "printed"], rows, title)
 
 
 def _plus_minus(mean: float | None, sd: float | None) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
+from maskevidence.cli.tables import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import DesignOptions, Json, Preparation, RunOptions
 
@@ -74,7 +75,7 @@ def _show_tokens(screen: Any, tokens: list[dict[str, Any]], out: Path | None) ->
         for entry in tokens[:MAX_TOKENS_SHOWN]
     ]
     title = "log-probability of each token given all others, nats"
-    screen.print(output.table(["observation", "position", "token", "log p"], cells, title))
+    screen.print(FittingTable(["observation", "position", "token", "log p"], cells, title))
     if len(tokens) > MAX_TOKENS_SHOWN:
         place = "--json" if out is None else str(out / "tokens.csv")
         screen.print(f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {place} has all of them.")

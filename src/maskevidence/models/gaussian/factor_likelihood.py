@@ -95,8 +95,8 @@ def fit_factor_analysis(
     Args:
         table: shape (N, D), without missing values.
         n_components: K.
-        tolerance: a climb ends when 20 steps raise the log evidence in standard units by less, relative to its
-            size.
+        tolerance: a climb ends when 20 steps raise the log evidence in standard units by less, relative to
+            its size.
         max_iterations: the largest number of steps, rounded up to a multiple of 20.
 
     Source:

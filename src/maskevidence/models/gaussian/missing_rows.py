@@ -11,9 +11,8 @@ from maskevidence.models.gaussian.maximum_likelihood import Table, Vector
 class MissingRows(NamedTuple):
     """What a Gaussian likelihood has to know about rows with missing values.
 
-    The n rows of a pattern enter it only through the Gram matrix of [1, x]. If they are more than the columns,
-    the triangular factor of that matrix (D + 1 rows, with other weights than 1) stands for them; a sum over rows
-    of products of two entries is the same.
+    The rows of a pattern enter it only through the Gram matrix of [1, x]. If they are more than D + 1,
+    the triangular factor of a QR decomposition, which has the same Gram matrix, stands for them.
 
     Attributes:
         shift: shape (D,); the mean of the observed values of each column.
@@ -71,6 +70,4 @@ def gather_rows(table: Table) -> MissingRows:
     rows = np.concatenate(kept)
     pattern_of = np.repeat(np.arange(len(kept)), [len(group) for group in kept])
     n_rows = counts.astype(np.float64)
-    return MissingRows(
-        shift, scale, patterns.astype(np.float64), n_rows, pattern_of, rows[:, 0], rows[:, 1:]
-    )
+    return MissingRows(shift, scale, patterns.astype(np.float64), n_rows, pattern_of, rows[:, 0], rows[:, 1:])

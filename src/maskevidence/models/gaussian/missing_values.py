@@ -45,10 +45,7 @@ def fit_low_rank(
     """
     rows = gather_rows(table)
     objective = LowRankLikelihood(rows, n_components, isotropic=isotropic)
-    start = _start(rows, table, n_components, isotropic)
-    lower = np.full(len(start), -np.inf)
-    if not isotropic:
-        lower[-len(rows.shift) :] = np.log(NOISE_BOUND)
+    start, lower = starting_point(rows, table, objective)
 
     def check(point: Point) -> None:
         if isotropic and (objective.parts(point)[2] < _NO_NOISE).all():
@@ -61,13 +58,28 @@ def fit_low_rank(
     )
 
 
-def _start(rows: MissingRows, table: Table, n_components: int, isotropic: bool) -> Point:
-    """The first loadings and mean in standard units, and log noise variances, as one vector."""
+def starting_point(rows: MissingRows, table: Table, objective: LowRankLikelihood) -> tuple[Point, Point]:
+    """Where the ascent of a low-rank Gaussian starts, and the lower bounds of its coordinates.
+
+    Args:
+        rows: the table as `gather_rows` gives it.
+        table: shape (N, D), NaN where a value is missing.
+        objective: the likelihood.
+
+    Returns:
+        Loadings and mean in standard units, and log noise variances, as one vector; and its bounds, of which
+        only those of factor analysis's noise are finite.
+    """
+    isotropic = objective.isotropic
     unit = rows.scale if isotropic else np.ones_like(rows.scale)
     filled = np.where(np.isnan(table), 0.0, (table - rows.shift) / rows.scale * unit)
-    _, loadings, noise = principal_components(filled, n_components, ddof=0)
+    _, loadings, noise = principal_components(filled, objective.n_components, ddof=0)
     log_noise = np.log(noise[:1]) if isotropic else np.log(np.maximum(noise, NOISE_BOUND))
-    return np.concatenate([(loadings / unit[:, None]).ravel(), np.zeros(len(unit)), log_noise])
+    start = np.concatenate([(loadings / unit[:, None]).ravel(), np.zeros(len(unit)), log_noise])
+    lower = np.full(len(start), -np.inf)
+    if not isotropic:
+        lower[-len(unit) :] = np.log(NOISE_BOUND)
+    return start, lower
 
 
 def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix]:
@@ -108,7 +120,7 @@ def _refuse_singular(factor: Matrix) -> None:
     scale = np.sqrt(np.maximum(np.diagonal(covariance), np.finfo(np.float64).tiny))
     weights = np.linalg.eigh(covariance / scale[:, None] / scale)[1][:, 0]
     raise NumericalError(
-        "the fit runs into a covariance that is not positive definite: scaled to a unit diagonal, its smallest "
-        f"eigenvalue is {smallest:.1g}; leave out column {int(np.abs(weights).argmax())}, all but determined "
-        "by the others, give more rows, or use ppca or factor-analysis"
+        "the fit runs into a covariance that is not positive definite: scaled to a unit diagonal, its "
+        f"smallest eigenvalue is {smallest:.1g}; leave out column {int(np.abs(weights).argmax())}, all but "
+        "determined by the others, give more rows, or use ppca or factor-analysis"
     )

@@ -1,4 +1,4 @@
-"""The likelihood of a Gaussian's parameters, given rows with missing values, with gradients and steps of EM."""
+"""The likelihood of a Gaussian's parameters given rows with missing values, with gradient and step of EM."""
 
 import math
 
@@ -17,19 +17,20 @@ _NOT_ALLOWED = Evaluation(-math.inf, np.zeros(0), lambda gradient: gradient)
 class LowRankLikelihood:
     """The mean log evidence per row of N(μ, W Wᵀ + Ψ), standard units, as a function of (W, μ, log noise).
 
-    For a row with observed tokens R: z | x_R ~ N(m, A⁻¹), A = I + W_Rᵀ Ψ_R⁻¹ W_R, m = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R),
-    and with the residual r = x_R - μ_R - W_R m,
+    For a row with observed tokens R, z | x_R ~ N(m, A⁻¹) with A = I + W_Rᵀ Ψ_R⁻¹ W_R and
+    m = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R). With the residual r = x_R - μ_R - W_R m,
 
         log p(x_R) = -½ (|R| log 2π + log|Ψ_R| + log|A| + rᵀ Ψ_R⁻¹ r + mᵀ m)
         ∂/∂w_j = (r_j m - A⁻¹ w_j)/ψ_j,   ∂/∂μ_j = r_j/ψ_j,   ∂/∂log ψ_j = ½ ((r_j² + w_jᵀ A⁻¹ w_j)/ψ_j - 1)
 
-    for every observed j. EM regresses x_j on (z, 1) over the rows where j is observed: its step is the gradient
-    of (w_j, μ_j) times ψ_j (Σ E (z, 1)(z, 1)ᵀ)⁻¹, and that of log ψ_j times 2/n_j.
+    for every observed j. EM regresses x_j on (z, 1) over the rows where j is observed: its step is the
+    gradient of (w_j, μ_j) times ψ_j (Σ E (z, 1)(z, 1)ᵀ)⁻¹, and that of log ψ_j times 2/n_j.
 
     Args:
         rows: the table.
         n_components: K.
-        isotropic: True for PPCA, whose noise is one number, in the units of the data; False for factor analysis.
+        isotropic: True for PPCA, whose noise is one number, in the units of the data; False for factor
+            analysis.
 
     Source:
         Ilin and Raiko (2010), Practical Approaches to Principal Component Analysis in the Presence of Missing
@@ -110,10 +111,11 @@ class FullLikelihood:
 
     With b = Σ_RR⁻¹ (x_R - μ_R) for the observed tokens R of a row, 0 elsewhere:
 
-        log p(x_R) = -½ (|R| log 2π + log|Σ_RR| + (x_R - μ_R)ᵀ b),   ∂/∂μ = b,   ∂/∂Σ = G = ½ (b bᵀ - Σ_RR⁻¹)
+        log p(x_R) = -½ (|R| log 2π + log|Σ_RR| + (x_R - μ_R)ᵀ b)
+        ∂/∂μ = b,   ∂/∂Σ = G = ½ (b bᵀ - Σ_RR⁻¹)
 
-    and ∂/∂L is the triangle of 2 G L. EM moves μ by Σ·∂/∂μ and Σ by 2 Σ G Σ, that is, L by L·Φ(Lᵀ ∂/∂L), where Φ
-    halves the diagonal of a triangle.
+    and ∂/∂L is the triangle of 2 G L. EM moves μ by Σ·∂/∂μ and Σ by 2 Σ G Σ, that is, L by L·Φ(Lᵀ ∂/∂L),
+    where Φ takes the triangle and halves its diagonal.
 
     Args:
         rows: the table.

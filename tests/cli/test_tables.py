@@ -1,0 +1,54 @@
+"""Tables on terminals of any width: they fit, and no number is cut."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from command_line import CommandLine
+from maskevidence.cli.tables import FittingTable
+
+RUNS = Path(__file__).parents[1] / "golden" / "runs"
+COLUMNS = ["run", "log evidence", "behind best", "wins", "log Bayes factor"]
+ROWS = [
+    ["runs/a-rather-long-name-of-a-run-directory", "-1234.5678", "best", "", ""],
+    ["runs/b", "-12345.6789", "123.4567 ± 12.3456", "12 %", "-123456.7 ± 12345.6"],
+]
+
+
+def printed(width: int) -> str:
+    file = StringIO()
+    table = FittingTable(COLUMNS, ROWS, "Log evidence, nats per observation, over 1,000 observations")
+    Console(file=file, width=width, markup=False, emoji=False).print(table)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 100, 120, 200])
+def test_every_character_of_every_cell_is_printed(width: int) -> None:
+    text = printed(width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    cells = "1,000" + "".join(cell for row in ROWS for cell in row)
+    assert sorted(filter(str.isdigit, text)) == sorted(filter(str.isdigit, cells))
+
+
+@pytest.mark.parametrize(("width", "numbers_per_line"), [(40, 1), (80, 3), (200, 3)])
+def test_numbers_are_whole(width: int, numbers_per_line: int) -> None:
+    """On 40 columns, rows are blocks; on 80, only the name is folded."""
+    lines = printed(width).splitlines()
+    line = next(line for line in lines if "-12345.6789" in line)
+    whole = ("-12345.6789", "123.4567 ± 12.3456", "-123456.7 ± 12345.6")
+    assert sum(number in line for number in whole) == numbers_per_line
+    assert all(any(number in line for line in lines) for number in whole)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_compare_fits(columns: int, run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = run("compare", RUNS / "table", RUNS / "factor-analysis")
+    assert result.code == 0, result.err
+    assert max(map(len, result.out.splitlines())) <= columns
+    assert "…" not in result.out
+    for number in ("-5.6856", "-6.4754", "0.7898 ± 0.4034", "17 %", "-9.5 ± 1.0"):
+        assert number in result.out
