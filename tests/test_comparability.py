@@ -10,6 +10,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.comparability import same_data
+from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
 
 D = 5
 
@@ -277,3 +278,34 @@ class TestCommand:
         assert "these are different quantities" in page
         assert "is better than" not in page
         assert "Density per unit of each column" in page
+
+    def test_a_lower_bound_below_an_evidence_is_no_loser(self, table: Path, run: CommandLine) -> None:
+        tokens = me.Tokens.from_array(binary(60))
+        data = DataSource(name="binary.npy", fingerprint="f", n_observations=60, columns=[*"abcde"])
+        for name, p, conditionals in (("evidence", 0.5, "exact"), ("bound", 0.1, "learned")):
+            manifest = Manifest(
+                model=name,
+                conditionals=conditionals,
+                base_measure=me.model.MASS,
+                data=data,
+                design=me.EverySize(4).settings(),
+                masks="own",
+                seed=0,
+                rows_per_block=30,
+            )
+            record_run(RunDirectory(name), manifest, Coin(p, conditionals), tokens)
+        said = "their order proves nothing, since bound is a lower bound on a log evidence that may be"
+        text = " ".join(run("compare", "evidence", "bound").out.split())
+        assert said in text
+        assert "is better than" not in text
+        pytest.importorskip("plotly", reason="the extra plots is not installed")
+        assert run("report", "evidence", "bound", "--out", "page.html").code == 0
+        page = Path("page.html").read_text()
+        assert said in page
+        assert "is better than" not in page
+
+    def test_an_interval_among_several_models_is_simultaneous(self, table: Path, run: CommandLine) -> None:
+        for k in (1, 2, 3):
+            assert run("score", f"ppca:{k}", table, "--out", f"k{k}").code == 0
+        assert " simultaneous 95 % interval " in run("compare", "k1", "k2", "k3").out
+        assert "simultaneous" not in run("compare", "k1", "k2").out

@@ -212,6 +212,8 @@ def verdict(difference: Difference, digits: int, write: Write = number) -> str:
     if interval is None:
         return f"{first} and {second} cannot be told apart: the error is not known"
     between = interval_95(*interval, digits, write)
+    if difference.n_pairs > 1:
+        between = f"simultaneous {between}"
     if difference.told_apart:
         return f"{first} is better than {second}: {between}"
     if difference.verdict == "proves nothing":
