@@ -4,6 +4,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
@@ -45,6 +46,8 @@ class GaussianMoments:
         Raises:
             InputError: another shape, or a value that is missing or infinite.
         """
+        if not isinstance(x, Tensor):
+            x = np.require(x, np.float64, "W")  # type: ignore[call-overload]
         rows = torch.as_tensor(x, dtype=torch.float64)
         if rows.ndim != 2 or rows.numel() == 0:
             raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")

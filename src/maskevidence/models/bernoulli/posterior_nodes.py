@@ -4,6 +4,7 @@ This is for latent spaces that a grid cannot cover. The log posterior of z given
 logistic regression with a Gaussian prior), so that Newton steps find its one mode.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -97,15 +98,9 @@ def _nodes(mode: Mode, points: Float[Tensor, "h K"]) -> tuple[Tensor, Tensor]:
     log_prior = -0.5 * z.square().sum(2)
     white = ((z - centre) @ mode.factor) / _WIDER
     log_determinant = torch.log(torch.diagonal(mode.factor, dim1=1, dim2=2)).sum(1)
-    log_around = (
-        -0.5 * white.square().sum(2)
-        + log_determinant[:, None]
-        - k * torch.log(torch.tensor(_WIDER, dtype=z.dtype))
-    )
+    log_around = -0.5 * white.square().sum(2) + log_determinant[:, None] - k * math.log(_WIDER)
     log_proposal = torch.logaddexp(log_prior, log_around)  # of both halves: ½ and 1/h make 1/2h
-    return z, log_prior - log_proposal + torch.log(torch.tensor(2.0)).to(z.dtype) - torch.log(
-        torch.tensor(float(z.shape[1]))
-    ).to(z.dtype)
+    return z, log_prior - log_proposal + math.log(2 / z.shape[1])
 
 
 def log_joints(
@@ -124,9 +119,11 @@ def log_joints(
         values: shape (B, D); 0 or 1, anything where not visible.
         visible: shape (B, D).
     """
-    points = rule.normal_points(decoder.loadings.shape[1], values.dtype, values.device)
-    with torch.no_grad():
-        z, log_weights = _nodes(posterior_mode(decoder, values, visible), points)
+    points = rule.normal_points(decoder.loadings.shape[1], torch.float64, values.device)
+    with torch.no_grad():  # in float64: in float32, Newton's steps do not settle
+        exact = Decoder(decoder.loadings.double(), decoder.bias.double())
+        z, log_weights = _nodes(posterior_mode(exact, values.double(), visible), points)
+        z, log_weights = z.to(values.dtype), log_weights.to(values.dtype)
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
     normaliser = [
         _in_parts(

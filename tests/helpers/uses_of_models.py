@@ -1,0 +1,223 @@
+"""Every model of rows, and everything that Python users do with one: for tests of dtypes and devices.
+
+A use takes a model and data, and gives numbers; a model that does not have the use raises `NotHad`.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+import maskevidence as me
+from maskevidence.masks import MaskKey
+from maskevidence.model import HasElbo, HasLogEvidence, HasRefine, HasScoreMoments, as_tokens
+from maskevidence.models.base import TableModel
+from maskevidence.score import score_observations
+
+D = 4
+_SMALL = me.models.ImportanceSampling(8, steps=2, prior_draws=2, fills=2)
+_CHAINS = me.models.EncodingDecoding(4, 2)
+
+
+def _vae(likelihood: str, rule: object) -> Callable[[torch.dtype], TableModel]:
+    return lambda dtype: me.models.VAE(
+        likelihood=likelihood, n_features=D, n_components=2, hidden=(4,), conditioning=rule, dtype=dtype
+    )
+
+
+MODELS: dict[str, Callable[[torch.dtype], TableModel]] = {
+    "Gaussian": lambda dtype: me.models.Gaussian(n_features=D, dtype=dtype),
+    "PPCA": lambda dtype: me.models.PPCA(D, 2, seed=1, dtype=dtype),
+    "FactorAnalysis": lambda dtype: me.models.FactorAnalysis(D, 1, seed=1, dtype=dtype),
+    "BernoulliPCA": lambda dtype: me.models.BernoulliPCA(D, 1, seed=1, encoder=True, dtype=dtype),
+    "BernoulliPCA, importance": lambda dtype: me.models.BernoulliPCA(
+        D, 2, seed=1, integration=me.models.Importance(64), encoder=True, dtype=dtype
+    ),
+    "VAE": _vae("gaussian", _SMALL),
+    "VAE, encoding and decoding": _vae("gaussian", _CHAINS),
+    "Bernoulli VAE": _vae("bernoulli", _SMALL),
+}
+
+
+class NotHad(Exception):
+    """The model does not have this use."""
+
+
+def rows(n: int = 12, holes: bool = False) -> np.ndarray:
+    """Rows of 0 and 1, which every model takes, in which no column follows from the others."""
+    x = np.random.default_rng(3).integers(2, size=(n, D)).astype(np.float64)
+    if holes:
+        x[0, 1] = x[5, 3] = np.nan
+    return x
+
+
+def _had(model: object, what: type) -> None:
+    if not isinstance(model, what):
+        raise NotHad
+
+
+def _tokens(model: Any, data: object) -> me.Tokens:
+    """The data as tokens, on the processor if the data are."""
+    return data if isinstance(data, me.Tokens) else me.Tokens.from_array(data)
+
+
+def _table(data: object) -> object:
+    if isinstance(data, me.Tokens):
+        raise NotHad
+    return data
+
+
+def _estimate(design: me.MaskDesign, masks: str = "own") -> Callable[[Any, Any], Any]:
+    return lambda model, data: me.estimate_evidence(model, data, design, masks=masks).log_evidence
+
+
+def _curve(model: Any, data: Any) -> Any:
+    return me.estimate_evidence(model, data, me.EverySize(2)).curve.score
+
+
+def _score_observations(model: Any, data: Any) -> Any:
+    table, _ = score_observations(model, _tokens(model, data), me.EverySize(1), MaskKey(0, "own"))
+    return table.score
+
+
+def _score_masks(model: Any, data: Any) -> Any:
+    tokens = _tokens(model, data)
+    masked = tokens.maskable.clone()
+    masked[:, -1] = False
+    with torch.no_grad():
+        return me.score_masks(model, tokens, masked & tokens.maskable)
+
+
+def _bias(model: Any, data: Any) -> Any:
+    if model.conditionals != "exact":
+        raise NotHad
+    one, two = me.bias(model, (0.25, 0.75), data, masks_per_row=2)
+    assert max(one.identity_error, two.identity_error) < 1e-4
+    return one.bias, two.bias, one.block_bias
+
+
+def _bias_of_own_rows(model: Any, data: Any) -> Any:
+    if model.conditionals != "exact":
+        raise NotHad
+    return me.bias(model, 0.5, masks_per_row=2, n_rows=10)[0].identity_error
+
+
+def _compare(model: Any, data: Any) -> Any:
+    estimates = {str(seed): me.estimate_evidence(model, data, me.EverySize(2), seed=seed) for seed in (1, 2)}
+    return me.compare(estimates).log_evidence
+
+
+def _moments(model: Any, data: Any) -> Any:
+    _had(model, HasScoreMoments)
+    moments = me.GaussianMoments.from_rows(_table(data))
+    model = me.models.load(_saved(model)).to(model._like().device)
+    me.fit(model, moments, me.MaskedObjective(me.EverySize(1), masks="shared"), epochs=1)
+    return me.estimate_evidence(model, moments, me.EverySize(1)).log_evidence
+
+
+def _impute(model: Any, data: Any) -> Any:
+    filled = me.impute(model, _table(data))
+    return filled.values, filled.variance
+
+
+def _log_evidence(model: Any, data: Any) -> Any:
+    _had(model, HasLogEvidence)
+    return model.log_evidence(as_tokens(model, data))
+
+
+def _latent_means(model: Any, data: Any) -> Any:
+    if not hasattr(model, "latent_means"):
+        raise NotHad
+    latent = model.latent_means(as_tokens(model, data))
+    return latent, model.means_given(latent)
+
+
+def _refine(model: Any, data: Any) -> Any:
+    _had(model, HasRefine)
+    tokens = as_tokens(model, data)
+    with torch.no_grad():
+        return model.integrate(tokens).log_evidence
+
+
+def _annealed(model: Any, data: Any) -> Any:
+    if not hasattr(model, "annealed_evidence"):
+        raise NotHad
+    rule = me.models.Annealing(chains=2, temperatures=3, leapfrog=1)
+    return model.annealed_evidence(data, annealing=rule).log_evidence
+
+
+def _importance(model: Any, data: Any) -> Any:
+    if not hasattr(model, "importance_evidence"):
+        raise NotHad
+    return model.importance_evidence(data, samples=8).log_evidence
+
+
+def _saved(model: Any) -> str:
+    folder = tempfile.mkdtemp()
+    model.save(folder)
+    return folder
+
+
+def _trained(objective: Callable[[], Any], needs: type | None = None) -> Callable[[Any, Any], Any]:
+    """One epoch in two batches, on a copy of the model, with rows held out."""
+
+    def use(model: Any, data: Any) -> Any:
+        if needs is not None:
+            _had(model, needs)
+        copy = me.models.load(_saved(model)).to(model._like().device)
+        history = me.fit(copy, data, objective(), epochs=1, batch_size=7, held_out=data)
+        return history.objective, history.held_out
+
+    return use
+
+
+def _fit(model: Any, data: Any) -> Any:
+    copy = me.models.load(_saved(model)).to(model._like().device)
+    copy.fit(_table(data), **({"epochs": 1} if isinstance(copy, me.models.VAE) else {}))
+    return copy.score_samples(data)
+
+
+USES: dict[str, Callable[[Any, Any], Any]] = {
+    "every size": _estimate(me.EverySize(2)),
+    "shared masks": _estimate(me.EverySize(2), "shared"),
+    "random sizes": _estimate(me.RandomSize(4)),
+    "orderings": _estimate(me.Orderings(2)),
+    "shared orderings": _estimate(me.Orderings(2), "shared"),
+    "leave-one-out": _estimate(me.LeaveOneOut()),
+    "exhaustive": _estimate(me.Exhaustive()),
+    "a rate": _estimate(me.FixedRate(0.5, 2)),
+    "the default design": lambda model, data: me.estimate_evidence(model, data).log_evidence,
+    "curve": _curve,
+    "score_observations": _score_observations,
+    "score_masks": _score_masks,
+    "bias": _bias,
+    "bias of its own rows": _bias_of_own_rows,
+    "compare": _compare,
+    "moments": _moments,
+    "impute": _impute,
+    "sample": lambda model, data: model.sample(3),
+    "score_samples": lambda model, data: model.score_samples(_table(data)),
+    "log_evidence": _log_evidence,
+    "latent means": _latent_means,
+    "integrals": _refine,
+    "annealed evidence": _annealed,
+    "importance evidence": _importance,
+    "fit": _fit,
+    "train by random sizes": _trained(lambda: me.RandomSize(1, 1)),
+    "train by orderings": _trained(lambda: me.Orderings(1)),
+    "train by shared masks": _trained(lambda: me.MaskedObjective(me.EverySize(1), masks="shared")),
+    "train by the likelihood": _trained(me.Likelihood, HasLogEvidence),
+    "train by the ELBO": _trained(me.Elbo, HasElbo),
+}
+
+
+def numbers(answer: Any) -> Iterator[float]:
+    """The numbers of an answer, one after the other."""
+    if isinstance(answer, dict | tuple | list):
+        for part in answer.values() if isinstance(answer, dict) else answer:
+            yield from numbers(part)
+    else:
+        array = answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
+        yield from array.astype(np.float64).ravel().tolist()
