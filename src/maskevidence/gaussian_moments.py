@@ -47,7 +47,7 @@ class GaussianMoments:
             InputError: another shape, or a value that is missing or infinite.
         """
         if not isinstance(x, Tensor):
-            x = np.require(x, np.float64, "W")  # type: ignore[call-overload]
+            x = np.require(x, np.float64, "W")
         rows = torch.as_tensor(x, dtype=torch.float64)
         if rows.ndim != 2 or rows.numel() == 0:
             raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")
