@@ -158,6 +158,18 @@ class HasScoreMoments(Protocol):
 
 
 @runtime_checkable
+class HasLogDistributions(Protocol):
+    """A model of discrete tokens that gives the probability of every value at once."""
+
+    def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
+        """log p(v | x_visible) of all V values of every masked token, row by row, nats, shape (n_masked, V).
+
+        The values of the masked tokens must not be read.
+        """
+        ...
+
+
+@runtime_checkable
 class HasBatches(Protocol):
     """A model that decides which masks go into one call, for example by a token budget."""
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from maskevidence.check.trial import Trial
 from maskevidence.check.vector_mass import MOST_ENTRIES, vector_mass
+from maskevidence.model import HasLogDistributions
 
 Floats = Float64[np.ndarray, " n"]
 N_PROBES = 4
@@ -66,7 +67,7 @@ def masses(trial: Trial) -> list[Mass]:
     probe = trial.one_masked_token("mass")
     rows = trial.rng("mass rows").permutation(len(probe))[:N_PROBES].tolist()
     values = trial.tokens.values
-    if callable(getattr(trial.model, "log_distributions", None)):
+    if isinstance(trial.model, HasLogDistributions):
         return _of_distributions(trial)
     if values.ndim > 2:
         return [vector_mass(trial, row, int(probe[row]), Mass) for row in rows[:2]]

@@ -90,7 +90,9 @@ def _places(trial: Trial) -> _Places:
         for place in rng.permutation(np.flatnonzero(line))[:_PER_ROW].tolist():
             near = np.abs(column - place) <= 2
             mask = line & (near | (rng.random(len(line)) < 0.5))
-            if (mask & near).sum() > 1 and (mask & ~near).any():
+            away = np.flatnonzero(line & ~near)
+            if (mask & near).sum() > 1 and len(away):
+                mask[rng.choice(away)] = True
                 rows.append(row)
                 places.append(place)
                 masks.append(mask)
@@ -128,4 +130,4 @@ def _t(difference: Float64[np.ndarray, " n"], ids: Int64[Tensor, " n"]) -> tuple
         return 0.0, -math.inf
     error = float(means.std(ddof=1)) / math.sqrt(len(means))
     mean = float(means.mean())
-    return (mean / error if error > 0 else 0.0), mean
+    return mean / max(error, 1e-6 * abs(mean), 1e-300), mean

@@ -1,15 +1,17 @@
 """All checks of a model, one after the other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from maskevidence.check import answers, joint, leak, normalisation, offset
+from maskevidence.check import texts as texts_
 from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.mass import Mass, masses
 from maskevidence.check.trial import Trial, new_trial, rounding
+from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
 from maskevidence.model import as_tokens
 from maskevidence.score import check_tokens
@@ -28,6 +30,10 @@ _OF_ANSWERS: dict[str, Callable[[Trial], Finding]] = {
     "one joint": joint.joint,
     "orders": joint.orders,
     "closed form": joint.closed_form,
+    "bytes": texts_.n_bytes,
+    "scored tokens": texts_.scored_tokens,
+    "unknown tokens": texts_.unknown,
+    "length limit": texts_.length_limit,
 }
 
 
@@ -35,7 +41,8 @@ def check_model(
     model: Any,
     data: object,
     *,
-    texts: Any = None,
+    texts: Sequence[str | Sequence[str]] | None = None,
+    objective: Any = None,
     seed: int = 0,
     tolerance: float | None = None,
 ) -> CheckReport:
@@ -71,7 +78,7 @@ def check_model(
         return CheckReport(name, (said,), 0, seed)
     tokens = as_tokens(model, data)
     check_tokens(tokens)
-    trial = new_trial(model, tokens, seed=seed, tolerance=tolerance)
+    trial = new_trial(model, tokens, seed=seed, texts=_fields(texts, data), tolerance=tolerance)
     findings = [said]
     with torch.random.fork_rng(devices=[]):
         try:
@@ -86,7 +93,18 @@ def check_model(
                 trial = replace(trial, tolerance=rounding(model, raw))
             findings += [_guarded(check, run, trial) for check, run in _OF_ANSWERS.items()]
             findings += _of_masses(trial)
+        if objective is not None:
+            findings += weights(objective, seed)
     return CheckReport(name, tuple(findings), trial.passes[0], seed)
+
+
+def _fields(texts: Sequence[str | Sequence[str]] | None, data: object) -> tuple[tuple[str, ...], ...] | None:
+    """The texts of each observation as tuples; None if the data are no texts."""
+    if texts is None and isinstance(data, list | tuple) and all(isinstance(one, str) for one in data):
+        texts = data
+    if texts is None:
+        return None
+    return tuple((one,) if isinstance(one, str) else tuple(one) for one in texts)
 
 
 def _of_masses(trial: Trial) -> list[Finding]:

@@ -67,7 +67,7 @@ class Trial:
         masked: shape (b, D); the mask of each pair.
         tolerance: the largest difference that rounding can explain, relative to 1 + |answer|.
         seed: of everything that is drawn.
-        texts: the texts behind the observations, or None.
+        texts: the texts behind the observations, one or two for each, or None.
         passes: a list with one entry: how many rows with a mask went through the model so far.
     """
 
@@ -77,7 +77,7 @@ class Trial:
     masked: Bool[Tensor, "b D"]
     tolerance: float
     seed: int = 0
-    texts: tuple[str, ...] | None = None
+    texts: tuple[tuple[str, ...], ...] | None = None
     passes: list[int] = field(default_factory=lambda: [0], repr=False)
 
     @cached_property
@@ -179,7 +179,7 @@ def new_trial(
     data: Tokens,
     *,
     seed: int = 0,
-    texts: tuple[str, ...] | None = None,
+    texts: tuple[tuple[str, ...], ...] | None = None,
     tolerance: float | None = None,
 ) -> Trial:
     """Draw rows and masks: for each row one token alone, half of the tokens, and a random number of them.

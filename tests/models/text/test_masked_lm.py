@@ -358,3 +358,25 @@ def test_invalid_input_is_one_clear_line(unchecked: None, tmp_path: Path) -> Non
     flat = MaskedLM.from_callable(lambda ids: torch.zeros(4), mask_token_id=0)
     with pytest.raises(me.InputError, match="logits of shape"):
         me.estimate_evidence(flat, some_tokens([8]))
+
+
+@pytest.mark.parametrize("architecture", ["Bert", "ConvBert", "full logits", "function"])
+def test_distributions_agree_with_conditionals_and_the_full_logits(architecture: str) -> None:
+    plain = network("Bert" if architecture in ("full logits", "function") else architecture)
+    if architecture == "full logits":
+        plain = FullLogitsOnly(plain)
+    if architecture == "function":
+        model = MaskedLM.from_callable(lambda ids: plain(input_ids=ids).logits, mask_token_id=MASK)
+    else:
+        model = MaskedLM(plain, mask_token_id=MASK, batch_tokens=40)
+    tokens = some_tokens([4, 19, 9, 4])
+    masked = some_masks(tokens)
+    with torch.no_grad():
+        listed = model.log_distributions(tokens, masked)
+        answer = model.log_conditionals(tokens, masked)[masked]
+        hidden = Tokens(torch.where(masked, 8, tokens.values), tokens.maskable, tokens.context, tokens.ids)
+        unread = model.log_distributions(hidden, masked)
+    assert listed.shape == (int(masked.sum()), N_IDS)
+    torch.testing.assert_close(listed.exp().sum(1), torch.ones(len(listed)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(listed.gather(1, tokens.values[masked][:, None])[:, 0], answer)
+    torch.testing.assert_close(unread, listed)

@@ -9,6 +9,7 @@ Both adapters have the same attributes and methods, so that `MaskedLM` needs no 
     inputs          what the network is called with
     log_probs       log p of the hidden tokens of one call, in bounded memory
     batch_log_probs the same in a training loop, in one call of the network
+    log_distributions log p of the whole vocabulary at the hidden places of one call
     settings        what decides the numbers besides the weights
 """
 
@@ -27,6 +28,7 @@ from maskevidence.models.text.masked_head import (
     find_head,
     input_taken_from,
     log_probs_in_pieces,
+    log_softmax,
     only_positions,
     padding_is_ignored,
     probe_inputs,
@@ -65,7 +67,14 @@ class FunctionAdapter:
         network: nn.Module | None = None,
     ) -> Float[Tensor, " n"]:
         """See `TransformerAdapter`; `network` is not used."""
-        ids = inputs["input_ids"]
+        logits = self._logits(inputs["input_ids"])
+        if len(targets) and int(targets.max()) >= logits.shape[-1]:
+            raise InputError(
+                f"token id {int(targets.max())} has no logit among {logits.shape[-1]}; return one for each id"
+            )
+        return target_log_probs(logits[hidden], targets)
+
+    def _logits(self, ids: Int64[Tensor, "b L"]) -> Float[Tensor, "b L V"]:
         logits = self.function(ids)
         if not isinstance(logits, Tensor) or logits.shape[:-1] != ids.shape:
             given = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -73,13 +82,15 @@ class FunctionAdapter:
                 f"the network answered ids of shape {tuple(ids.shape)} with {given}; "
                 "it must return logits of shape (B, L, V)"
             )
-        if len(targets) and int(targets.max()) >= logits.shape[-1]:
-            raise InputError(
-                f"token id {int(targets.max())} has no logit among {logits.shape[-1]}; return one for each id"
-            )
-        return target_log_probs(logits[hidden], targets)
+        return logits
 
     batch_log_probs = log_probs
+
+    def log_distributions(
+        self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
+    ) -> Float[Tensor, "n V"]:
+        """See `TransformerAdapter`."""
+        return log_softmax(self._logits(inputs["input_ids"])[hidden])
 
     def settings(self) -> dict[str, Any]:
         """Nothing: a function keeps its settings to itself."""
@@ -173,6 +184,15 @@ class TransformerAdapter:
         budget = _HEAD_BYTES.get(hidden.device.type, _HEAD_BYTES_ELSEWHERE)
         rows = max(1, budget // (4 * self._n_ids))
         return log_probs_in_pieces(self.head, captured, captured.hidden[hidden], targets, rows)
+
+    def log_distributions(
+        self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
+    ) -> Float[Tensor, "n V"]:
+        """log p of every token of the vocabulary at the hidden places of one call, row by row, nats."""
+        if self.head is None:
+            return log_softmax(self.model(**inputs).logits[hidden])
+        with only_positions(self.head, hidden):
+            return log_softmax(self.model(**inputs).logits[0])
 
     def batch_log_probs(
         self,

@@ -73,8 +73,16 @@ def log_probs_in_pieces(
 
 def target_log_probs(logits: Float[Tensor, "n V"], targets: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
     """log softmax(logits) at the targets, in float32 at least, nats, shape (n,)."""
-    logits = logits.float() if logits.element_size() < 4 else logits
-    return -nn.functional.cross_entropy(logits, targets, reduction="none")
+    return -nn.functional.cross_entropy(_single(logits), targets, reduction="none")
+
+
+def log_softmax(logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
+    """log softmax(logits) over the vocabulary, in float32 at least, nats."""
+    return torch.log_softmax(_single(logits), dim=-1)
+
+
+def _single(logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
+    return logits.float() if logits.element_size() < 4 else logits
 
 
 def probe_inputs(n_ids: int, pad_token_id: int, length: int) -> Int64[Tensor, "1 L"]:

@@ -1,8 +1,9 @@
 """Masked language models: any transformer of Hugging Face, or any network from ids to logits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +19,28 @@ from maskevidence.models.text.text_lengths import Encoding
 from maskevidence.support.choices import Long
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
+
+
+class _Call(NamedTuple):
+    """One call of the network: rows without the columns that none of them has.
+
+    Attributes:
+        shown: shape (b, L); the ids that the network sees, to the left.
+        ids: shape (b, L); the ids themselves.
+        hidden: shape (b, L); those to predict.
+        context: shape (b, L); those that are context.
+        lengths: shape (b,); the number of tokens of each row.
+        row: shape (n,); the row in the batch of each hidden token, row by row.
+        column: shape (n,); its column in the batch.
+    """
+
+    shown: Int64[Tensor, "b L"]
+    ids: Int64[Tensor, "b L"]
+    hidden: Bool[Tensor, "b L"]
+    context: Bool[Tensor, "b L"]
+    lengths: Int64[Tensor, " b"]
+    row: Int64[Tensor, " n"]
+    column: Int64[Tensor, " n"]
 
 
 class MaskedLM(nn.Module):
@@ -257,6 +280,41 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); 0 where not masked. Differentiable."""
+        log_probs, row, column = [], [], []
+        for call in self._calls(tokens, masked):
+            with self._precision():
+                inputs = self._adapter.inputs(call.shown, call.context, call.lengths)
+                log_probs.append(self._adapter.log_probs(inputs, call.ids[call.hidden], call.hidden))
+            row.append(call.row)
+            column.append(call.column)
+        values = torch.cat(log_probs).to(masked.device)
+        return values.new_zeros(masked.shape).index_put((torch.cat(row), torch.cat(column)), values)
+
+    def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
+        """log p(v | x_visible) of every token v of the vocabulary at every masked place, nats, shape (n, V).
+
+        The masked places are listed row by row. The values of the masked tokens are not read. The result
+        takes n·V numbers of memory.
+
+        Example:
+            >>> uniform = MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 4), mask_token_id=4)
+            >>> tokens = Tokens(*(torch.tensor(x) for x in ([[0, 1]], [[True, True]], [[False, False]], [7])))
+            >>> uniform.log_distributions(tokens, torch.tensor([[True, False]])).exp()
+            tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+        """
+        log_probs, place = [], []
+        for call in self._calls(tokens, masked):
+            with self._precision():
+                inputs = self._adapter.inputs(call.shown, call.context, call.lengths)
+                log_probs.append(self._adapter.log_distributions(inputs, call.hidden))
+            place.append(call.row * tokens.width + call.column)
+        return torch.cat(log_probs).to(masked.device)[torch.argsort(torch.cat(place))]
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16))
+
+    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[_Call]:
+        """The calls that the network needs for these rows, each of rows of similar length."""
         if tokens.values.ndim != 2 or tokens.values.is_floating_point():
             raise InputError(
                 f"the tokens have shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}; "
@@ -272,36 +330,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 "split or truncate it"
             )
         place = torch.argsort(~present, dim=1, stable=True)[:, :longest]  # the present tokens, to the left
-        ids, hidden, context = (
-            x.gather(1, place).to(self.device) for x in (tokens.values, masked, tokens.context)
-        )
-        log_probs, row, column = [], [], []
+        ids, hidden, context = (x.gather(1, place) for x in (tokens.values, masked, tokens.context))
         for part in self.batches(n_present.cpu().numpy()):
-            rows = torch.from_numpy(part).to(self.device)
+            rows = torch.from_numpy(part).to(place.device)
             width = int(n_present[part[0]])
-            lengths = n_present.to(self.device)[rows]
-            part_ids, part_hidden, part_context = (x[rows, :width] for x in (ids, hidden, context))
-            log_probs.append(self._log_probs(part_ids, part_hidden, part_context, lengths))
-            at, to = torch.nonzero(part_hidden, as_tuple=True)
-            row.append(rows[at])
-            column.append(to)
-        values = torch.cat(log_probs)
-        compact = values.new_zeros(ids.shape).index_put((torch.cat(row), torch.cat(column)), values)
-        compact = compact.to(place.device)
-        return compact.new_zeros(masked.shape).scatter(1, place, compact)
-
-    def _log_probs(
-        self,
-        ids: Int64[Tensor, "b L"],
-        hidden: Bool[Tensor, "b L"],
-        context: Bool[Tensor, "b L"],
-        lengths: Int64[Tensor, " b"],
-    ) -> Float[Tensor, " n"]:
-        """log p of the hidden tokens of one call, row by row, nats."""
-        shown = ids.masked_fill(hidden, self.mask_token_id)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16)):
-            inputs = self._adapter.inputs(shown, context, lengths)
-            return self._adapter.log_probs(inputs, ids[hidden], hidden)
+            at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
+            sent = [x[rows, :width].to(self.device) for x in (ids, hidden, context)]
+            shown = sent[0].masked_fill(sent[1], self.mask_token_id)
+            lengths = n_present[rows].to(self.device)
+            yield _Call(shown, sent[0], sent[1], sent[2], lengths, rows[at], place[rows[at], to])
 
     def hidden_log_probs(
         self,

@@ -1,0 +1,196 @@
+"""Weights: the expectation of an objective, or of a collator's batches, is the log evidence by enumeration.
+
+Both are tried on short rows of different lengths with a made-up model whose answers differ strongly between
+mask sizes and tokens, so that a wrong size, weight or mean shows after some hundred draws.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+from maskevidence.check.findings import Finding
+from maskevidence.check.significance import critical
+from maskevidence.errors import InputError
+from maskevidence.tokens import Tokens
+
+_LENGTHS = (1, 2, 3, 4, 5, 5, 3, 2)
+_N_STEPS = 200
+_NOT_SCORED = -100
+_TOLERANCE = 1e-4  # relative: losses are computed in single precision
+_WEIGHT = "mask_weight"
+
+
+class _MadeUp:
+    """log p = -(1 + M² / 4 + column / 3) at every token of a mask of size M."""
+
+    conditionals = "learned"
+    base_measure = "none: a made-up number for the check of weights"
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
+        size = masked.sum(1, keepdim=True).double()
+        place = (tokens.maskable.cumsum(1) - 1).double()
+        return torch.where(masked, -(1 + size**2 / 4 + place / 3), 0.0)
+
+
+def weights(objective: Any, seed: int = 0) -> list[Finding]:
+    """The findings about an objective or a collator.
+
+    Args:
+        objective: an objective, as `fit` takes it, or a collator of masked batches (with a `tokenizer`).
+        seed: of what a collator draws.
+    """
+    torch.manual_seed(seed)
+    if getattr(objective, "tokenizer", None) is not None:
+        return _of_collator(objective)
+    return [_of_objective(objective)]
+
+
+def _of_objective(objective: Any) -> Finding:
+    did = f"The mean of {_N_STEPS} losses on short rows was compared with the sum over all their masks."
+    tokens, model = _short_rows(), _MadeUp()
+    if (why := _not_the_evidence(objective)) is not None:
+        return Finding("weights", "skipped", why, did)
+    try:
+        losses = np.array([float(objective(model, tokens, step=step)) for step in range(_N_STEPS)])
+    except InputError as error:
+        return Finding("weights", "skipped", f"it is not computed from masks ({error})", did)
+    return _compared(losses, -float(_evidence(model, tokens).mean()), did)
+
+
+def _of_collator(collator: Any) -> list[Finding]:
+    did = f"{_N_STEPS} batches of short texts were compared with the sum over all their masks."
+    features, special = _features(collator.tokenizer)
+    batches = [collator([dict(feature) for feature in features]) for _ in range(_N_STEPS)]
+    found = [_of_inputs(batches, features, special, collator.tokenizer.mask_token_id)]
+    if (why := _not_the_evidence(collator)) is not None:
+        return [*found, Finding("weights", "skipped", why, did)]
+    if _WEIGHT not in batches[0]:
+        text = (
+            "the batches have no weights: the mean over the hidden tokens of a batch, which the model's own "
+            "loss is, weights a text by the size of its mask"
+        )
+        look_at = f"a weight of each text, {_WEIGHT!r}"
+        return [*found, Finding("weights", "failed", text, did, look_at=look_at)]
+    model, losses = _MadeUp(), []
+    lengths = torch.tensor([len(feature["input_ids"]) for feature in features])
+    maskable = ~special & (torch.arange(special.shape[1]) < lengths[:, None])
+    tokens = _rows(maskable)
+    for batch in batches:
+        hidden = batch["labels"] != _NOT_SCORED
+        masked = torch.zeros_like(maskable)
+        masked[:, : hidden.shape[1]] = hidden[:, : masked.shape[1]]
+        score = model.log_conditionals(tokens, masked).sum(1) / masked.sum(1).clamp(min=1)
+        losses.append(float(-(batch[_WEIGHT].double() * score).mean()))
+    return [*found, _compared(np.array(losses), -float(_evidence(model, tokens).mean()), did)]
+
+
+def _of_inputs(
+    batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int
+) -> Finding:
+    """Hidden tokens are mask tokens in the input and targets in the labels; nothing else is changed."""
+    did = f"The inputs and labels of {_N_STEPS} batches were compared with the texts."
+    n_hidden = n_shown = n_wrong = n_special = 0
+    for batch in batches:
+        for row, feature in enumerate(features):
+            ids = torch.tensor(feature["input_ids"])
+            n = len(ids)
+            label, shown = batch["labels"][row, :n], batch["input_ids"][row, :n]
+            hidden = label != _NOT_SCORED
+            n_hidden += int(hidden.sum())
+            n_shown += int((hidden & (shown != mask_id)).sum())
+            n_wrong += int((hidden & (label != ids)).sum()) + int((~hidden & (shown != ids)).sum())
+            n_special += int((hidden & special[row, :n]).sum())
+    numbers: dict[str, Any] = {"n_rows": len(features), "n_masks": len(batches) * len(features)}
+    look_at = "how the collator replaces the tokens that it chooses"
+    if n_wrong or n_special:
+        text = (
+            f"{n_special} special tokens are predicted; {n_wrong} labels or visible tokens are not the text's"
+        )
+    elif n_shown:
+        text = (
+            f"{n_shown / max(1, n_hidden):.0%} of the tokens to predict are not replaced by the mask token: "
+            "a model that sees them, or another token there, does not learn their conditional"
+        )
+    else:
+        return Finding(
+            "mask tokens", "passed", "all hidden tokens are mask tokens, and no other", did, **numbers
+        )
+    return Finding("mask tokens", "failed", text, did, look_at=look_at, **numbers)
+
+
+def _compared(losses: Float64[np.ndarray, " n"], expected: float, did: str) -> Finding:
+    """The mean of losses against what they estimate."""
+    mean, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(len(losses))
+    limit = critical(len(losses) - 1)
+    room = limit * error + _TOLERANCE * abs(expected)
+    numbers: dict[str, Any] = {
+        "n_rows": len(_LENGTHS),
+        "n_masks": len(losses) * len(_LENGTHS),
+        "largest": abs(mean - expected),
+        "allowed": room,
+        "z": (mean - expected) / error if error > 1e-12 * abs(mean) else None,
+    }
+    text = f"the mean loss is {mean:.4f} ± {error:.4f} nats per row, all masks give {expected:.4f}"
+    if abs(mean - expected) <= room:
+        return Finding("weights", "passed", text, did, **numbers)
+    look_at = "the sizes that are drawn (uniform on 1..D), the weight D/M of a mask, and the mean over rows"
+    return Finding("weights", "failed", text, did, look_at=look_at, **numbers)
+
+
+def _not_the_evidence(objective: Any) -> str | None:
+    """Why the expectation is not the log evidence, or None."""
+    design = getattr(objective, "design", None)
+    covers: Callable[[int], bool] | None = getattr(design, "covers_all_sizes", None)
+    if covers is not None and not all(covers(length) for length in set(_LENGTHS)):
+        return f"{type(design).__name__} does not cover all mask sizes, so its sum is not the log evidence"
+    return None
+
+
+def _evidence(model: Any, tokens: Tokens) -> Float64[Tensor, " B"]:
+    """Σ over sizes of the mean score of all masks of that size, for each row (Eq. 2)."""
+    total = []
+    for row in range(len(tokens)):
+        columns = torch.nonzero(tokens.maskable[row])[:, 0].tolist()
+        by_size = []
+        for size in range(1, len(columns) + 1):
+            chosen = list(itertools.combinations(columns, size))
+            masked = torch.zeros(len(chosen), tokens.width, dtype=torch.bool)
+            for k, subset in enumerate(chosen):
+                masked[k, list(subset)] = True
+            answer = model.log_conditionals(tokens[torch.full((len(chosen),), row)], masked)
+            by_size.append(float(answer.sum(1).mean()) / size)
+        total.append(sum(by_size))
+    return torch.tensor(total, dtype=torch.float64)
+
+
+def _short_rows() -> Tokens:
+    n = torch.tensor(_LENGTHS)[:, None]
+    column = torch.arange(max(_LENGTHS) + 2)
+    return _rows((column >= 1) & (column <= n))
+
+
+def _rows(maskable: Bool[Tensor, "B D"]) -> Tokens:
+    """Rows of zeros; what cannot be hidden is absent."""
+    values = torch.zeros(maskable.shape, dtype=torch.float64)
+    return Tokens(values, maskable, torch.zeros_like(maskable), torch.arange(len(maskable)))
+
+
+def _features(tokenizer: Any) -> tuple[list[dict[str, Any]], Bool[Tensor, "B L"]]:
+    """Short texts of ordinary tokens between two special ones, and which of their tokens are special."""
+    special_ids = set(tokenizer.all_special_ids)
+    ordinary = [i for i in range(len(tokenizer)) if i not in special_ids][: max(_LENGTHS)]
+    edge = next(i for i in sorted(special_ids) if i not in (tokenizer.mask_token_id, tokenizer.pad_token_id))
+    width = max(_LENGTHS) + 2
+    features, special = [], torch.zeros(len(_LENGTHS), width, dtype=torch.bool)
+    for row, length in enumerate(_LENGTHS):
+        ids = [edge, *ordinary[:length], edge]
+        flags = [1, *[0] * length, 1]
+        features.append({"input_ids": ids, "attention_mask": [1] * len(ids), "special_tokens_mask": flags})
+        special[row, : len(flags)] = torch.tensor(flags, dtype=torch.bool)
+    return features, special
