@@ -1,8 +1,19 @@
-"""Settings of every test and doctest: shapes and types are checked at run time, on one thread."""
+"""Settings of every test and doctest: shapes and types are checked at run time, on one thread.
 
-import torch
-from jaxtyping import install_import_hook
-from threadpoolctl import threadpool_limits
+The user's environment is cleared first, before anything reads it: the tests pass whatever it says.
+"""
+
+import os
+
+import pytest
+
+from surroundings import make_calm
+
+_HOME = make_calm(os.environ)
+
+import torch  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 # Before anything imports the package. A whole number passes for a float, as in Python's own typing rules.
 install_import_hook("maskevidence", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
@@ -10,3 +21,9 @@ install_import_hook("maskevidence", "beartype.beartype(conf=beartype.BeartypeCon
 # The arrays are small; workers that use all cores each would fight over them.
 torch.set_num_threads(1)
 threadpool_limits(1)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what stood in for a home that cannot be written to."""
+    if _HOME is not None:
+        _HOME.cleanup()

@@ -1,0 +1,63 @@
+"""The tests pass whatever the user's environment says."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from surroundings import cleared
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_ENDPOINT": "http://127.0.0.1:9",
+    "HF_HOME": "/dev/null/nowhere",
+    "COLUMNS": "40",
+    "LANG": "C",
+    "LC_ALL": "C",
+    "NO_COLOR": "1",
+    "FORCE_COLOR": "1",
+    "TERM": "dumb",
+    "HOME": "/dev/null/nobody",
+    "OMP_NUM_THREADS": "1",
+    "MPLBACKEND": "no such backend",
+    "RAY_ADDRESS": "127.0.0.1:9",
+    "WORLD_SIZE": "2",
+    "RANK": "1",
+    "PYTHONWARNINGS": "error",
+}
+SENSITIVE = (
+    "tests/test_surroundings.py::test_tests_see_nothing_of_it",
+    "tests/cli/test_tables.py",
+    "tests/cli/test_cli.py::TestBadInput::test_help",
+)
+
+
+def test_nothing_of_a_hostile_environment_is_left() -> None:
+    left = cleared(os.environ | HOSTILE)
+    assert {name for name in HOSTILE if left.get(name) == HOSTILE[name]} == {"HOME", "OMP_NUM_THREADS"}
+
+
+def test_tests_see_nothing_of_it() -> None:
+    """In this process, and, below, in one whose environment is hostile."""
+    assert cleared(os.environ) == dict(os.environ)
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    with tempfile.TemporaryFile(dir=os.environ["HOME"]):
+        pass
+
+
+def test_sensitive_tests_pass_in_a_hostile_environment_without_a_terminal() -> None:
+    """Ctrl-C is ignored, as in a background job, and HOME cannot be written to."""
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SENSITIVE]
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *pytest],
+        cwd=ROOT,
+        env=os.environ | HOSTILE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
