@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64, Shaped
+from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
 
+MAX_WHOLE = 2**53  # float64 holds every whole number up to this
 _NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
 
 
@@ -55,7 +56,7 @@ class Tokens:
 
         Raises:
             InputError: data that are not a two-dimensional table of numbers or are empty, an infinite value,
-                or a row without an observed value.
+                a whole number that float64 cannot hold, or a row without an observed value.
 
         Example:
             >>> Tokens.from_array([[1.0, float("inf")]])
@@ -64,20 +65,7 @@ class Tokens:
             maskevidence.errors.InputError: the value in row 0, column 1 is infinite; \
 give a finite number, or NaN where it is missing
         """
-        try:
-            array = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"the data are not a table of numbers ({error}); give an (N, D) array"
-            ) from error
-        if array.ndim != 2 or array.size == 0:
-            raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
-        if np.isinf(array).any():
-            row, column = np.argwhere(np.isinf(array))[0]
-            raise InputError(
-                f"the value in row {row}, column {column} is infinite; "
-                "give a finite number, or NaN where it is missing"
-            )
+        array = _finite_table(x)
         values = torch.from_numpy(np.nan_to_num(array, nan=0.0)).to(dtype)
         if dtype.is_floating_point and not bool(torch.isfinite(values).all()):
             row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
@@ -168,3 +156,31 @@ give a finite number, or NaN where it is missing
 
 def _bytes(tensor: Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().numpy().tobytes()
+
+
+def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
+    """What numpy reads as a table of numbers, in float64; NaN is the only value that is not finite."""
+    try:
+        given = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+        if given.dtype.kind in "cmM":
+            raise TypeError(f"they are of type {given.dtype}")
+        array = given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"the data are not a table of numbers ({error}); give an (N, D) array") from error
+    if array.ndim != 2 or array.size == 0:
+        raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
+    if np.isinf(array).any():
+        row, column = np.argwhere(np.isinf(array))[0]
+        raise InputError(
+            f"the value in row {row}, column {column} is infinite; "
+            "give a finite number, or NaN where it is missing"
+        )
+    if given.dtype.kind in "iuO":
+        for row, column in np.argwhere(np.abs(array) >= MAX_WHOLE):
+            value = given[row, column]
+            if isinstance(value, int | np.integer) and abs(int(value)) > MAX_WHOLE:
+                raise InputError(
+                    f"the value in row {row}, column {column}, {value}, is a whole number beyond 2^53, which "
+                    "would be rounded; leave the column out if it holds identifiers, or subtract an offset"
+                )
+    return array

@@ -1,12 +1,14 @@
 """Tables from files: what is read, and one clear line for each problem."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 import maskevidence as me
@@ -236,6 +238,20 @@ class TestNumbersThatFloat64CannotHold:
         place = f"the whole number {int(number)} in column 'b', line {line}, beyond 2^53"
         with pytest.raises(me.InputError, match=re.escape(place)):
             read_table(csv(tmp_path, f"a,b\n1,{first}\n2,{second}\n"))
+
+    @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+    def test_whole_numbers_in_python(self, kind: Callable[[object], object]) -> None:
+        x = [[1, 2], [3, -(2**53) - 1]]
+        with pytest.raises(me.InputError, match=r"row 1, column 1, -9007199254740993, is a whole number"):
+            me.Tokens.from_array(kind(x))
+        with pytest.raises(me.InputError, match=f"row 0, column 0, {2**70}, is a whole number"):
+            me.Tokens.from_array([[2**70]])
+        assert me.Tokens.from_array(kind([[2**53, 1]])).values.tolist() == [[2.0**53, 1.0]]
+
+    @pytest.mark.parametrize("value", [1j, np.datetime64("2020-01-01")])
+    def test_what_is_no_number_in_python(self, value: object) -> None:
+        with pytest.raises(me.InputError, match="the data are not a table of numbers"):
+            me.Tokens.from_array(np.array([[value]]))
 
     def test_large_numbers_that_are_not_written_as_whole_ones(self, tmp_path: Path) -> None:
         table = read_table(csv(tmp_path, "a,b\n1e20,1\n9007199254740993.0,2\n"))

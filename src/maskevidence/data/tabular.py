@@ -10,9 +10,9 @@ import numpy as np
 from maskevidence.data.sources import reading_parquet
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError, import_extra
+from maskevidence.tokens import MAX_WHOLE
 
 SUFFIXES = (".csv", ".npy", ".parquet")
-_MAX_WHOLE = 2**53  # float64 holds every whole number up to this
 _MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
@@ -117,7 +117,7 @@ def _read_csv(file: Path) -> Table:
     large = [
         j
         for j, kind in enumerate(raw.schema.types)
-        if pa.types.is_floating(kind) and (np.abs(table.values[:, j]) >= _MAX_WHOLE).any()
+        if pa.types.is_floating(kind) and (np.abs(table.values[:, j]) >= MAX_WHOLE).any()
     ]
     cells = read(dict.fromkeys(raw.column_names, pa.string())) if large else raw
     for j in large:
@@ -174,13 +174,13 @@ def _check_exact(table: Table, j: int, cells: Any, first_line: int) -> None:
         cells: a sequence of the entries of the column, as the file holds them.
         first_line: see `_from_arrow`.
     """
-    for row in np.flatnonzero(np.abs(table.values[:, j]) >= _MAX_WHOLE).tolist():
+    for row in np.flatnonzero(np.abs(table.values[:, j]) >= MAX_WHOLE).tolist():
         try:
             number = int(cells[row])
             whole = isinstance(cells[row], str) or number == cells[row]
         except (ValueError, OverflowError):  # text such as 1e20
             continue
-        if whole and abs(number) > _MAX_WHOLE:
+        if whole and abs(number) > MAX_WHOLE:
             raise InputError(
                 f"{table.name!r} has the whole number {number} in column {table.columns[j]!r}, "
                 f"{_place(row, first_line)}, beyond 2^53, which would be rounded; leave the column out if it "
