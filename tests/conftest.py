@@ -53,6 +53,15 @@ def build(request: pytest.FixtureRequest) -> BuildModel:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread, as the processes that are killed have: sums may round differently with more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
 def unchecked() -> Iterator[None]:
     """No run-time type checks.
 

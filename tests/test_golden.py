@@ -272,9 +272,6 @@ class TestOldTrainings:
     @pytest.mark.parametrize("name", ["train-bert", "train-vit-mae"])
     def test_are_finished(self, run: CommandLine, copy: Path, name: str) -> None:
         result = run(*command_of(name), "--json", "again.json")
-        if me.__version__ != WRITER:  # a training belongs to the version that began it
-            assert "another training" in result.error
-            return
         assert result.code == 0, result.err
         assert "was finished before" in " ".join(result.out.split())
         old = json.loads((RUNS / name / "train.json").read_text())

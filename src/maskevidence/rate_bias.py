@@ -99,7 +99,8 @@ def bias(
         >>> low.bias > 0 > all_hidden.bias, low.identity_error < 1e-9
         (True, True)
     """
-    rates = [float(rate)] if isinstance(rate, int | float) else [float(r) for r in rate]
+    rates = [rate] if isinstance(rate, int | float) else list(rate)
+    designs = [FixedRate(float(one), masks_per_row) for one in rates]
     if getattr(model, "conditionals", None) != "exact" or not isinstance(model, HasLogEvidence):
         raise InputError(
             f"the bias of {type(model).__name__} cannot be known: it needs exact conditionals and a "
@@ -115,7 +116,7 @@ def bias(
         log_evidence = model.log_evidence(tokens).cpu().double().numpy()
     exact = log_evidence[np.argsort(tokens.ids.cpu().numpy())]
     key = MaskKey(seed, masks)
-    return [_of_rate(model, tokens, exact, FixedRate(r, masks_per_row), key, block_rows) for r in rates]
+    return [_of_rate(model, tokens, exact, design, key, block_rows) for design in designs]
 
 
 def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:

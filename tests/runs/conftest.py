@@ -1,22 +1,11 @@
-"""Fixtures for run directories: one thread, and a saved model with its rows."""
+"""Fixtures for run directories: a saved model with its rows."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from recorded_runs import N_FEATURES, make_model
-
-
-@pytest.fixture
-def one_thread() -> Iterable[None]:
-    """One thread, as the processes that are killed have: sums may round differently with more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ import os
 import re
 import shutil
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import maskevidence as me
 from command_line import files_in
+from file_steps import at_step
 from maskevidence.masks import MaskDesign
 from maskevidence.report.reading import read_runs
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
@@ -23,44 +22,13 @@ pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
 ]
-CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "tempfile.mkstemp")
 BEGINNINGS = ("in a new folder", "over another run", "with more masks")
-watchers: list[Callable[[], None]] = []  # the last one is called before each file operation
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _hook() -> None:
-    """Python tells an audit hook about each file operation; a hook cannot be removed."""
-
-    def hook(event: str, args: tuple[object, ...]) -> None:
-        of_descriptor = event == "open" and isinstance(args[0], int)  # a temporary file, before it is written
-        if watchers and (event in CHANGES or of_descriptor):
-            watchers[-1]()
-
-    sys.addaudithook(hook)
 
 
 @pytest.fixture(autouse=True)
 def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill of the process, unlike a power cut, loses nothing that is not on the disk yet."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-@contextmanager
-def at_step(n: int, act: Callable[[], None]) -> Iterator[list[int]]:
-    """Do something before the n-th file operation; gives a list that grows by one for each of them."""
-    passed: list[int] = []
-
-    def watch() -> None:
-        passed.append(len(passed))
-        if len(passed) == n + 1:
-            act()
-
-    watchers.append(watch)
-    try:
-        yield passed
-    finally:
-        watchers.pop()
 
 
 def command(folder: Path, design: MaskDesign, seed: int = 0, *, overwrite: bool = False) -> None:

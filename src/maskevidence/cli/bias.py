@@ -42,9 +42,12 @@ def bias(
         asked = [float(part) for part in rates.split(",")]
     except ValueError as error:
         raise InputError(f"rates {rates!r} are not numbers between commas; write 0.15,0.25") from error
+    from maskevidence.masks import FixedRate
     from maskevidence.rate_bias import bias as bias_by_rate
     from maskevidence.tasks.prepare_rows import prepare_rows
 
+    for rate in asked:
+        FixedRate(rate)  # refuses a rate that is none, before a model is fitted
     ready = prepare_rows(model, data, sample)
     biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)

@@ -28,7 +28,9 @@ REPORT = "report.html"
 
 def demo(
     common: Common,
-    out: Annotated[Path, Option("Write the run into this folder.", "DIR")] = Path("runs/demo"),
+    out: Annotated[Path, Option("Write the run into this folder.", "DIR", writes="folder")] = Path(
+        "runs/demo"
+    ),
     overwrite: Overwrite = False,
     seed: Seed = 0,
 ) -> None:

@@ -1,13 +1,16 @@
 """Typer commands built from functions whose options are declared as in `maskevidence.tasks.declaring`."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
+from maskevidence.errors import InputError
+from maskevidence.support.files import check_place
 from maskevidence.tasks.declaring import Argument, declaration, flag
 
 
@@ -38,9 +41,11 @@ def with_flat_signature(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     parameters = inspect.signature(function).parameters.values()
     flat = [part for parameter in parameters for part in _flattened(parameter)]
+    places = dict(_places(parameters))
 
     @wraps(function)
     def command(**values: Any) -> Any:
+        _check_places({name: values[name] for name in places if values[name] not in (None, "-")}, places)
         return function(**{one.name: _filled(one.annotation, one.name, values) for one in parameters})
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # rejects equal names
@@ -60,6 +65,26 @@ def _flattened(parameter: inspect.Parameter, owner: type | None = None) -> Itera
         yield parameter.replace(
             annotation=_for_typer(parameter.name, annotation, owner), kind=inspect.Parameter.KEYWORD_ONLY
         )
+
+
+def _places(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, str]]:
+    """The names of the options that name a place to be written, with what is written there."""
+    for one in parameters:
+        if is_dataclass(one.annotation):
+            nested = fields(one.annotation)
+            yield from _places(one.replace(name=field.name, annotation=field.type) for field in nested)
+        elif (writes := getattr(declaration(one.annotation), "writes", None)) is not None:
+            yield one.name, writes
+
+
+def _check_places(values: Mapping[str, str | Path], places: Mapping[str, str]) -> None:
+    """Refuse places that cannot be written, or not beside each other."""
+    for name, place in values.items():
+        check_place(place, folder=places[name] == "folder")
+    if "json" in values and "out" in values:
+        json, out = Path(values["json"]), Path(values["out"])
+        if json.resolve() in (out.resolve(), *out.resolve().parents):
+            raise InputError(f"--json {str(json)!r} is the place of --out {str(out)!r}; give another file")
 
 
 def _filled(annotation: Any, name: str, values: dict[str, Any]) -> Any:

@@ -87,7 +87,9 @@ def _plus_minus(mean: float | None, sd: float | None) -> str:
 class PaperOptions(Common):
     """What every command of this group has."""
 
-    out: Annotated[Path | None, Option("Write pictures and numbers into this folder.", "DIR")] = None
+    out: Annotated[
+        Path | None, Option("Write pictures and numbers into this folder.", "DIR", writes="folder")
+    ] = None
     seeds: Annotated[
         str | None, Option("Random seeds, such as 4,44,444; by default the paper's.", "S,S,...")
     ] = None

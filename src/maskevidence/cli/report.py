@@ -10,7 +10,9 @@ from maskevidence.tasks.options import Threads
 
 def report(
     runs: Annotated[list[Path], Argument("RUN...", "One or more run directories.")],
-    out: Annotated[Path, Option("The page, a file ending in .html.", "FILE")] = Path("report.html"),
+    out: Annotated[Path, Option("The page, a file ending in .html.", "FILE", writes="file")] = Path(
+        "report.html"
+    ),
     observations: Annotated[
         int,
         Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),

@@ -27,7 +27,9 @@ def reconstructions(
     data: Annotated[str, Argument("DATA", "Images, as `score` takes them.")],
     preparation: ImagePreparation,
     common: Common,
-    out: Annotated[Path, Option(f"Write {PICTURE} into this folder.", "DIR")] = Path("reconstructions"),
+    out: Annotated[Path, Option(f"Write {PICTURE} into this folder.", "DIR", writes="folder")] = Path(
+        "reconstructions"
+    ),
     images: Annotated[int, Option("Number of images to show.", min=1, max=50)] = 4,
 ) -> None:
     """Show images with 25, 50, 75 and 90 % of their patches hidden, and how MODEL reconstructs them.

@@ -10,7 +10,9 @@ from maskevidence.tasks.options import Json, Overwrite
 
 def summarize(
     runs: Annotated[list[Path], Argument("RUN...", "A run directory, or those of all shards of a run.")],
-    out: Annotated[Path | None, Option("Write the whole run into this folder.", "DIR")] = None,
+    out: Annotated[
+        Path | None, Option("Write the whole run into this folder.", "DIR", writes="folder")
+    ] = None,
     overwrite: Overwrite = False,
     json: Json = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.runs.lock import HOLDER, LOCK
+from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 from maskevidence.runs.seals import seal, seal_of_files
@@ -118,6 +118,14 @@ class RunDirectory:
         """Whether there are scores or a kept model to go on with."""
         return bool(list_parts(self.scores)) or (self.path / MODEL).is_dir()
 
+    def check_folder(self) -> None:
+        """Refuse a folder that holds files and no run.
+
+        Raises:
+            InputError: the folder holds other files, or cannot be read.
+        """
+        refuse_unrelated(self.path, (MANIFEST,), "run")
+
     def check(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Refuse a folder that holds anything but this run, or this run with fewer masks.
 
@@ -128,14 +136,7 @@ class RunDirectory:
         Raises:
             InputError: the folder holds another run or other files, or cannot be read.
         """
-        if self.path.is_file():
-            raise InputError(f"{str(self.path)!r} is a file; give a folder for the run")
-        with reading(self.path):
-            names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
-        if all(name in (LOCK, HOLDER) or name.endswith(TEMPORARY) for name in names):
-            return
-        if MANIFEST not in names:
-            raise InputError(f"{str(self.path)!r} holds files that belong to no run; give a new folder")
+        self.check_folder()
         existing = None if overwrite else self.manifest()
         if existing is None or existing.extended_by(manifest):
             return

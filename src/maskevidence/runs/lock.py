@@ -1,14 +1,14 @@
-"""A lock that lets one process at a time write into a run directory."""
+"""A folder that one process at a time writes into, and that holds nothing else."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from maskevidence.errors import InputError
-from maskevidence.support.files import write_atomic, writing
+from maskevidence.support.files import TEMPORARY, reading, write_atomic, writing
 
 LOCK = ".lock"
 HOLDER = ".lock.pid"  # a file of its own: Windows lets nobody read a file that is locked
@@ -17,6 +17,8 @@ HOLDER = ".lock.pid"  # a file of its own: Windows lets nobody read a file that 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; the system releases it when the process ends, however it ends.
+
+    A folder that is new and still empty after an error is removed.
 
     Raises:
         InputError: another process holds the folder, the lock is a symbolic link, or the folder cannot be
@@ -27,7 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
         >>> with locked(Path(tempfile.mkdtemp())):
         ...     pass
     """
-    path, holder = folder / LOCK, folder / HOLDER
+    path, holder, is_new = folder / LOCK, folder / HOLDER, not folder.exists()
     if path.is_symlink():
         raise InputError(f"{str(path)!r} is a symbolic link; remove it, or give another folder")
     lock = FileLock(path)
@@ -45,10 +47,56 @@ def locked(folder: Path) -> Iterator[None]:
             holder.unlink(missing_ok=True)  # a symbolic link would be written through
         write_atomic(holder, f"{os.getpid()}\n")
         yield
+    except Exception:
+        _release(lock, holder)
+        with suppress(OSError):
+            if is_new and [one.name for one in folder.iterdir()] == [LOCK]:
+                path.unlink()
+                folder.rmdir()
+        raise
     finally:
-        with suppress(OSError):  # a file that is left does no harm: the next holder replaces it
-            holder.unlink(missing_ok=True)
-        lock.release()
+        _release(lock, holder)
+
+
+def _release(lock: FileLock, holder: Path) -> None:
+    with suppress(OSError):  # a file that is left does no harm: the next holder replaces it
+        holder.unlink(missing_ok=True)
+    lock.release()
+
+
+def refuse_unrelated(folder: Path, signs: Sequence[str], noun: str) -> None:
+    """Refuse a folder that holds files, but none by which a run or a training is known.
+
+    A lock and temporary files, which a kill at the very start leaves, do not count.
+
+    Args:
+        folder: the folder, which need not exist.
+        signs: patterns of the names, such as "run.json", of which it has to hold one if it holds anything.
+        noun: what is written into the folder, for the message.
+
+    Raises:
+        InputError: the folder holds other files, is a file, or cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> refuse_unrelated(folder, ("run.json",), "run")
+        >>> _ = (folder / "thesis.tex").write_text("Once upon a time")
+        >>> refuse_unrelated(folder, ("run.json",), "run")
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: '...' holds files that belong to no run ('thesis.tex'); give a new
+        folder
+    """
+    if folder.is_file():
+        raise InputError(f"{str(folder)!r} is a file; give a folder for the {noun}")
+    with reading(folder):
+        entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    held = [one for one in entries if one.name not in (LOCK, HOLDER) and one.suffix != TEMPORARY]
+    if held and not any(one.match(sign) for one in held for sign in signs):
+        raise InputError(
+            f"{str(folder)!r} holds files that belong to no {noun} ({held[0].name!r}); give a new folder"
+        )
 
 
 def _read_pid(path: Path) -> str:

@@ -57,7 +57,7 @@ def _replace(target: Path, data: bytes) -> None:
     temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(TEMPORARY, f".{target.name}.", target.parent)
+        handle, temporary = tempfile.mkstemp(TEMPORARY, ".", target.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
@@ -71,6 +71,68 @@ def _replace(target: Path, data: bytes) -> None:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def replacing_files(folder: Path) -> Iterator[Path]:
+    """A temporary folder for the files of another library, which are moved into `folder` at the end.
+
+    Each file is there as a whole or not at all, `config.json` after the weights that belong to it.
+
+    Raises:
+        InputError: the folder cannot be written.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing_files(folder) as new:
+        ...     _ = (new / "a.txt").write_text("text")
+        >>> [path.name for path in folder.iterdir()]
+        ['a.txt']
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(TEMPORARY, ".", folder) as new:
+            yield Path(new)
+            for path in sorted(Path(new).rglob("*"), reverse=True):  # model.safetensors before config.json
+                if path.is_file():
+                    target = folder / path.relative_to(new)
+                    target.parent.mkdir(exist_ok=True)
+                    os.replace(path, target)
+        sync_folder(folder)
+
+
+def check_place(path: str | Path, *, folder: bool = False) -> None:
+    """Refuse a place that nothing can be written to, before work is done for it. Nothing is left there.
+
+    Args:
+        path: a file, or a folder, which need not exist yet.
+        folder: whether a folder will be written.
+
+    Raises:
+        InputError: the name is too long, a file is where a folder has to be or a folder where a file has to
+            be, or nothing may be written there.
+
+    Example:
+        >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")
+        >>> check_place("/")
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: '/' cannot be written (Is a directory); give another place
+    """
+    place = Path(path)
+    with writing(place):
+        if not folder and _is_stream(place):
+            return
+        target = Path(os.path.realpath(place))
+        if not folder and target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        candidates = [target, *target.parents] if folder else target.parents
+        target.exists()  # an error if its name is too long
+        nearest = next(one for one in candidates if one.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -44,6 +44,7 @@ class Option:
         max: the largest value.
         panel: the part of the help page; by default that of the dataclass.
         kinds: the kinds of model that it belongs to; by default those of the dataclass, or all.
+        writes: what is written to the place that it names. The place is checked before any work.
     """
 
     help: str
@@ -52,6 +53,7 @@ class Option:
     max: float | None = None
     panel: str | None = None
     kinds: tuple[Kind, ...] | None = None
+    writes: Literal["file", "folder"] | None = None
 
 
 def flag(name: str) -> str:

@@ -7,8 +7,10 @@ from typing import Annotated, ClassVar
 from maskevidence.support.choices import Density, EngineName, Long, Masks, PatchStatistics
 from maskevidence.tasks.declaring import Kind, Option
 
-Json = Annotated[str | None, Option("Write the result as JSON; - writes it to standard output.", "FILE")]
-Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR")]
+Json = Annotated[
+    str | None, Option("Write the result as JSON; - writes it to standard output.", "FILE", writes="file")
+]
+Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
 Overwrite = Annotated[bool, Option("Replace another run in --out.")]
 Seed = Annotated[int, Option("Random seed for the masks and the train/test split.", min=0, max=2**63 - 1)]
 Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1, max=1024)]

@@ -86,9 +86,10 @@ def score(
     counts = {name: getattr(design, name) for name in ("masks_per_size", "draws", "replicates", "orders")}
     mask_design = parse_design(design.design or _DESIGN[kind], **counts)
     refuse_other_kinds(kind, model, preparation)
+    scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
+    _check_folder(run, model, scoring)
     resumed = None if run.overwrite else run.out
     ready = _prepare(kind, model, data, mask_design, preparation, resumed)
-    scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring)
         scored = Scored(result)
@@ -166,8 +167,32 @@ def _check(run: RunOptions) -> None:
         raise InputError("--engine ray needs --out, a folder for the scores of the workers")
     else:
         import_extra("ray", "ray", "--engine ray")
-    if run.shard is not None and run.out is None:
-        raise InputError("--shard needs --out, a separate folder for each shard")
+    if run.shard is not None:
+        parse_shard(run.shard)
+        if run.out is None:
+            raise InputError("--shard needs --out, a separate folder for each shard")
+
+
+def _check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
+    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded."""
+    if run.out is None:
+        return
+    folder = RunDirectory(run.out)
+    folder.check_folder()
+    existing = None if run.overwrite else folder.manifest()
+    if existing is not None:
+        folder.check(existing.model_copy(update=_asked(model, scoring, run)), overwrite=False)
+
+
+def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
+    """What the options alone say of a run, as fields of its manifest."""
+    return {
+        "model": model,
+        "design": scoring.design.settings(),
+        "masks": scoring.key.masks,
+        "seed": scoring.key.seed,
+        "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
+    }
 
 
 def _prepare(

@@ -27,6 +27,8 @@ def summarize(runs: Sequence[Path], out: Path | None = None, *, overwrite: bool 
     """
     if out is not None and out.resolve() in {run.resolve() for run in runs}:
         raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
+    if out is not None:
+        RunDirectory(out).check_folder()
     run = read_run(*runs)
     result = run.result()
     if out is None and len(runs) > 1:

@@ -1,8 +1,7 @@
 """Train a masked language model on running text: tokenizer, model, blocks, and held-out log evidence."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from maskevidence.data.text import Texts, read_texts
@@ -14,13 +13,20 @@ from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
+from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.runs.lock import locked
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
-from maskevidence.tasks.training_folder import RESULT, TrainingResult
+from maskevidence.tasks.training_folder import (
+    RESULT,
+    TrainingResult,
+    begin_training,
+    finished_training,
+)
 from maskevidence.tasks.training_options import TextTraining, TrainingOptions
+from maskevidence.tokens import Tokens
 
 TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
@@ -60,17 +66,21 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         "block_size": options.texts.block_size,
         "text": texts.fingerprint(),
     }
-    main = is_main_process()
-    with locked(options.out) if main else nullcontext():
+    main, settings = is_main_process(), job.settings(start)
+    with ExitStack() as until_the_end:
         with main_process_first():
-            finished = job.begin(start, [_TOKENIZER]) if main else None
-            if (options.out / RESULT).exists():
+            finished = finished_training(options, settings) if main else None
+            if finished is not None or (not main and (options.out / RESULT).exists()):
                 return finished
-            model = _new_model(options, train_texts, save=main) if given is None else given
-        block_size = _block_size(options, model)
-        encode = partial(model.encode, block_size=block_size, allow_unknown=options.texts.allow_unknown)
-        encoded = encode(train_texts)
-        held_out = None if test_texts is None else encode(test_texts).tokens
+            model = _new_model(options, train_texts, main=main) if given is None else given
+            encoded, held_out = _encoded(model, train_texts, test_texts, options)
+            if main:  # nothing is written before the texts are known to fit
+                until_the_end.enter_context(locked(options.out))
+                finished = begin_training(options, settings)
+                if finished is not None:
+                    return finished
+                if given is None:
+                    model.save_tokenizer(options.out)  # for the other processes, and for resuming
         trained = train_in_place(
             model,
             encoded.tokens,
@@ -122,24 +132,31 @@ def _given_model(options: TrainingOptions) -> MaskedLM | None:
     return None
 
 
-def _new_model(options: TrainingOptions, texts: list[str], *, save: bool) -> MaskedLM:
-    """A new BERT of a named size with its tokenizer, which is saved for other processes and for resuming."""
+def _new_model(options: TrainingOptions, texts: list[str], *, main: bool) -> MaskedLM:
+    """A new BERT of a named size, with the tokenizer of the training if there is one in the folder."""
     config = options.transformers.config or "small"
     size = SIZES[config]
-    tokenizer = _tokenizer(options.out, texts, options.texts, size.vocabulary_size, save=save)
+    if (options.out / _TOKENIZER).exists() and not (main and options.overwrite):
+        tokenizer = load_tokenizer(options.out)
+    else:
+        tokenizer = _tokenizer(texts, options.texts, size.vocabulary_size)
     positions = max(size.block_size, options.texts.block_size or 0)
     return new_bert(tokenizer, config, positions=positions, seed=options.seed)
 
 
-def _tokenizer(out: Path, texts: list[str], asked: TextTraining, vocabulary_size: int, *, save: bool) -> Any:
-    if (out / _TOKENIZER).exists():
-        return load_tokenizer(out)
+def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int) -> Any:
     if asked.tokenizer is not None:
         return load_tokenizer(asked.tokenizer)
-    tokenizer = word_pieces(texts, asked.vocabulary_size or vocabulary_size)
-    if save:
-        tokenizer.save_pretrained(str(out))
-    return tokenizer
+    return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
+
+
+def _encoded(
+    model: MaskedLM, train: list[str], test: list[str] | None, options: TrainingOptions
+) -> tuple[EncodedTexts, Tokens | None]:
+    """Blocks to train on, with the notes on them, and blocks held out."""
+    block_size, allow_unknown = _block_size(options, model), options.texts.allow_unknown
+    encode = partial(model.encode, block_size=block_size, allow_unknown=allow_unknown)
+    return encode(train), None if test is None else encode(test).tokens
 
 
 def _block_size(options: TrainingOptions, model: MaskedLM) -> int:

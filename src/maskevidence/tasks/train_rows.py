@@ -5,6 +5,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
+from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.parse import parse_design, parse_model
@@ -13,7 +14,8 @@ from maskevidence.tasks.training_folder import (
     HISTORY,
     RESULT,
     TrainingResult,
-    begin_row_training,
+    check_training_folder,
+    prepare_folder,
     write_result,
 )
 from maskevidence.tasks.training_options import RowTraining, TrainingOptions
@@ -50,6 +52,7 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
         >>> trained.result["n_train"], trained.result["kind"]
         (1438, 'exact')
     """
+    check_training_folder(options, FILE)
     objective = parse_objective(options.objective, options.rows, options.seed)
     build, _ = parse_model(model)
     if build is None:
@@ -60,27 +63,28 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     train, test = train.select(columns), None if test is None else test.select(columns)
     if isinstance(objective, Elbo):
         fitted.add_encoder()
-    begin_row_training(options)
-    history = _fit(fitted, train, test, objective, options)
-    fitted.save(options.out)
-    write_atomic(options.out / HISTORY, history.to_csv())
-    result = write_result(
-        model,
-        data,
-        objective.settings(),
-        options,
-        epochs=len(history),
-        best_epoch=history.best_epoch,
-        stopped=history.stopped,
-        resumed_from=history.resumed_from,
-        n_train=len(train),
-        n_test=0 if test is None else len(test),
-        learning_rate=_learning_rate(fitted, options),
-        kind="exact" if isinstance(fitted, HasLogEvidence) else "lower_bound",
-        log_evidence_train=_log_evidence(fitted, train),
-        log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
-        dropped_columns=dropped,
-    )
+    with locked(options.out):
+        prepare_folder(options)
+        history = _fit(fitted, train, test, objective, options)
+        fitted.save(options.out)
+        write_atomic(options.out / HISTORY, history.to_csv())
+        result = write_result(
+            model,
+            data,
+            objective.settings(),
+            options,
+            epochs=len(history),
+            best_epoch=history.best_epoch,
+            stopped=history.stopped,
+            resumed_from=history.resumed_from,
+            n_train=len(train),
+            n_test=0 if test is None else len(test),
+            learning_rate=_learning_rate(fitted, options),
+            kind="exact" if isinstance(fitted, HasLogEvidence) else "lower_bound",
+            log_evidence_train=_log_evidence(fitted, train),
+            log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
+            dropped_columns=dropped,
+        )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
     return TrainingResult(result, options.out, files)
 

@@ -9,6 +9,7 @@ from torch import nn
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
+from maskevidence.integrations.huggingface.processes import is_main_process
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
 from maskevidence.masks import MaskDesign, RandomSize
 from maskevidence.models.image.masked_image import MaskedImage
@@ -20,7 +21,7 @@ from maskevidence.tasks.training_folder import (
     RESULT,
     SETTINGS,
     TrainingResult,
-    begin_training,
+    check_training_folder,
     remove_checkpoints,
     write_result,
 )
@@ -47,24 +48,19 @@ class TransformerJob:
     recipe: Recipe
     checkpoint_every: int
 
-    def begin(self, start: Mapping[str, Any], belongings: Sequence[str]) -> TrainingResult | None:
-        """Prepare the folder, or give the result if the training is finished.
+    def settings(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything that the training depends on.
 
         Args:
-            start: what the training depends on, apart from the options and the recipe.
-            belongings: further files to remove with `--overwrite`.
-
-        Raises:
-            InputError: the folder holds another training or model.
+            start: what it depends on apart from the options and the recipe.
         """
-        settings = {
+        return {
             **start,
             "test_fraction": self.options.test_fraction,
             "objective": self.options.objective,
             **asdict(self.recipe),
             "version": __version__,
         }
-        return begin_training(self.options, settings, belongings)
 
     def save(self, network: MaskedLM | MaskedImage, trained: Trained) -> None:
         """Write the trained model and its history into the folder."""
@@ -110,7 +106,8 @@ def transformer_job(
         checkpoint_every: the default number of steps between two checkpoints.
 
     Raises:
-        InputError: an objective without masks, an unknown design, or a recipe that cannot be used.
+        InputError: an objective without masks, an unknown design, a recipe that cannot be used, or a folder
+            that holds something else.
 
     Example:
         >>> from pathlib import Path
@@ -118,6 +115,8 @@ def transformer_job(
         >>> job.design, job.recipe.seed
         (RandomSize(draws=1, replicates=1), 1)
     """
+    if is_main_process():  # while the others look, it may be writing
+        check_training_folder(options, SETTINGS)
     word = options.objective
     if word == "likelihood":
         raise InputError(f"the likelihood of {model} has no closed form; give --objective random-size")

@@ -19,7 +19,7 @@ from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
 from maskevidence.runs.lock import locked
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
-from maskevidence.tasks.training_folder import TrainingResult
+from maskevidence.tasks.training_folder import TrainingResult, begin_training
 from maskevidence.tasks.training_options import TrainingOptions
 
 TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
@@ -61,7 +61,7 @@ def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
         "images": images.fingerprint(),
     }
     with locked(options.out):
-        finished = job.begin(start, ["pixel_density.json"])
+        finished = begin_training(options, job.settings(start))
         if finished is not None:
             return finished
         trained = vit_mae_training.train_vit_mae(

@@ -93,7 +93,7 @@ class TextTraining:
 class TrainingOptions:
     """How a model is trained; each kind of model uses its part and refuses the others."""
 
-    out: Annotated[Path, Option("Write the model into this folder.", "DIR")]
+    out: Annotated[Path, Option("Write the model into this folder.", "DIR", writes="folder")]
     objective: Annotated[
         str,
         Option(

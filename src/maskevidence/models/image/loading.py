@@ -6,7 +6,7 @@ from typing import Any
 from maskevidence.errors import InputError, import_extra
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.pretrained import load_network, loading
-from maskevidence.support.files import read_json, write_json, writing
+from maskevidence.support.files import read_json, replacing_files, write_json
 from maskevidence.support.progress import quiet
 
 DENSITY_FILE = "pixel_density.json"
@@ -59,8 +59,8 @@ def save_vit_mae(
         "image_mean": pixel_mean,
         "image_std": pixel_std,
     }
-    with writing(path), quiet():
-        network.save_pretrained(path)
+    with quiet(), replacing_files(path) as new:
+        network.save_pretrained(new)
     write_json(path / PREPROCESSING_FILE, preprocessing)
     if density is not None:
         write_json(path / DENSITY_FILE, density.to_dict())

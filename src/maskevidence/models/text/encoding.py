@@ -22,7 +22,7 @@ from maskevidence.models.text.pieces import (
     reads_residues,
     tokenize,
 )
-from maskevidence.models.text.text_lengths import Encoding, Row, blocks, shortened
+from maskevidence.models.text.text_lengths import Encoding, Row, blocks, room_in_block, shortened
 from maskevidence.tokens import Tokens
 
 _LARGE_SHARE = 0.05  # of unknown tokens: a warning
@@ -54,6 +54,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     frame = frame_of(tokenizer, pair=options.pair or options.context is not None)
     notes: list[str] = []
     if options.block_size is not None:
+        room_in_block(frame, options)  # refuses a block size before the texts are tokenized
         rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
         numbers = np.arange(len(rows))
     else:

@@ -17,6 +17,7 @@ from maskevidence.models.text.call_sizes import CallSizes
 from maskevidence.models.text.encoding import EncodedTexts, encode_texts
 from maskevidence.models.text.text_lengths import Encoding
 from maskevidence.support.choices import Long
+from maskevidence.support.files import replacing_files
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens
 
@@ -371,10 +372,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
         if not hasattr(self.network, "save_pretrained"):
             raise InputError("this network cannot save itself; save its weights yourself")
-        with quiet():
-            self.network.save_pretrained(str(folder))
-            if self.tokenizer is not None:
-                self.tokenizer.save_pretrained(str(folder))
+        with quiet(), replacing_files(Path(folder)) as new:
+            self.network.save_pretrained(str(new))
+        self.save_tokenizer(folder)
+
+    def save_tokenizer(self, folder: str | Path) -> None:
+        """Write the tokenizer alone into a folder."""
+        if self.tokenizer is not None:
+            with quiet(), replacing_files(Path(folder)) as new:
+                self.tokenizer.save_pretrained(str(new))
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """What decides the numbers besides weights and buffers, as content for JSON."""

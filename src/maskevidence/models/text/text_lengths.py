@@ -133,11 +133,11 @@ def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
     return [row._replace(main=row.main.part(start, end)) for start, end in pairwise(edges)]
 
 
-def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
-    """The tokens of all texts one after the other, cut into blocks; adds what is left out to `notes`.
+def room_in_block(frame: Frame, options: Encoding) -> int:
+    """The number of tokens of a block, without special ones.
 
     Raises:
-        InputError: a block size that the model does not read, or that no block fills.
+        InputError: a block size that the model does not read, or that special tokens fill.
     """
     block_size = options.block_size or 0
     room = block_size - frame.n_tokens
@@ -149,6 +149,16 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
         raise InputError(
             f"block_size={block_size}, but the model reads {options.max_tokens} tokens; give at most that"
         )
+    return room
+
+
+def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+    """The tokens of all texts one after the other, cut into blocks; adds what is left out to `notes`.
+
+    Raises:
+        InputError: a block size that the model does not read, or that no block fills.
+    """
+    room = room_in_block(frame, options)
     running = joined(texts)
     n_blocks, left = divmod(len(running.ids), room)
     if n_blocks == 0:
