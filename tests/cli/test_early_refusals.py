@@ -45,9 +45,9 @@ def without_out(words: tuple[str, ...]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("thesis", "'thesis' cannot be written (Is a directory); give another place"),
-        ("t.npy/a.json", "'t.npy/a.json' cannot be written (Not a directory)"),
-        ("new/t/../../t.npy/b/a.json", "cannot be written (Not a directory)"),
+        ("thesis", "'thesis' is a folder; give a file"),
+        ("t.npy/a.json", "t.npy' is a file; give another place"),
+        ("new/t/../../t.npy/b/a.json", "t.npy' is a file; give another place"),
         (LONG, "cannot be written (File name too long)"),
     ],
 )

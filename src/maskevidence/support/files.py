@@ -48,7 +48,7 @@ def _is_stream(place: Path) -> bool:
     """Whether a place is a pipe or a device, which holds no file that could be replaced."""
     try:
         mode = place.stat().st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
@@ -117,7 +117,7 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
         >>> check_place("/")
         Traceback (most recent call last):
         ...
-        maskevidence.errors.InputError: '/' cannot be written (Is a directory); give another place
+        maskevidence.errors.InputError: '/' is a folder; give a file
     """
     place = Path(path)
     with writing(place):
@@ -125,12 +125,16 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
             return
         target = Path(os.path.realpath(place))
         if not folder and target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            raise InputError(f"{str(place)!r} is a folder; give a file")
         candidates = [target, *target.parents] if folder else target.parents
         target.exists()  # an error if its name is too long
         nearest = next(one for one in candidates if one.exists())
+        if nearest == target and not nearest.is_dir():
+            raise InputError(f"{str(place)!r} is a file; give a folder")
         if not nearest.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise InputError(
+                f"{str(place)!r} cannot be written: {str(nearest)!r} is a file; give another place"
+            )
         with tempfile.TemporaryFile(dir=nearest):
             pass
 
