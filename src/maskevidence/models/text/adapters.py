@@ -15,6 +15,7 @@ Both adapters have the same attributes and methods, so that `MaskedLM` needs no 
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -25,10 +26,12 @@ from maskevidence.errors import InputError
 from maskevidence.models.pretrained import config_settings
 from maskevidence.models.text.masked_head import (
     PROBE_LENGTH,
+    find_cut,
     find_head,
     input_taken_from,
     log_probs_in_pieces,
     log_softmax,
+    only_after,
     only_positions,
     padding_is_ignored,
     probe_inputs,
@@ -98,9 +101,10 @@ class FunctionAdapter:
 
 
 class TransformerAdapter:
-    """A transformers model with a masked-LM head, which is computed at the hidden positions only.
+    """A transformers model with a masked-LM head.
 
-    A trial on a few tokens finds the head and whether padding leaves the answers unchanged.
+    The head, and what else follows the last attention, is computed at the hidden positions only. A trial on a
+    few tokens finds these parts and whether padding leaves the answers unchanged.
 
     Args:
         model: the transformers model.
@@ -135,6 +139,7 @@ class TransformerAdapter:
         length = min(PROBE_LENGTH, max(1, limit * 2 // 3))
         ids = probe_inputs(self._n_ids, self._pad_token_id, length).to(next(model.parameters()).device)
         self.head = find_head(model, ids)
+        self.cut = None if self.head is None else find_cut(model, self.head, ids)
         self.pads = "attention_mask" in self._takes and padding_is_ignored(model, ids, self._pad_token_id)
         for module, training in modes:
             module.training = training
@@ -178,12 +183,15 @@ class TransformerAdapter:
         """
         if self.head is None:
             return target_log_probs(self.model(**inputs).logits[hidden], targets)
-        with input_taken_from(self.head) as captured:
+        alone = nullcontext() if self.cut is None else only_after(self.cut, hidden)
+        with alone, input_taken_from(self.head) as captured:
             self.model(**inputs)
         assert captured.hidden is not None
+        everywhere = captured.hidden.shape[:2] == hidden.shape
+        states = captured.hidden[hidden] if everywhere else captured.hidden[0]
         budget = _HEAD_BYTES.get(hidden.device.type, _HEAD_BYTES_ELSEWHERE)
         rows = max(1, budget // (4 * self._n_ids))
-        return log_probs_in_pieces(self.head, captured, captured.hidden[hidden], targets, rows)
+        return log_probs_in_pieces(self.head, captured, states, targets, rows)
 
     def log_distributions(
         self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]

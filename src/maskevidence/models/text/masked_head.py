@@ -1,14 +1,17 @@
-"""The vocabulary head of a transformer at masked positions only, for any architecture.
+"""The vocabulary head and the end of the last layer at masked positions only, for any architecture.
 
 The head is the outermost part of the model that turns hidden states into logits: it ends in the output
 embeddings and may begin with a dense layer. A forward pre-hook takes the hidden states away from it, so that
-the model's own call computes no logits; the head is then called on a few masked positions at a time. A trial
-on a few tokens finds the head and checks that it gives the model's own logits.
+the model's own call computes no logits; the head is then called on a few masked positions at a time. What
+follows the last attention, such as the dense layers of the last block, treats each position by itself, too: a
+forward hook keeps only masked positions from there on. A trial on a few tokens finds both and checks that
+they give the model's own logits.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -16,6 +19,18 @@ from torch import Tensor, nn
 
 PROBE_LENGTH = 8
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+_CALLS_TRIED = 20  # as many calls of modules follow the last attention, or fewer
+_NOT_ALONE = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+
+
+class Cut(NamedTuple):
+    """A call of a module after which each position is treated by itself.
+
+    A module that several layers share is called several times: `call` says which call is meant, from 0.
+    """
+
+    module: nn.Module
+    call: int
 
 
 class Captured:
@@ -38,6 +53,28 @@ def input_taken_from(head: nn.Module) -> Iterator[Captured]:
     handle = head.register_forward_pre_hook(take, with_kwargs=True)
     try:
         yield captured
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def only_after(cut: Cut, hidden: Bool[Tensor, "B L"]) -> Iterator[None]:
+    """Within the context the model works on the hidden positions only from a call on, as one row (1, n, H).
+
+    A model that pads its input by itself (Longformer) works on all positions.
+    """
+    calls: Counter[Cut] = Counter()
+
+    def keep(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+        calls[cut] += 1
+        first, rest = (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
+        if calls[cut] != cut.call + 1 or first.shape[:2] != hidden.shape:
+            return None
+        return first[hidden][None] if rest is None else (first[hidden][None], *rest)
+
+    handle = cut.module.register_forward_hook(keep)
+    try:
+        yield
     finally:
         handle.remove()
 
@@ -108,11 +145,58 @@ def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
                 continue
             with torch.no_grad():
                 again = module(captured.hidden[:, 1::2], *captured.rest, **captured.keywords)
-        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+        except _NOT_ALONE:
             continue  # this part cannot be called by itself
         if isinstance(again, Tensor) and close(again, logits[:, 1::2]):
             return module
     return None
+
+
+def find_cut(model: Any, head: nn.Module, ids: Int64[Tensor, "1 L"]) -> Cut | None:
+    """The first call after which the model treats each position by itself up to its head, or None.
+
+    Args:
+        model: a transformers model.
+        head: its head, which takes the hidden states.
+        ids: the input of the trial.
+    """
+    ids = torch.cat([ids, ids.flip(1)])
+    hidden = torch.zeros_like(ids, dtype=torch.bool)
+    hidden[0, 1::2], hidden[1, 0] = True, True
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits[hidden]
+    found = None
+    for cut in reversed(_calls_before(model, head, ids)[-_CALLS_TRIED:]):
+        try:
+            with torch.no_grad(), only_after(cut, hidden), input_taken_from(head) as captured:
+                model(input_ids=ids)
+            if captured.hidden is None or captured.hidden.shape[:2] != (1, len(expected)):
+                continue
+            with torch.no_grad():
+                again = head(captured.hidden, *captured.rest, **captured.keywords)
+        except _NOT_ALONE:
+            continue  # positions are not treated alone, or belong to a residual of all of them
+        if isinstance(again, Tensor) and close(again[0], expected):
+            found = cut
+    return found
+
+
+def _calls_before(model: Any, head: nn.Module, ids: Int64[Tensor, "B L"]) -> list[Cut]:
+    """The calls of modules that answer with a vector per position, in the order in which they end."""
+    n_calls: Counter[nn.Module] = Counter()
+    ended: list[Cut] = []
+
+    def record(module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        first = output[0] if type(output) is tuple and output else output
+        if isinstance(first, Tensor) and first.ndim == 3 and first.shape[:2] == ids.shape:
+            ended.append(Cut(module, n_calls[module]))
+        n_calls[module] += 1
+
+    with torch.no_grad(), input_taken_from(head), ExitStack() as hooks:
+        for module in model.modules():
+            hooks.callback(module.register_forward_hook(record).remove)
+        model(input_ids=ids)
+    return ended
 
 
 def padding_is_ignored(model: Any, ids: Int64[Tensor, "1 L"], pad_token_id: int) -> bool:
