@@ -296,6 +296,25 @@ def test_a_callable_sees_rows_of_one_length_and_no_padding() -> None:
     assert max(rows * width for rows, width in shapes) <= 30
 
 
+@pytest.mark.parametrize(("architecture", "n_calls"), [("Bert", 1), ("Albert", 2)])
+def test_the_end_of_the_last_layer_sees_hidden_positions_only(architecture: str, n_calls: int) -> None:
+    model = MaskedLM(network(architecture), mask_token_id=MASK)
+    name = {
+        "Bert": "encoder.layer.1.intermediate",
+        "Albert": "encoder.albert_layer_groups.0.albert_layers.0.ffn",
+    }
+    shapes: list[tuple[int, ...]] = []
+    model.network.base_model.get_submodule(name[architecture]).register_forward_pre_hook(
+        lambda _m, given: shapes.append(tuple(given[0].shape))
+    )
+    tokens = some_tokens([20] * 4)
+    masked = some_masks(tokens)
+    model.log_conditionals(tokens, masked)
+    assert len(shapes) == n_calls  # ALBERT's layers share their modules
+    assert shapes[-1] == (1, int(masked.sum()), 32)
+    assert shapes[:-1] == [(4, 22, 32)] * (n_calls - 1)
+
+
 def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
     model = MaskedLM(network("Bert"), mask_token_id=MASK, batch_tokens=100)
