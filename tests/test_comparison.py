@@ -49,7 +49,7 @@ def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarra
 
 @pytest.mark.parametrize("masks", ["own", "shared"])
 @pytest.mark.parametrize(
-    "design", [me.EverySize(4), me.RandomSize(16, 4), me.Orderings(8)], ids=lambda design: design.name
+    "design", [me.EverySize(4), me.RandomSize(24, 4), me.Orderings(8)], ids=lambda design: design.name
 )
 def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDesign, masks: str) -> None:
     """Over 100 seeds, the mean error is zero, and 95 % intervals of the masks cover the exact difference."""
@@ -113,7 +113,7 @@ def test_a_model_against_itself_gives_exactly_zero(design: me.MaskDesign, masks:
 
 
 def test_mask_by_mask_against_a_loop() -> None:
-    """EverySize, own masks: mask_se² = (1/n²) Σ_i Σ_M s²_iM/P over the differences of two scores."""
+    """EverySize, own masks: mask_se² = (1/n²) Σ_i Σ_M s²_iM/P·(1 - P/C) over score differences."""
     models = a_pair()
     x = models[0].sample(7, seed=2)
     both = estimates_of(models, x, me.EverySize(3), seed=4)
@@ -121,12 +121,17 @@ def test_mask_by_mask_against_a_loop() -> None:
     a, b = both["a"].scores, both["b"].scores
     for row in range(len(a)):
         scores.setdefault((int(a.id[row]), int(a.size[row])), []).append(float(a.score[row] - b.score[row]))
-    variance = sum(np.var(cell, ddof=1) / 3 for cell in scores.values()) / 7**2
+    variance = sum(
+        np.var(cell, ddof=1) / 3 * (1 - 3 / math.comb(D, size))
+        for (_, size), cell in scores.items()
+        if size < D
+    )
+    variance /= 7**2
     each = [sum(np.mean(cell) for (i, _), cell in scores.items() if i == id_) for id_ in range(7)]
     found = me.compare(both).between("a", "b")
     assert found.difference == pytest.approx(np.mean(each))
     assert found.mask_se == pytest.approx(math.sqrt(variance))
-    assert found.data_se == pytest.approx(math.sqrt(max(0.0, np.var(each, ddof=1) / 7 - variance)))
+    assert found.data_se == pytest.approx(math.sqrt(np.var(each, ddof=1) / 7 - variance))
     assert found.win_share == pytest.approx(np.mean(np.array(each) > 0))
     assert found.curve.score.sum() == pytest.approx(found.difference)
     assert me.compare(both).between("b", "a").difference == -found.difference
@@ -234,6 +239,30 @@ class TestSeveralModels:
         assert not two.notes
         wide, narrow = (np.ptp(found.between("1", "2").interval()) for found in (three, two))
         assert wide > 1.2 * narrow
+
+
+def test_a_data_error_that_is_not_resolved_leaves_the_masks_error() -> None:
+    """Observations that differ less than their masks' error: data_se is None, and the interval remains."""
+    models = a_pair(change=0.6)
+    found = []
+    for seed in range(40):
+        x = np.repeat(models[0].sample(1, seed=seed), 8, axis=0)
+        found.append(me.compare(estimates_of(models, x, me.EverySize(2), seed=seed)).between("a", "b"))
+    unresolved = [difference for difference in found if difference.data_se is None]
+    assert len(unresolved) > 10
+    for difference in unresolved:
+        assert difference.standard_error == difference.mask_se > 0
+        half = me.standard_errors.t_half_width(difference.mask_se, difference.mask_df, 0.95)
+        assert difference.interval()[1] - difference.difference == pytest.approx(half)
+
+
+def test_moments_tell_no_data_error_and_no_model_is_better() -> None:
+    models = a_pair(change=0.6)
+    moments = me.GaussianMoments.from_rows(models[0].sample(50, seed=1))
+    found = me.compare(estimates_of(models, moments, me.EverySize(4))).between("a", "b")
+    assert found.mask_se > 0
+    assert (found.data_se, found.standard_error, found.interval()) == (None, None, None)
+    assert not found.told_apart
 
 
 class TestOtherMasks:

@@ -88,6 +88,13 @@ def as_then(content: Any) -> Any:
     return content
 
 
+def unknown_errors(table: list[list[Any]]) -> list[list[Any]]:
+    """An old curve: an error of rounding alone, because masks are equal by chance, is unknown now."""
+    return [
+        ["" if isinstance(cell, float) and 0 < abs(cell) < 1e-12 else cell for cell in row] for row in table
+    ]
+
+
 def csv_of(file: Path) -> list[list[Any]]:
     """The cells of a CSV file, numbers as numbers."""
 
@@ -112,6 +119,17 @@ def as_said_now(estimate: dict[str, Any]) -> dict[str, Any]:
     return estimate | {"notes": [*estimate["notes"], *added]}
 
 
+def begun_before(name: str) -> list[str]:
+    """The command of a run for the folder "anew", which has its run.json, but no scores.
+
+    The run keeps its masks, which this version draws otherwise by default, and a run.json that the command
+    would not write is refused.
+    """
+    Path("anew").mkdir()
+    shutil.copy(RUNS / name / "run.json", "anew/run.json")
+    return [word if word != f"runs/{name}" else "anew" for word in command_of(name)]
+
+
 class TestOldRuns:
     def test_are_all_there(self) -> None:
         assert {path.name for path in RUNS.iterdir()} == {*SCORED, *TRAINED, "partial"}
@@ -128,7 +146,10 @@ class TestOldRuns:
         written = json.loads((folder / "estimate.json").read_text())
         check(as_then(written), wanted, 1e-9, 1e-12)
         assert written["base_measure"] == BASE_MEASURES.get(name, DENSITY)
-        check(csv_of(folder / "curve.csv"), csv_of(RUNS / name / "curve.csv"), 1e-9, 1e-12)
+        wanted_curve = csv_of(RUNS / name / "curve.csv")
+        if name == "orderings":
+            wanted_curve = unknown_errors(wanted_curve)
+        check(csv_of(folder / "curve.csv"), wanted_curve, 1e-9, 1e-12)
 
     @pytest.mark.parametrize("name", SCORED)
     def test_are_finished(self, run: CommandLine, copy: Path, name: str) -> None:
@@ -144,7 +165,7 @@ class TestOldRuns:
 
     @pytest.mark.parametrize("name", WITHOUT_REPEATS)
     def test_come_out_again_in_a_new_folder(self, run: CommandLine, copy: Path, name: str) -> None:
-        words = [word if word != f"runs/{name}" else "anew" for word in command_of(name)]
+        words = begun_before(name)
         result = run(*words)
         assert result.code == 0, result.err
         found = json.loads(Path("anew/estimate.json").read_text())
@@ -205,9 +226,10 @@ class TestOldRuns:
         assert "is not finished, 13 of its 18 blocks" in run("summarize", "runs/partial").error
         assert OF_ANOTHER_VERSION in run(*command_of("partial")).error
         assert {file: (folder / file).read_bytes() for file in old} == old
-        result = run(*command_of("partial"), "--overwrite")
+        assert run(*command_of("partial"), "--overwrite").code == 0
+        result = run(*begun_before("partial"))
         assert result.code == 0, result.err
-        found = json.loads((folder / "estimate.json").read_text())
+        found = json.loads((copy / "anew" / "estimate.json").read_text())
         check(as_then(found), WANTED["runs"]["whole"], 1e-7, 1e-11, but=OF_THE_MOMENT)
 
     def test_get_no_more_masks(self, run: CommandLine, copy: Path) -> None:
@@ -266,8 +288,11 @@ class TestOldTrainings:
         result = run(*words)
         assert result.code == 0, result.err
         old, new = (json.loads((of / "train.json").read_text()) for of in (RUNS / name, copy / "anew"))
-        check(as_then(new), old, *tolerance_of(name), but=OF_THE_MOMENT)
+        check(as_then(new), old, *tolerance_of(name), but=(*OF_THE_MOMENT, "held_out"))
         check(csv_of(copy / "anew" / "history.csv"), csv_of(RUNS / name / "history.csv"), *tolerance_of(name))
+        if old.get("held_out"):  # by random sizes, which are drawn otherwise now
+            apart = new["held_out"]["log_evidence"] - old["held_out"]["log_evidence"]
+            assert abs(apart) < 3 * old["held_out"]["mask_se"]
 
     @pytest.mark.parametrize("name", ["train-bert", "train-vit-mae"])
     def test_are_finished(self, run: CommandLine, copy: Path, name: str) -> None:

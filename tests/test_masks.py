@@ -15,6 +15,7 @@ from scipy.stats import chisquare, norm
 import maskevidence as me
 from maskevidence.masks import (
     DESIGNS,
+    MAX_LISTED,
     MaskDesign,
     MaskKey,
     Summation,
@@ -23,6 +24,9 @@ from maskevidence.masks import (
     drawn_masks,
     size_of_rate,
 )
+from maskevidence.score import score_observations
+from maskevidence.standard_errors import mean_with_errors
+from maskevidence.tokens import Tokens
 from oracles import every_mask
 
 ALL = [
@@ -59,15 +63,21 @@ def draw_all(design: MaskDesign, key: MaskKey, ids: np.ndarray, maskable: np.nda
     counts = design.n_draws(n_tokens)
     row = np.repeat(np.arange(len(ids)), counts)
     index = np.concatenate([np.arange(count) for count in counts])
+    wanted = design.wanted(n_tokens[row], index)
+    row, index = row[wanted], index[wanted]
     draw, size = design.plan(key, ids[row], n_tokens[row], index)
     return Drawn(row, draw, size, design.masked(key, ids[row], draw, size, maskable[row]))
 
 
-def sizes_of(design: MaskDesign, key: MaskKey, n_rows: int, n_tokens: int) -> np.ndarray:
-    """Mask sizes alone, shape (n_rows, n_draws)."""
+def sizes_of(
+    design: MaskDesign, key: MaskKey, n_rows: int, n_tokens: int, plan: str = "plan_at"
+) -> np.ndarray:
+    """Mask sizes alone, shape (n_rows, n_draws), of rows 0, 1, ... in scoring, or in training by "plan"."""
     n_draws = int(design.n_draws(np.array([n_tokens]))[0])
     row, index = (grid.ravel() for grid in np.indices((n_rows, n_draws)))
-    return design.plan(key, row, np.full(len(row), n_tokens), index)[1].reshape(n_rows, n_draws)
+    numbers = (row,) if plan == "plan" else (7 * row, row)  # ids, and positions
+    planned = getattr(design, plan)(key, *numbers, np.full(len(row), n_tokens), index)
+    return planned[1].reshape(n_rows, n_draws)
 
 
 @st.composite
@@ -171,9 +181,12 @@ def test_a_design_covers_all_sizes_where_each_has_a_weight_of_1(design: MaskDesi
 @all_designs
 def test_replicates_are_numbered_0_to_r_minus_1_in_every_stratum(design: MaskDesign) -> None:
     drawn = draw_all(design, MaskKey(), np.zeros(1, dtype=np.int64), np.ones((1, 6), dtype=bool))
-    _, stratum, replicate = design.summation(np.full(len(drawn.row), 6), drawn.draw, drawn.size)
-    for one in np.unique(stratum):
-        assert set(replicate[stratum == one]) == set(range(design.n_replicates))
+    summation = design.summation(np.full(len(drawn.row), 6), drawn.draw, drawn.size)
+    for one in np.unique(summation.stratum):
+        rows = summation.stratum == one
+        all_drawn = summation.unseen is not None and not summation.unseen[rows].any()
+        if not all_drawn or design.deterministic:
+            assert set(summation.replicate[rows]) == set(range(design.n_replicates))
 
 
 @all_designs
@@ -304,11 +317,123 @@ class TestADesignOfTheUsersOwn:
         assert chisquare(drawn.masked.sum(0)).pvalue > 1e-4
 
 
-class TestRandomSize:
+class TestEverySize:
+    """Sizes of few masks have them drawn without replacement."""
+
+    shared_or_own = pytest.mark.parametrize("masks", ["own", "shared"])
+
     @mask_kinds
-    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks) -> None:
+    @given(maskable=rows_of_tokens(), per_size=st.integers(1, 12), seed=st.integers(0, 9))
+    def test_no_mask_comes_twice_and_all_come_if_there_are_no_more(
+        self, masks: me.masks.Masks, maskable: np.ndarray, per_size: int, seed: int
+    ) -> None:
+        drawn = draw_all(me.EverySize(per_size), MaskKey(seed, masks), np.arange(len(maskable)), maskable)
+        for row, allowed in enumerate(maskable):
+            n_tokens = int(allowed.sum())
+            for size in range(1, n_tokens + 1):
+                listed = math.comb(n_tokens, size)
+                of_size = drawn.masked[(drawn.row == row) & (drawn.size == size)]
+                expected = per_size if listed > MAX_LISTED else min(per_size, listed)
+                assert len(of_size) == expected
+                if listed <= MAX_LISTED:
+                    assert len(np.unique(of_size, axis=0)) == expected
+
+    def test_a_size_of_more_masks_has_them_drawn_independently(self) -> None:
+        """C(7, 3) = 35: two of 3000 draws are equal as often as independent ones would be."""
+        maskable, ids = np.ones((3000, 7), dtype=bool), np.arange(3000)
+        drawn = draw_all(me.EverySize(2), MaskKey(4), ids, maskable)
+        codes = (drawn.masked @ (1 << np.arange(7)))[drawn.size == 3].reshape(3000, 2)
+        equal = int((codes[:, 0] == codes[:, 1]).sum())
+        assert abs(equal - 3000 / 35) < 4 * math.sqrt(3000 / 35)
+
+    @mask_kinds
+    def test_every_pair_of_masks_of_a_size_is_equally_likely(self, masks: me.masks.Masks) -> None:
+        """Chi-square of the ordered pairs of draws (0, 1) and (1, 2), over observations or seeds."""
+        maskable, n = np.array([[True, False, True, True, True]]), 2000
+        if masks == "own":
+            drawn = [draw_all(me.EverySize(3), MaskKey(2), np.arange(n), np.repeat(maskable, n, axis=0))]
+        else:
+            one = np.zeros(1, dtype=np.int64)
+            drawn = [draw_all(me.EverySize(3), MaskKey(s, "shared"), one, maskable) for s in range(n)]
+        codes = np.concatenate([d.masked[d.size == 2] @ [16, 8, 4, 2, 1] for d in drawn])
+        for first, second in ((0, 1), (1, 2)):
+            draws = np.concatenate([d.draw[d.size == 2] for d in drawn])
+            pairs = np.stack([codes[draws == first], codes[draws == second]], axis=1)
+            _, counts = np.unique(pairs, axis=0, return_counts=True)
+            assert len(counts) == 6 * 5
+            assert chisquare(counts).pvalue > 1e-4
+
+    def test_the_first_draw_is_that_of_independent_masks(self) -> None:
+        """So that a single mask of each size, as in training, is the same as in version 0.1.0."""
+        maskable, ids = np.tri(6, 6, dtype=bool), np.arange(6)
+        first, independent = (
+            draw_all(me.EverySize(1, max_listed), MaskKey(1), ids, maskable) for max_listed in (32, 0)
+        )
+        np.testing.assert_array_equal(first.masked, independent.masked)
+
+    @mask_kinds
+    @pytest.mark.parametrize("holes", [False, True])
+    @pytest.mark.parametrize("per_size", [2, 4])
+    def test_the_variance_is_unbiased_and_the_mean_is_that_of_all_masks(
+        self, masks: me.masks.Masks, holes: bool, per_size: int
+    ) -> None:
+        """Z-tests over seeds, with a random score for each mask of each row."""
+        rng, n_seeds = np.random.default_rng(5), 400
+        maskable = np.ones((3, 5), dtype=bool)
+        if holes:
+            maskable = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 0, 1], [1, 1, 1, 1, 0]], dtype=bool)
+        scores = rng.lognormal(size=(3, 32))  # of the mask with this code
+        code, n_tokens = 1 << np.arange(5), maskable.sum(1)
+        truth = np.mean(
+            [
+                sum(
+                    np.mean([scores[row, mask @ code] for mask in every_mask(allowed) if mask.sum() == size])
+                    for size in range(1, n_tokens[row] + 1)
+                )
+                for row, allowed in enumerate(maskable)
+            ]
+        )
+        errors, variances = np.empty(n_seeds), np.empty(n_seeds)
+        for seed in range(n_seeds):
+            drawn = draw_all(me.EverySize(per_size), MaskKey(seed, masks), np.arange(3), maskable)
+            summation = me.EverySize(per_size).summation(n_tokens[drawn.row], drawn.draw, drawn.size)
+            found = mean_with_errors(
+                summation.weight * scores[drawn.row, drawn.masked @ code],
+                drawn.row,
+                summation.stratum,
+                summation.replicate,
+                per_size,
+                joint=masks == "shared",
+                unseen=summation.unseen,
+            )
+            errors[seed], variances[seed] = found.mean - truth, found.mask_se**2
+        assert abs(errors.mean()) < 4 * errors.std() / math.sqrt(n_seeds)
+        excess = variances - errors**2
+        assert abs(excess.mean()) < 4 * excess.std() / math.sqrt(n_seeds)
+
+    @pytest.mark.parametrize("n_observations", [1, 2, 3])
+    def test_the_error_needs_three_degrees_of_freedom_for_each_size(self, n_observations: int) -> None:
+        lengths = np.full(n_observations, 30)
+        for per_size in range(1, 6):
+            for masks, n in (("own", n_observations), ("shared", 1)):
+                reason = me.EverySize(per_size).unknown_error(lengths, masks)
+                assert (reason is None) == ((per_size - 1) * n >= 3)
+        for _ in range(2):  # a text of two tokens has no random masks, and tells nothing
+            assert me.EverySize(2).unknown_error(np.array([30, 30, 2, 2]), "own") is not None
+        reason = me.EverySize(2).unknown_error(np.array([30]), "own")
+        assert reason == ("every-size with 2 own masks per size needs 4 or more for 1 observation")
+        assert me.EverySize(4).unknown_error(np.array([30]), "own") is None
+        assert me.EverySize(2).unknown_error(np.array([2, 2]), "shared") is None  # every mask is scored
+
+
+class TestRandomSize:
+    @pytest.mark.parametrize("plan", ["plan", "plan_at"])
+    @mask_kinds
+    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks, plan: str) -> None:
         n_tokens, n_seeds = 7, 3500
-        sizes = np.array([sizes_of(me.RandomSize(8), MaskKey(s, masks), 3, n_tokens) for s in range(n_seeds)])
+        sizes = np.array(
+            [sizes_of(me.RandomSize(8), MaskKey(s, masks), 3, n_tokens, plan) for s in range(n_seeds)]
+        )
         for row in range(3):
             for draw in range(8):
                 counts = np.bincount(sizes[:, row, draw], minlength=n_tokens + 1)[1:]
@@ -317,7 +442,7 @@ class TestRandomSize:
     def test_replicates_are_independent(self) -> None:
         """The mean sizes of two replicates over a data set do not correlate over seeds (Fisher's z)."""
         n_seeds = 2000
-        sizes = np.array([sizes_of(me.RandomSize(8), MaskKey(s), 5, 50) for s in range(n_seeds)])
+        sizes = np.array([sizes_of(me.RandomSize(8, 4), MaskKey(s), 5, 50) for s in range(n_seeds)])
         means = sizes.reshape(n_seeds, 5, 2, 4).mean(axis=(1, 2))
         correlation = np.corrcoef(means.T)[np.triu_indices(4, 1)]
         assert (np.abs(np.arctanh(correlation)) * math.sqrt(n_seeds - 3) < norm.ppf(1 - 1e-4)).all()
@@ -330,27 +455,119 @@ class TestRandomSize:
         for row in range(5):
             assert few.of(row) == {mask for mask in many.of(row) if mask[0] < 8}
 
-    @pytest.mark.parametrize("n_rows", [100, 1000])
-    def test_sizes_are_even_over_the_data_set(self, n_rows: int) -> None:
+    @pytest.mark.parametrize(
+        ("plan", "n_rows", "times"),
+        [("plan", 100, 20), ("plan", 1000, 20), ("plan_at", 100, 12), ("plan_at", 1000, 20)],
+    )
+    def test_sizes_are_even_over_the_data_set(self, plan: str, n_rows: int, times: int) -> None:
         """The number of masks of each size varies far less than it would for independent sizes."""
         n_tokens, draws = 10, 4
-        counts = [
-            np.bincount(sizes_of(me.RandomSize(draws), MaskKey(s), n_rows, n_tokens).ravel(), minlength=11)[
-                1:
-            ]
-            for s in range(200)
-        ]
+        design = me.RandomSize(draws)
+        sizes = [sizes_of(design, MaskKey(s), n_rows, n_tokens, plan) for s in range(200)]
+        counts = [np.bincount(one.ravel(), minlength=11)[1:] for one in sizes]
         share = 1 / n_tokens
         independent = n_rows * draws * share * (1 - share)
-        assert np.var(counts, axis=0, ddof=1).max() < independent / 20
+        assert np.var(counts, axis=0, ddof=1).max() < independent / times
 
     def test_the_draws_of_one_observation_are_spread_too(self) -> None:
         sizes = np.array([sizes_of(me.RandomSize(16, 1), MaskKey(s), 1, 100)[0] for s in range(1000)])
         independent = (100**2 - 1) / 12 / 16
         assert sizes.mean(1).var() < independent / 2.5
 
+    ids = pytest.mark.parametrize(
+        "ids",
+        [
+            np.arange(40),
+            np.arange(40) * 53,
+            np.arange(40) * 102 + 7,
+            np.random.default_rng(0).permutation(9**6)[:40],
+        ],
+        ids=["consecutive", "every 53rd", "every 102nd", "random"],
+    )
+
+    @ids
+    @mask_kinds
+    def test_sizes_follow_the_rank_of_the_id(self, masks: me.masks.Masks, ids: np.ndarray) -> None:
+        model = me.models.PPCA(n_features=9, n_components=1)
+        tokens = Tokens.from_array(model.sample(40), ids=ids)
+        scores, _ = score_observations(model, tokens, me.RandomSize(8), MaskKey(3, masks))
+        scores = scores.sorted()
+        expected = sizes_of(me.RandomSize(8), MaskKey(3, masks), 40, 9)
+        np.testing.assert_array_equal(scores.id.reshape(40, 8)[:, 0], np.sort(ids))
+        np.testing.assert_array_equal(scores.size.reshape(40, 8), expected)
+
+    @ids
+    @pytest.mark.parametrize("lengths", ["equal", "27 to 46"])
+    def test_the_variance_is_no_more_than_that_of_independent_sizes(
+        self, ids: np.ndarray, lengths: str
+    ) -> None:
+        """For a steep curve; with sizes by the id, a stride of 53 cost up to 38 times the variance."""
+        n_tokens = np.full(40, 30) if lengths == "equal" else np.random.default_rng(1).integers(27, 47, 40)
+        maskable, design = np.arange(46) < n_tokens[:, None], me.RandomSize(8)
+        position = np.argsort(np.argsort(ids))
+        means = []
+        for seed in range(300):
+            drawn = drawn_masks(design, MaskKey(seed), ids, maskable, position=position)
+            rate = drawn.size / n_tokens[drawn.row]
+            means.append((drawn.weight * -np.exp(4 * rate)).sum() / 40)
+        curves = [n**2 * np.var(-np.exp(4 * np.arange(1, n + 1) / n)) for n in n_tokens]
+        independent = np.mean(curves) / 40 / 8
+        assert np.var(means, ddof=1) < independent
+
+    def test_replicates_are_the_largest_divisor_up_to_8(self) -> None:
+        for draws, replicates in (
+            (1, 1),
+            (4, 4),
+            (7, 7),
+            (8, 8),
+            (12, 6),
+            (16, 8),
+            (20, 5),
+            (22, 2),
+            (23, 1),
+        ):
+            assert me.RandomSize(draws).n_replicates == replicates
+            assert me.RandomSize(draws) == me.RandomSize(draws, replicates)
+
+    @pytest.mark.parametrize(
+        ("n_observations", "n_tokens", "masks", "enough"),
+        [
+            (1, 2, "own", 16),
+            (1, 5, "own", 24),
+            (1, 30, "own", 120),
+            (1, 512, "own", 128),
+            (2, 512, "own", 64),
+            (15, 30, "own", 8),
+            (200, 30, "shared", 120),
+            (200, 512, "shared", 2048),
+        ],
+    )
+    def test_the_error_needs_enough_masks(
+        self, n_observations: int, n_tokens: int, masks: me.masks.Masks, enough: int
+    ) -> None:
+        lengths = np.full(n_observations, n_tokens)
+        assert me.RandomSize(8).enough_draws(lengths, masks) == enough
+        assert me.RandomSize(enough, 8).unknown_error(lengths, masks) is None
+        if enough > 8:
+            reason = me.RandomSize(enough - 8, 8).unknown_error(lengths, masks)
+            assert reason is not None
+            assert f"needs {enough} or more for {n_observations} observation" in reason
+        assert "has 2 independent masks and needs 4" in str(
+            me.RandomSize(400, 2).unknown_error(lengths, masks)
+        )
+        assert me.RandomSize(4, 2).unknown_error(np.ones(3, dtype=np.int64), masks) is None
+
 
 class TestRates:
+    def test_several_rates_need_three_degrees_of_freedom_for_each(self) -> None:
+        for n in (1, 2, 3):
+            lengths = np.full(n, 20)
+            for per_rate in (1, 2, 4):
+                reason = me.Rates((0.2, 0.8), per_rate).unknown_error(lengths, "own")
+                assert (reason is None) == ((per_rate - 1) * n >= 3)
+        assert me.FixedRate(0.2, 2).unknown_error(np.array([20]), "own") is None
+        assert me.Rates((1.0, 1.0)).unknown_error(np.array([20]), "own") is None  # there is one mask
+
     def test_the_size_of_a_rate_is_its_floor_in_exact_arithmetic(self) -> None:
         n_tokens = np.arange(1, 1001)
         for percent in range(1, 101):

@@ -36,7 +36,7 @@ def test_errors_equal_the_definitions(joint: bool, shape: tuple[int, int, int], 
     found = flat(values, joint=joint)
     assert found.mean == pytest.approx(mean, rel=1e-12)
     assert found.mask_se**2 == pytest.approx(mask_variance, rel=1e-9)
-    assert found.data_se**2 == pytest.approx(data_variance, rel=1e-9, abs=1e-12)
+    assert (found.data_se or 0.0) ** 2 == pytest.approx(data_variance, rel=1e-9, abs=1e-12)
 
 
 @given(st.integers(0, 10**6))
@@ -61,7 +61,7 @@ def test_errors_of_ragged_strata_equal_the_definitions(seed: int) -> None:
         mean, mask_variance, data_variance = oracles.mean_with_errors(cells, 3, joint)
         assert found.mean == pytest.approx(mean, rel=1e-9, abs=1e-12)
         assert found.mask_se**2 == pytest.approx(mask_variance, rel=1e-9)
-        assert found.data_se**2 == pytest.approx(data_variance, rel=1e-9, abs=1e-12)
+        assert (found.data_se or 0.0) ** 2 == pytest.approx(data_variance, rel=1e-9, abs=1e-12)
 
 
 def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite() -> None:
@@ -105,7 +105,7 @@ def test_both_variances_are_unbiased(shared_part: float) -> None:
         covariance = (found.mask_se**2 - single_variance / n) / (1 - 1 / n)
         estimates = values.sum((1, 2))
         data_variances.append((estimates.var(ddof=1) - single_variance + covariance) / n)
-        assert found.data_se**2 == pytest.approx(max(0.0, data_variances[-1]), abs=1e-12)
+        assert (found.data_se or 0.0) ** 2 == pytest.approx(max(0.0, data_variances[-1]), abs=1e-12)
         mask_variances.append(found.mask_se**2)
         means.append(found.mean)
     mask_truth = n_replicates * (spread**2).sum() * (shared_part**2 + 1 / n)
@@ -143,17 +143,22 @@ class TestWhatCannotBeKnown:
     def test_enumerated_masks_have_no_mask_error(self) -> None:
         values = np.array([1.0, 2.0, 4.0])
         zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(values, np.arange(3), zero, zero, 1, joint=False, deterministic=True)
+        found = mean_with_errors(values, np.arange(3), zero, zero, 1, joint=False, unseen=np.zeros(3))
         assert (found.mask_se, found.mask_df) == (0.0, math.inf)
         assert found.data_se == pytest.approx(values.std(ddof=1) / math.sqrt(3))
 
-    def test_equal_replicates_have_no_mask_error(self) -> None:
+    def test_equal_replicates_do_not_tell_the_mask_error(self) -> None:
         found = flat(np.ones((2, 3, 4)), joint=False)
-        assert (found.mask_se, found.mask_df, found.data_se) == (0.0, math.inf, 0.0)
+        assert (found.mask_se, found.mask_df, found.data_se) == (None, None, None)
 
-    def test_more_mask_error_than_spread_leaves_no_data_error(self) -> None:
+    def test_equal_observations_do_not_tell_the_data_error(self) -> None:
+        zero = np.zeros(3, dtype=np.int64)
+        found = mean_with_errors(np.ones(3), np.arange(3), zero, zero, 1, joint=False, unseen=np.zeros(3))
+        assert (found.mask_se, found.data_se) == (0.0, None)
+
+    def test_more_mask_error_than_spread_leaves_the_data_error_unresolved(self) -> None:
         values = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
-        assert flat(values, joint=False).data_se == 0.0
+        assert flat(values, joint=False).data_se is None
 
 
 class TestStudentT:

@@ -34,8 +34,9 @@ class Difference:
         difference: mean over observations of (first - second), in this unit.
         mask_se: Monte-Carlo standard error of the masks, given these observations; None if not known.
         mask_df: its degrees of freedom; None if unknown or infinite.
-        data_se: sampling standard error of the observations; None for a single one. If mask_se is None, it
-            includes the error of the masks, unless the masks are shared.
+        data_se: sampling standard error of the observations; None for a single one, and if it is not
+            resolved beside mask_se. If mask_se is None, it includes the error of the masks, unless the masks
+            are shared.
         pairing: "masks" if both models scored the same masks, otherwise "observations".
         masks_shared: whether all observations of a run had the same masks.
         win_share: share of the observations on which the first model is higher; ties count half.
@@ -74,12 +75,14 @@ class Difference:
     def standard_error(self) -> float | None:
         """√(mask_se² + data_se²), for the mean difference over the population of the observations.
 
-        None if it is not known: for a single observation, and for shared masks without replicates, whose
-        error is the same for all observations and therefore cannot be seen.
+        mask_se alone if data_se is not resolved beside it. None if the error is not known: for a single
+        observation, and for shared masks without replicates, whose error is the same for all observations
+        and therefore cannot be seen.
         """
-        if self.data_se is None or (self.mask_se is None and self.masks_shared):
+        if self.per_observation.size == 1 or (self.mask_se is None and self.masks_shared):
             return None
-        return math.hypot(self.mask_se or 0.0, self.data_se)
+        known = [error for error in (self.mask_se, self.data_se) if error is not None]
+        return math.hypot(*known) if known else None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
         """Student's t interval of the difference, for masks and observations; None without standard error.
@@ -96,9 +99,12 @@ class Difference:
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
         se = self.standard_error
-        if se is None or self.data_se is None:
+        if se is None:
             return None
-        parts = [(self.data_se**2, self.per_observation.size - 1), ((self.mask_se or 0.0) ** 2, self.mask_df)]
+        parts = [
+            ((self.data_se or 0.0) ** 2, self.per_observation.size - 1),
+            ((self.mask_se or 0.0) ** 2, self.mask_df),
+        ]
         spread = sum(variance**2 / df for variance, df in parts if df)
         half = t_half_width(se, se**4 / spread if spread else math.inf, self._level(level))
         return self.difference - half, self.difference + half
@@ -372,14 +378,10 @@ def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _
     table = replace(a.scores, score=a.scores.score - b.scores.score)
     # Only the kind depends on the conditionals, and a difference has no kind.
     estimate = summarize_scores(table, design, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
-    return _Paired(
-        estimate.log_evidence,
-        estimate.mask_se,
-        estimate.mask_df,
-        estimate.data_se,
-        estimate.per_observation,
-        estimate.curve,
-    )
+    mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
+    if not table.score.any():  # the models are equal, which is no chance of the masks
+        mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
+    return _Paired(estimate.log_evidence, mask_se, mask_df, data_se, estimate.per_observation, estimate.curve)
 
 
 def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _Paired:
@@ -402,13 +404,14 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _P
         if estimate.mask_se is not None:
             variances.append((scale * estimate.mask_se) ** 2)
             lost += variances[-1] ** 2 / (estimate.mask_df or math.inf)
-            if estimate.data_se is not None:
-                within += scale**2 * (float(e.var(ddof=1)) / n - estimate.data_se**2)
+            if n > 1:
+                within += scale**2 * (float(e.var(ddof=1)) / n - (estimate.data_se or 0.0) ** 2)
     u = values[0] - values[1]
     known = len(variances) == 2
     data_se = None
     if n > 1:
-        data_se = math.sqrt(max(0.0, float(u.var(ddof=1)) / n - (within if known else 0.0)))
+        data_variance = float(u.var(ddof=1)) / n - (within if known else 0.0)
+        data_se = math.sqrt(data_variance) if data_variance > 0 else None
     return _Paired(
         difference=float(u.mean()),
         mask_se=math.sqrt(sum(variances)) if known else None,

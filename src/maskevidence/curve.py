@@ -8,7 +8,13 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.masks import MaskDesign, Masks, Rates, Summation
 from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import MeanWithErrors, cell_variances, mean_with_errors, t_half_width
+from maskevidence.standard_errors import (
+    MeanWithErrors,
+    cell_variances,
+    equal_by_chance,
+    mean_with_errors,
+    t_half_width,
+)
 from maskevidence.support.files import csv_text
 
 RATE_BINS = 20
@@ -132,15 +138,19 @@ def _point(
     _, observation, counts = np.unique(table.id[rows], return_inverse=True, return_counts=True)
     score, replicate = table.score[rows], summation.replicate[rows]
     if not design.pooled:
+        weight = summation.weight[rows]
+        unseen = (table.size < table.n_tokens)[rows].astype(np.float64) * (not design.deterministic)
+        if summation.unseen is not None:
+            unseen *= summation.unseen[rows]
         return mean_with_errors(
-            score / counts[observation],
+            score * weight / np.bincount(observation, weights=weight)[observation],
             observation,
             summation.stratum[rows],
             replicate,
             design.n_replicates,
             joint=masks == "shared",
-            deterministic=design.deterministic,
-            min_replicates=design.min_replicates,
+            unseen=unseen,
+            known=design.n_replicates >= design.min_replicates,
         )
     # The observations and the number of masks at a size are random: a ratio of replicate totals, linearised.
     mean = float(score.mean())
@@ -154,5 +164,8 @@ def _point(
     if not enough or len(np.unique(replicate)) < design.n_replicates:
         return MeanWithErrors(mean, None, None, data_se)
     residual = (score - mean) / len(score)
-    variance = cell_variances(residual, np.zeros_like(replicate), replicate, design.n_replicates)
-    return MeanWithErrors(mean, math.sqrt(float(variance.sum())), design.n_replicates - 1, data_se)
+    cell = np.zeros_like(replicate)
+    variance = float(cell_variances(residual, cell, replicate, design.n_replicates)[0])
+    if equal_by_chance(variance, mean) and (table.size < table.n_tokens)[rows].any():
+        return MeanWithErrors(mean, None, None, data_se)
+    return MeanWithErrors(mean, math.sqrt(variance), design.n_replicates - 1, data_se)

@@ -31,6 +31,7 @@ from maskevidence.tokens import Tokens
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
+EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class EvidenceEstimate:
     Attributes:
         log_evidence: Σ over sizes of the score, averaged over observations (Eq. 2).
         mask_se: Monte-Carlo standard error of the masks, given these observations; None if the design has
-            too few replicates to know it, 0 if every mask was enumerated.
+            too few independent masks to know it, 0 if every mask was scored.
         mask_df: degrees of freedom of mask_se; None if unknown or infinite.
         data_se: sampling standard error of the observations, for the mean over their population; None for
-            a single observation.
+            a single observation, and if it is not resolved beside mask_se.
         kind: what the number is: "exact", "unbiased", "approximate", "lower_bound" or "pseudo".
         n_observations: number of scored observations.
         n_tokens: total number of their tokens.
@@ -250,6 +251,7 @@ def summarize_scores(
     lengths = table.n_tokens[first]
     summation = design.summation(table.n_tokens, table.draw, table.size)
     contribution = summation.weight * table.score
+    unknown = design.unknown_error(lengths, key.masks)
     mean = mean_with_errors(
         contribution,
         observation,
@@ -257,20 +259,17 @@ def summarize_scores(
         summation.replicate,
         design.n_replicates,
         joint=design.pooled or key.masks == "shared",
-        deterministic=design.deterministic,
-        min_replicates=design.min_replicates,
+        unseen=np.zeros_like(contribution) if design.deterministic else summation.unseen,
+        known=unknown is None,
     )
     notes, no_interval = [], None
     if mean.mask_se is None:
-        held = (
-            "holds their error too" if key.masks == "own" else "does not hold their error, the same for all"
-        )
-        no_interval = (
-            f"mask_se is not known: {design.name} with {design.n_replicates} independent masks needs "
-            f"{design.min_replicates}; data_se {held}"
-        )
+        no_interval = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
+        if mean.data_se is not None:
+            shared = "does not hold their error, the same for all"
+            no_interval += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
         notes.append(no_interval)
-    if conditionals == "approximate" and design.deterministic:
+    if conditionals == "approximate" and mean.mask_se == 0.0:
         no_interval = (
             "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
             "not known"

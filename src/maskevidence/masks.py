@@ -7,19 +7,21 @@ function of (seed, observation id, draw, size), without the id if all rows share
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import check_memory, whole_number
-from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, kronecker, scaled
+from maskevidence.support.keyed_random import golden, keyed_bits, keyed_ranks, kronecker, scaled
+from maskevidence.support.subsets import n_subsets, subsets
 
 Masks = Literal["own", "shared"]
+Numbering = Literal["position", "id"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
@@ -27,6 +29,11 @@ Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
 MAX_TOKENS_EXHAUSTIVE = 20
 _MAX_COUNT = 2**31 - 1
 _BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and copies of some
+MAX_REPLICATES = 8
+MAX_LISTED = 32
+MIN_DF = 3
+# Of random sizes: the fewest masks in all, and for each size, and the number that is enough for any sizes.
+FEWEST_MASKS, FEWEST_PER_SIZE, ENOUGH_MASKS = 16, 4, 128
 
 
 @dataclass(frozen=True)
@@ -58,11 +65,14 @@ class Summation(NamedTuple):
         weight: Σ weight · score over an observation's masks estimates its log evidence.
         stratum: strata are independent of each other, and their contributions add up.
         replicate: 0..R-1; the replicates of one stratum are independent and equally distributed.
+        unseen: 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
+            correction of the variance (0 where all were drawn); None for 1 everywhere.
     """
 
     weight: Float64[np.ndarray, " B"]
     stratum: Integers
     replicate: Integers
+    unseen: Float64[np.ndarray, " B"] | None = None
 
 
 class MaskDesign(ABC):
@@ -73,6 +83,8 @@ class MaskDesign(ABC):
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.
+        earlier: options that files of version 0.1.0 lack, with the values that it used.
+        inherited: options that a run which is continued keeps, unless others are asked for.
         nested: True if one random order gives the masks of all sizes of a draw.
         deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
         pooled: True if the sizes of different observations are drawn together, so that only whole
@@ -83,6 +95,8 @@ class MaskDesign(ABC):
     name: ClassVar[str]
     purpose: ClassVar[str]
     extended_by: ClassVar[str | None] = None
+    earlier: ClassVar[Mapping[str, object]] = {}
+    inherited: ClassVar[tuple[str, ...]] = ()
     nested: ClassVar[bool] = False
     deterministic: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
@@ -123,6 +137,30 @@ class MaskDesign(ABC):
         Equal shares of consecutive indices belong to the repeats, in their order.
         """
 
+    def plan_at(
+        self, key: MaskKey, ids: Integers, position: Integers, n_tokens: Integers, index: Integers
+    ) -> Plan:
+        """The plan for observations that are scored together, with the position 0..N-1 of each among them.
+
+        By default it is that of the ids. A `pooled` design follows the positions, so that ids with gaps do
+        not make its sizes uneven.
+        """
+        return self.plan(key, ids, n_tokens, index)
+
+    def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+        """Whether each mask is scored; False if it would repeat another mask of the same observation."""
+        return np.ones(index.shape, dtype=np.bool_)
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        """Why the masks' error on observations with these numbers of tokens is unknown; None if it is known.
+
+        An interval from too few independent masks covers less than its nominal share, so that none is given
+        (measured in benchmarks/coverage.py).
+        """
+        if self.n_replicates >= self.min_replicates:
+            return None
+        return f"{self.name} has {self.n_replicates} independent masks and needs {self.min_replicates}"
+
     @abstractmethod
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         """How the scores of these masks add up to the estimate."""
@@ -156,9 +194,42 @@ class MaskDesign(ABC):
             )
         return n_draws // n_repeats
 
+    def in_training(self) -> "MaskDesign":
+        """The design as training uses it: masks are independent, and sizes follow the ids, with `earlier`.
+
+        A step has some of the observations only, so that it has no positions among all of them.
+
+        Example:
+            >>> RandomSize(1).in_training()
+            RandomSize(draws=1, replicates=1, numbering='id')
+        """
+        return replace(self, **self.earlier) if self.earlier else self  # type: ignore[type-var]
+
+    def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
+        """The design with the `inherited` options of another one of its class, except those `asked` for.
+
+        Example:
+            >>> RandomSize(8).continuing(RandomSize(4, 4, "id"), asked=["draws"])
+            RandomSize(draws=8, replicates=4, numbering='id')
+        """
+        kept = {name: getattr(other, name) for name in self.inherited if name not in asked}
+        return replace(self, **kept) if kept else self  # type: ignore[type-var]
+
     def settings(self) -> dict[str, object]:
-        """The design's name and parameters, as they are written to files."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+        """The design's name and parameters, as they are written to files.
+
+        Example:
+            >>> EverySize(2).settings()
+            {'name': 'every-size', 'masks_per_size': 2, 'max_listed': 32}
+            >>> EverySize(2, max_listed=0).settings()  # as version 0.1.0 wrote it
+            {'name': 'every-size', 'masks_per_size': 2}
+        """
+        options: dict[str, object] = asdict(self)  # type: ignore[call-overload]
+        return {"name": self.name} | {
+            name: value
+            for name, value in options.items()
+            if name not in self.earlier or value != self.earlier[name]
+        }
 
 
 @dataclass(frozen=True)
@@ -225,7 +296,21 @@ def all_pairs(
     check_n_masks(counts)
     row = np.repeat(np.arange(len(n_tokens)), counts)
     first = np.cumsum(counts) - counts - per_repeat * repeats.start
-    return row, np.arange(len(row)) - np.repeat(first, counts)
+    index = np.arange(len(row)) - np.repeat(first, counts)
+    wanted = design.wanted(n_tokens[row], index)
+    return row[wanted], index[wanted]
+
+
+def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
+    """How many masks each observation has, shape (B,); the arguments are those of `all_pairs`.
+
+    Example:
+        >>> n_masks(EverySize(4), np.array([2, 30])).tolist()
+        [3, 117]
+    """
+    lengths, place = np.unique(n_tokens, return_inverse=True)
+    counts = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
+    return np.array(counts, dtype=np.int64)[place]
 
 
 def check_n_masks(n_draws: Integers) -> None:
@@ -251,6 +336,7 @@ def drawn_masks(
     ids: Integers,
     maskable: BoolMatrix,
     pairs: tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]] | None = None,
+    position: Integers | None = None,
 ) -> DrawnMasks:
     """Draw masks of a design for observations.
 
@@ -261,6 +347,8 @@ def drawn_masks(
         maskable: shape (B, D).
         pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
             `all_pairs`.
+        position: shape (B,); the position of each observation among all that are scored together; None if
+            sizes follow the ids, as in training.
 
     Example:
         >>> masks = drawn_masks(EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
@@ -269,13 +357,17 @@ def drawn_masks(
     """
     n_tokens = maskable.sum(1)
     row, index = all_pairs(design, n_tokens) if pairs is None else pairs
-    draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    if position is None:
+        draw, size = design.plan(key, ids[row], n_tokens[row], index)
+    else:
+        draw, size = design.plan_at(key, ids[row], position[row], n_tokens[row], index)
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
 def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
-    """The masks that complete observations of n tokens share, drawn once for all of them."""
-    return drawn_masks(design, key, np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_))
+    """The masks shared by complete observations of n tokens, drawn once for all of them."""
+    first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
+    return drawn_masks(design, key, first, maskable, position=first)
 
 
 def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) -> Integers:
@@ -308,22 +400,41 @@ def _constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
 
 @dataclass(frozen=True)
 class EverySize(MaskDesign):
-    """`masks_per_size` independent masks of every size 1..D (the paper's P).
+    """`masks_per_size` random masks of every size 1..D (the paper's P).
 
-    Weights: 1/P each. Strata are the sizes; the standard error needs P >= 2.
+    A size with C <= `max_listed` masks has them drawn without replacement: no mask is scored twice, and if
+    C <= P, each is scored once, without Monte-Carlo error. Weights: 1/P, or 1/C if C < P. The strata are the
+    sizes; the variance of a stratum that is drawn without replacement has the factor 1 - P/C. Since a single
+    size can hold all of the variance, the standard error needs 3 degrees of freedom for each: N·(P - 1) with
+    own masks of N observations, P - 1 with shared masks.
+
+    Args:
+        masks_per_size: P.
+        max_listed: the largest C; 0 draws all masks independently, as version 0.1.0 did.
+
+    Source:
+        Cochran (1977), Sampling Techniques, Section 2.6, on the factor 1 - P/C.
 
     Example:
         >>> EverySize(masks_per_size=4).n_draws(np.array([61])).tolist()
         [244]
+        >>> maskable = np.ones((1, 3), dtype=np.bool_)
+        >>> drawn_masks(EverySize(4), MaskKey(0), np.array([0]), maskable).size.tolist()
+        [1, 2, 3, 1, 2, 1, 2]
     """
 
     masks_per_size: int = 4
+    max_listed: int = MAX_LISTED
     name: ClassVar[str] = "every-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: every size has its own random masks."
     extended_by: ClassVar[str] = "masks_per_size"
+    earlier: ClassVar[Mapping[str, object]] = {"max_listed": 0}
+    inherited: ClassVar[tuple[str, ...]] = ("max_listed",)
 
     def __post_init__(self) -> None:
         _check_counts(masks_per_size=self.masks_per_size)
+        if not isinstance(self.max_listed, int) or not 0 <= self.max_listed <= MAX_LISTED:
+            raise InputError(f"max_listed={self.max_listed!r}; give a whole number from 0 to {MAX_LISTED}")
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
@@ -331,11 +442,73 @@ class EverySize(MaskDesign):
     def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
+    def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+        n_listed = n_subsets(n_tokens, index % n_tokens + 1, self.max_listed)
+        return (n_listed == 0) | (index // n_tokens < n_listed)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        masked = super().masked(key, ids, draw, size, maskable)
+        n_tokens = maskable.sum(1)
+        later = np.flatnonzero((n_subsets(n_tokens, size, self.max_listed) > 1) & (draw > 0))
+        for n, m in np.unique(np.stack([n_tokens[later], size[later]], axis=1), axis=0).tolist():
+            rows = later[(n_tokens[later] == n) & (size[later] == m)]
+            masked[rows] = self._without_replacement(key, ids[rows], draw[rows], m, maskable[rows])
+        return masked
+
+    def _without_replacement(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: int, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """The masks of draws 1, 2, ... of a size: those that draw 0 did not give, in a random order."""
+        listed = subsets(int(maskable[0].sum()), size)
+        sizes = np.full_like(draw, size)
+        first = super().masked(key, ids, np.zeros_like(draw), sizes, maskable)
+        same = (first[maskable].reshape(len(ids), 1, -1) == listed).all(2)
+        columns = key.columns(ids, sizes, np.full_like(draw, len(listed)))
+        bits = keyed_bits(key.seed, *columns.T[:, :, None], np.arange(len(listed)))
+        order = np.argsort(np.where(same, np.uint64(0), bits), axis=1, kind="stable")
+        masked = np.zeros_like(maskable)
+        masked[maskable] = listed[order[np.arange(len(ids)), draw % len(listed)]].ravel()
+        return masked
+
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
-        return Summation(_constant(1.0 / self.masks_per_size, size), stratum=size, replicate=draw)
+        n_listed = n_subsets(n_tokens, size, self.max_listed)
+        listed = n_listed > 0
+        n_drawn = np.where(listed, np.minimum(n_listed, self.masks_per_size), self.masks_per_size)
+        weight = np.where(listed & (draw >= n_drawn), 0.0, 1.0 / n_drawn)
+        unseen = np.where(listed, 1.0 - n_drawn / np.maximum(n_listed, 1), size < n_tokens)
+        # Masks that are drawn without replacement have a stratum for each number of tokens.
+        stratum = size + np.where(listed, (n_tokens + 1) * (n_tokens.max(initial=0) + 1), 0)
+        return Summation(weight, stratum=stratum, replicate=draw, unseen=unseen)
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
         return True
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        lengths, place = np.unique(n_tokens, return_inverse=True)
+        sizes = [np.arange(1, n + 1) for n in lengths]
+        listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
+        random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
+        return _too_few(self, self.masks_per_size, int(random[place].sum()), masks)
+
+
+def _too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
+    """Why the error of several strata is unknown: one of them may hold all of the variance.
+
+    Args:
+        design: how masks are drawn.
+        per_stratum: P, the number of masks of each observation in a stratum.
+        n_observations: how many observations have random masks.
+        masks: "own" or "shared".
+    """
+    n = min(n_observations, 1) if masks == "shared" else n_observations
+    if n == 0 or (per_stratum - 1) * n >= MIN_DF:
+        return None
+    return (
+        f"{design.name} with {per_stratum} {masks} mask{'s' * (per_stratum > 1)} per size needs "
+        f"{1 + math.ceil(MIN_DF / n)} or more for {n_observations} observation{'s' * (n_observations > 1)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -372,7 +545,8 @@ class Orderings(MaskDesign):
         return keyed_ranks(key.seed, key.columns(ids, draw), maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
-        return Summation(_constant(1.0 / self.orders, size), stratum=np.zeros_like(draw), replicate=draw)
+        weight, unseen = _constant(1.0 / self.orders, size), (n_tokens > 1).astype(np.float64)
+        return Summation(weight, stratum=np.zeros_like(draw), replicate=draw, unseen=unseen)
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
         return True
@@ -382,52 +556,119 @@ class Orderings(MaskDesign):
 class RandomSize(MaskDesign):
     """`draws` masks per observation, of uniformly random sizes, stratified over the whole data set.
 
-    The size of draw k = r + R·c of the i-th observation is M = floor(u·D) + 1 with the Kronecker sequence
-    u = frac(U_r + i/g + c/g²), g = 1.32471795…, and an independent uniform offset U_r for each of the R
-    `replicates`. Every single u is uniform, so that any prefix and any added draws stay unbiased; together
-    they are even over observations and draws. Weights: D over the number of draws. The standard error comes
-    from the spread of the replicates and needs R >= 4.
+    The size of draw k = r + R·c of the i-th observation is M = floor(u·D) + 1 with
+
+        u = frac(U_r + i·(√5 - 1)/2 + c·(√2 - 1))
+
+    and an independent uniform offset U_r for each of the R `replicates`. i = 0..N-1 is the position of the
+    observation among all that are scored together, ordered by id. Every single u is uniform, so that any
+    prefix and any added draws stay unbiased; together the sizes are even over observations and draws.
+    Weights: D over the number of draws.
+
+    The standard error comes from the spread of the replicates. It needs R >= 4 and enough masks to meet each
+    size: N·draws >= max(16, min(4·D, 128)) with own masks, draws >= max(16, 4·D) with shared masks.
+
+    Args:
+        draws: masks per observation.
+        replicates: R, which must divide `draws`; by default the largest such number up to 8.
+        numbering: "id" has the id for i, and the sequence of `kronecker`, as in training and in version
+            0.1.0; over ids with gaps, the sizes are then uneven.
 
     Example:
-        >>> RandomSize(8).n_draws(np.array([61])).tolist()
-        [8]
+        >>> RandomSize(8), RandomSize(8).n_draws(np.array([61])).tolist()
+        (RandomSize(draws=8, replicates=8, numbering='position'), [8])
     """
 
     draws: int = 8
-    replicates: int = 4
+    replicates: int | None = None
+    numbering: Numbering = "position"
     name: ClassVar[str] = "random-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
     extended_by: ClassVar[str] = "draws"
+    earlier: ClassVar[Mapping[str, object]] = {"numbering": "id"}
+    inherited: ClassVar[tuple[str, ...]] = ("replicates", "numbering")
     pooled: ClassVar[bool] = True
     min_replicates: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        _check_counts(draws=self.draws, replicates=self.replicates)
-        if self.draws % self.replicates:
+        _check_counts(draws=self.draws)
+        if self.replicates is None:
+            best = max(r for r in range(1, MAX_REPLICATES + 1) if self.draws % r == 0)
+            object.__setattr__(self, "replicates", best)
+        _check_counts(replicates=self.n_replicates)
+        if self.draws % self.n_replicates:
             raise InputError(
                 f"draws={self.draws} is not a multiple of replicates={self.replicates}; give "
-                f"draws={self.replicates * math.ceil(self.draws / self.replicates)}, "
+                f"draws={self.n_replicates * math.ceil(self.draws / self.n_replicates)}, "
                 "or replicates=1 (and no standard error)"
             )
+        if self.numbering not in ("position", "id"):
+            raise InputError(f"numbering={self.numbering!r}; give 'position' or 'id'")
 
     @property
     def n_replicates(self) -> int:
+        assert self.replicates is not None
         return self.replicates
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, self.draws)
 
     def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
-        offset = keyed_bits(key.seed, index % self.replicates)
-        row = np.zeros_like(ids) if key.masks == "shared" else ids
-        return index, scaled(kronecker(offset, row, index // self.replicates), n_tokens) + 1
+        return self._sizes(kronecker, key, ids, n_tokens, index)
+
+    def plan_at(
+        self, key: MaskKey, ids: Integers, position: Integers, n_tokens: Integers, index: Integers
+    ) -> Plan:
+        if self.numbering == "id":
+            return self.plan(key, ids, n_tokens, index)
+        return self._sizes(golden, key, position, n_tokens, index)
+
+    def _sizes(self, sequence: Any, key: MaskKey, row: Integers, n_tokens: Integers, index: Integers) -> Plan:
+        offset = keyed_bits(key.seed, index % self.n_replicates)
+        row = np.zeros_like(row) if key.masks == "shared" else row
+        return index, scaled(sequence(offset, row, index // self.n_replicates), n_tokens) + 1
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / self.draws
-        return Summation(weight, stratum=np.zeros_like(draw), replicate=draw % self.replicates)
+        unseen = (n_tokens > 1).astype(np.float64)
+        return Summation(weight, np.zeros_like(draw), draw % self.n_replicates, unseen=unseen)
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
         return True
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        if int(n_tokens.max()) == 1:
+            return None
+        if self.n_replicates < self.min_replicates:
+            return super().unknown_error(n_tokens, masks)
+        enough = self.enough_draws(n_tokens, masks)
+        if self.draws >= enough:
+            return None
+        return (
+            f"{self.name} with {self.draws} {masks} draw{'s' * (self.draws > 1)} needs {enough} or more for "
+            f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} of up to {n_tokens.max()} tokens"
+        )
+
+    def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
+        """The number of draws from which the error on observations of these numbers of tokens is known.
+
+        Args:
+            n_tokens: shape (N,).
+            masks: "own" or "shared".
+
+        Returns:
+            A multiple of the replicates.
+
+        Example:
+            >>> [RandomSize(8).enough_draws(np.full(n, 30), "own") for n in (1, 5, 20)]
+            [120, 24, 8]
+        """
+        per_size = FEWEST_PER_SIZE * int(n_tokens.max())
+        n_random = 1
+        if masks == "own":
+            n_random, per_size = max(1, int((n_tokens > 1).sum())), min(per_size, ENOUGH_MASKS)
+        needed = max(FEWEST_MASKS, per_size) / n_random
+        return self.n_replicates * math.ceil(needed / self.n_replicates)
 
 
 @dataclass(frozen=True)
@@ -435,7 +676,7 @@ class Rates(MaskDesign):
     """`masks_per_size` masks at each of a list of mask rates, as in the paper's sweep of 1 %..99 %.
 
     Weights: D over the number of masks, so that the estimate is D times the mean score over the rates. Strata
-    are the rates.
+    are the rates. With several rates the standard error needs as many masks as that of `EverySize`.
 
     Example:
         >>> Rates((0.15, 0.5, 0.85)).plan(MaskKey(), *[np.array([20])] * 2, np.array([1]))[1].tolist()
@@ -461,12 +702,19 @@ class Rates(MaskDesign):
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / (len(self.rates) * self.masks_per_size)
-        return Summation(weight, stratum=draw % len(self.rates), replicate=draw // len(self.rates))
+        stratum, replicate = draw % len(self.rates), draw // len(self.rates)
+        return Summation(weight, stratum, replicate, unseen=(size < n_tokens).astype(np.float64))
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
         sizes = size_of_rate(np.asarray(self.rates), np.full(len(self.rates), n_tokens))
         counts = np.bincount(sizes, minlength=n_tokens + 1)[1:]
         return bool((counts == counts[0]).all())
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        if len(self.rates) == 1:
+            return super().unknown_error(n_tokens, masks)
+        n_random = int((size_of_rate(min(self.rates), n_tokens) < n_tokens).sum())
+        return _too_few(self, self.masks_per_size, n_random, masks)
 
 
 class FixedRate(Rates):
@@ -611,6 +859,6 @@ def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     design = design_class(str(options.pop("name", None)))
     try:
-        return design(**options)
+        return design(**{**design.earlier, **options})
     except TypeError as error:
         raise InputError(f"the design {dict(settings)} cannot be used: {error}") from error

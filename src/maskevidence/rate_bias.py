@@ -28,7 +28,8 @@ class RateBias:
         size: M, averaged over the observations if their lengths differ.
         bias: mean over the observations of D·S(x; M) - log p(x).
         mask_se: Monte-Carlo standard error of the bias, from the masks.
-        data_se: sampling standard error of the bias, from the observations.
+        data_se: sampling standard error of the bias, from the observations; None for a single observation,
+            and if it is not resolved beside mask_se.
         mask_variance: variance of D times the score of a single random mask about D·S(x; M), nats². With own
             masks, it is the mean over the observations; with shared masks, the variance of their mean.
         rmse: √(bias² + mask_variance), the root mean square error of a single mask.
@@ -144,11 +145,9 @@ def _of_rate(
     variance = None
     if mask_se is not None:
         variance = mask_se**2 * design.masks_per_size * (n if key.masks == "own" else 1)
-    data_se = None
-    if n > 1 and mask_se is not None and key.masks == "own":
-        data_se = math.sqrt(max(0.0, float(difference.var(ddof=1)) / n - mask_se**2))
-    elif n > 1:
-        data_se = float(difference.std(ddof=1)) / math.sqrt(n)
+    data_variance = 0.0 if n == 1 else float(difference.var(ddof=1)) / n
+    if mask_se is not None and key.masks == "own":
+        data_variance -= mask_se**2
     mean = float(difference.mean())
     block, visible = block_identity(model, tokens[slice(0, block_rows)], design.rate, key.seed)
     return RateBias(
@@ -156,7 +155,7 @@ def _of_rate(
         size=float(size_of_rate(design.rate, tokens.n_tokens.cpu().numpy()).mean()),
         bias=mean,
         mask_se=mask_se,
-        data_se=data_se,
+        data_se=math.sqrt(data_variance) if data_variance > 0 else None,
         mask_variance=variance,
         rmse=None if variance is None else math.sqrt(mean**2 + variance),
         seconds_per_mask=seconds,

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign, MaskKey, Orderings, all_pairs, drawn_masks, masks_of_all_rows
+from maskevidence.masks import (
+    MaskDesign,
+    MaskKey,
+    Orderings,
+    all_pairs,
+    drawn_masks,
+    masks_of_all_rows,
+    n_masks,
+)
 from maskevidence.model import (
     HasBatches,
     HasScoreMoments,
@@ -93,7 +101,7 @@ class Scoring:
 
     def n_masks(self, tokens: Tokens, repeats: range) -> int:
         """How many masks some of the design's repeats have on these observations."""
-        return int(self.design.draws_per_repeat(tokens.n_tokens.cpu().numpy()).sum()) * len(repeats)
+        return int(n_masks(self.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
 
 
 def score_observations(
@@ -119,6 +127,7 @@ def score_observations(
         NumericalError: a log-probability that is not finite.
     """
     check_tokens(tokens)
+    tokens = tokens.scored_together()
     scoring = Scoring(design, key, batch_size, timed=True)
     with progress("scoring masks", scoring.n_masks(tokens, scoring.repeats)) as advance:
         return score_repeats(model, tokens, scoring, scoring.repeats, advance)
@@ -148,7 +157,7 @@ def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign
     """How many entries of the model's calls an observation takes: its masks, or its orders."""
     if isinstance(design, Orderings) and isinstance(model, HasScoreOrderings):
         return design.orders
-    return float(design.n_draws(tokens.n_tokens.cpu().numpy()).mean())
+    return float(n_masks(design, tokens.n_tokens.cpu().numpy()).mean())
 
 
 def check_tokens(tokens: Tokens) -> None:
@@ -178,7 +187,9 @@ def _score_pairs(
     if scoring.key.masks == "shared":  # equal masks side by side, so that a model can share their work
         order = np.argsort(index, kind="stable")
         row, index = row[order], index[order]
-    masks = drawn_masks(scoring.design, scoring.key, ids, tokens.maskable.cpu().numpy(), (row, index))
+    position = None if tokens.position is None else tokens.position.cpu().numpy()
+    maskable = tokens.maskable.cpu().numpy()
+    masks = drawn_masks(scoring.design, scoring.key, ids, maskable, (row, index), position)
     score = np.empty(len(row))
     n_calls = 0
     parts: Iterable[slice | Int64[np.ndarray, " n_pairs"]] = _slices(len(row), scoring.batch_size)

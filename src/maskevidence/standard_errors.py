@@ -10,8 +10,11 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
   as E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores. But scores have heavier tails, for which the corrected
   (R + 1) (Σ v)²/Σ v² - 2 makes intervals too narrow (both are measured in benchmarks/coverage.py).
 - data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them,
-  Var(ē | data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = max(0, (s²(e) - v̄ + c)/n).
-  With own masks c = 0 and this is s²(e)/n - mask_se².
+  Var(ē | data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = (s²(e) - v̄ + c)/n. With own
+  masks c = 0 and this is s²(e)/n - mask_se². If it is not above 0, the observations' error is not resolved
+  beside the masks' error, and data_se is None.
+- If k of the C masks of a stratum are drawn without replacement, the variance of its mean is s²/k·(1 - k/C).
+- Replicates that are equal may be equal by chance, so that mask_se is None, unless every mask is scored.
 """
 
 import math
@@ -31,8 +34,9 @@ class MeanWithErrors(NamedTuple):
         mean: the estimate.
         mask_se: Monte-Carlo standard error of the masks, given the observations.
         mask_df: its degrees of freedom; infinite without Monte-Carlo error.
-        data_se: sampling standard error of the observations; if mask_se is None, it includes the error of
-            own masks (shared masks move all observations together, which it cannot show).
+        data_se: sampling standard error of the observations; None for a single observation, and if it is not
+            resolved beside the masks' error. If mask_se is None, it includes the error of own masks (shared
+            masks move all observations together, which it cannot show).
     """
 
     mean: float
@@ -49,8 +53,8 @@ def mean_with_errors(
     n_replicates: int,
     *,
     joint: bool,
-    deterministic: bool = False,
-    min_replicates: int = 2,
+    unseen: Floats | None = None,
+    known: bool = True,
 ) -> MeanWithErrors:
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
 
@@ -61,8 +65,9 @@ def mean_with_errors(
         replicate: shape (n_masks,); 0..R-1.
         n_replicates: R.
         joint: True if the masks of different observations are drawn together (shared or pooled).
-        deterministic: True if there is no Monte-Carlo error.
-        min_replicates: the number of replicates below which mask_se is None.
+        unseen: shape (n_masks,); the finite-population correction of each mask's stratum, 0 if all its masks
+            are scored; None for 1 everywhere.
+        known: False if the design has too few independent masks to estimate mask_se, which is then None.
 
     Example:
         >>> import numpy as np
@@ -75,36 +80,63 @@ def mean_with_errors(
     estimates = np.bincount(observation, weights=contribution, minlength=n)
     mean = float(estimates.mean())
     spread = float(estimates.var(ddof=1)) if n > 1 else None
-    if deterministic:
-        return MeanWithErrors(mean, 0.0, math.inf, None if spread is None else math.sqrt(spread / n))
-    if n_replicates < min_replicates:
-        return MeanWithErrors(mean, None, None, None if spread is None else math.sqrt(spread / n))
+    whole_error = math.sqrt(spread / n) if spread else None
+    if unseen is not None and not unseen.any():
+        return MeanWithErrors(mean, 0.0, math.inf, whole_error)
+    unknown = MeanWithErrors(mean, None, None, whole_error)
+    if not known or n_replicates < 2:
+        return unknown
 
-    own = cell_variances(contribution, observation * (stratum.max() + 1) + stratum, replicate, n_replicates)
+    cell = observation * (stratum.max() + 1) + stratum
+    own = cell_variances(contribution, cell, replicate, n_replicates, unseen)
     single = float(own.sum()) / n  # v̄
-    parts = cell_variances(contribution, stratum, replicate, n_replicates) / n**2 if joint else own / n**2
+    parts = own / n**2
+    if joint:
+        parts = cell_variances(contribution, stratum, replicate, n_replicates, unseen) / n**2
     mask_variance = float(parts.sum())
-    if mask_variance > 0:
-        mask_df = mask_variance**2 / float((parts**2).sum()) * (n_replicates - 1)
-    else:
-        mask_df = math.inf
+    if equal_by_chance(mask_variance, mean):
+        return unknown
+    mask_df = mask_variance**2 / float((parts**2).sum()) * (n_replicates - 1)
     if spread is None:
         return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, None)
     covariance = (mask_variance - single / n) / (1 - 1 / n)
-    data_variance = max(0.0, (spread - single + covariance) / n)
-    return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, math.sqrt(data_variance))
+    data_variance = (spread - single + covariance) / n
+    data_se = math.sqrt(data_variance) if data_variance > 0 else None
+    return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, data_se)
 
 
 def cell_variances(
-    contribution: Floats, cell: Integers, replicate: Integers, n_replicates: int
+    contribution: Floats,
+    cell: Integers,
+    replicate: Integers,
+    n_replicates: int,
+    unseen: Floats | None = None,
 ) -> Float64[np.ndarray, " n_cells"]:
-    """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums."""
+    """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums.
+
+    It is multiplied by the finite-population correction of the cell, the largest one of its masks.
+    """
     _, dense = np.unique(cell, return_inverse=True)
     n_cells = int(dense.max()) + 1
     totals = np.bincount(
         dense * n_replicates + replicate, weights=contribution, minlength=n_cells * n_replicates
     )
-    return totals.reshape(n_cells, n_replicates).var(axis=1, ddof=1) * n_replicates
+    variances = totals.reshape(n_cells, n_replicates).var(axis=1, ddof=1) * n_replicates
+    if unseen is None:
+        return variances
+    correction = np.zeros(n_cells)
+    np.maximum.at(correction, dense, unseen)
+    return variances * correction
+
+
+def equal_by_chance(variance: float, mean: float) -> bool:
+    """Whether the variance of a mean is zero but for rounding.
+
+    Example:
+        >>> equal_by_chance(1e-33, -3.0), equal_by_chance(1e-12, -3.0)
+        (True, False)
+    """
+    return variance <= (1e-14 * mean) ** 2
 
 
 def student_t_quantile(probability: float, df: float) -> float:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -31,6 +31,8 @@ class Tokens:
         n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
         text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
             None where it is unknown.
+        position: shape (B,); the rank of each observation's id among all that are scored together, which
+            decides the sizes of random-size masks; None before scoring.
 
     Example:
         >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
@@ -44,6 +46,7 @@ class Tokens:
     ids: Int64[Tensor, " B"]
     n_bytes: Int64[Tensor, " B"] | None = None
     text: Int64[Tensor, " B"] | None = None
+    position: Int64[Tensor, " B"] | None = None
 
     @classmethod
     def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
@@ -103,6 +106,15 @@ give a finite number, or NaN where it is missing
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
         values = (getattr(self, field.name) for field in fields(self))
         return Tokens(*(None if value is None else change(value) for value in values))  # type: ignore[arg-type]
+
+    def scored_together(self) -> "Tokens":
+        """The same observations, each with its position: the rank of its id among theirs.
+
+        Example:
+            >>> Tokens.from_array([[1.0], [2.0], [3.0]], ids=[53, 0, 106]).scored_together().position.tolist()
+            [1, 0, 2]
+        """
+        return replace(self, position=torch.argsort(torch.argsort(self.ids)))
 
     def fingerprint(self) -> str:
         """A hash of the values that are scored or conditioned on, and of their roles.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MINUS = "\N{MINUS SIGN}"
 NOT_KNOWN = "not known"
+NOT_RESOLVED = "not resolved beside the masks' error"
 ENUMERATED = "the masks are enumerated, not drawn"
 KINDS = {
     "exact": "every mask was enumerated on exact conditionals, so this is the log evidence itself",
@@ -85,6 +86,20 @@ def standard_error(error: float | None, digits: int, write: Write = number) -> s
     if error is None:
         return NOT_KNOWN
     return f"± {write(error, digits)}" if error else "none"
+
+
+def data_error(
+    error: float | None, mask_se: float | None, n_observations: int, digits: int, write: Write = number
+) -> str:
+    """The sampling error of the observations, or why there is none.
+
+    Example:
+        >>> data_error(0.25, 0.1, 9, 2), data_error(None, 0.1, 1, 2), data_error(None, 0.1, 9, 2)
+        ('± 0.25', 'not known', "not resolved beside the masks' error")
+    """
+    if error is not None or n_observations < 2:
+        return standard_error(error, digits, write)
+    return NOT_RESOLVED if mask_se else "not known: all observations have the same number"
 
 
 def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:

@@ -24,9 +24,10 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 RUNS = GOLDEN / "runs"
 FILE = GOLDEN / "numbers.json"
 D, N = 4, 5
+EVERY_SIZE, RANDOM_SIZE = me.EverySize(2, max_listed=0), me.RandomSize(8, 4, "id")  # as 0.1.0 drew them
 DESIGNS = [
-    me.EverySize(2),
-    me.RandomSize(8),
+    EVERY_SIZE,
+    RANDOM_SIZE,
     me.Orderings(3),
     me.LeaveOneOut(),
     me.Exhaustive(),
@@ -288,10 +289,22 @@ def moments() -> Numbers:
         estimates = {
             design.name: numbers_of(me.estimate_evidence(model, whole, design, seed=7)) for design in DESIGNS
         }
-        loss = me.MaskedObjective(me.EverySize(2), seed=5, masks="shared")(model, whole)
+        loss = me.MaskedObjective(EVERY_SIZE, seed=5, masks="shared")(model, whole)
         with torch.no_grad():
             scores = model.score_moments(whole, hidden).tolist()
         found[name] = {"estimates": estimates, "scores": scores, "loss": loss.item()}
+    return found
+
+
+def designs_now() -> Numbers:
+    """The designs that draw other masks than version 0.1.0 did."""
+    ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
+    for design in (me.EverySize(2), me.EverySize(8), me.RandomSize(8), me.RandomSize(12)):
+        for sharing in SHARING:
+            for what, x in (("complete", values(20)), ("missing", with_holes(values(20)))):
+                tokens = me.Tokens.from_array(x, ids=ids)
+                estimate = me.estimate_evidence(model, tokens, design, seed=7, masks=sharing)
+                found[f"{design!r}, {sharing}, {what}"] = numbers_of(estimate)
     return found
 
 
@@ -355,7 +368,7 @@ def fitted_by_masks() -> Numbers:
             }
     more: dict[str, tuple[Any, Any, Any]] = {
         "Gaussian, a design alone": (gaussian(), x, me.RandomSize(1, 1)),
-        "PPCA, missing values": (ppca(), with_holes(x), me.RandomSize(4)),
+        "PPCA, missing values": (ppca(), with_holes(x), me.RandomSize(4, 4)),
         "PPCA, moments": (ppca(), me.GaussianMoments.from_rows(x), by_moments),
         "PPCA, likelihood": (ppca(), x, me.Likelihood()),
         "FactorAnalysis, orderings": (factor_analysis(), x, me.Orderings(1)),
@@ -387,7 +400,7 @@ def comparisons() -> Numbers:
                 name: me.estimate_evidence(m, x, design, seed=7, masks=sharing) for name, m in models.items()
             }
             found[f"{design.name}, {sharing}"] = me.compare(estimates).to_dict()
-    other = [me.estimate_evidence(models["PPCA"], x, me.EverySize(2), seed=seed) for seed in (0, 1)]
+    other = [me.estimate_evidence(models["PPCA"], x, EVERY_SIZE, seed=seed) for seed in (0, 1)]
     found["other seeds"] = me.compare(other).to_dict()
     return found
 
@@ -432,11 +445,11 @@ def masked_lm() -> Numbers:
         "MaskedLM.from_callable": by_design(table, words),
         "WholeWords": {
             design.name: numbers_of(me.estimate_evidence(wrapped, whole.tokens, design, seed=7))
-            for design in (me.LeaveOneOut(), me.EverySize(2))
+            for design in (me.LeaveOneOut(), EVERY_SIZE)
         },
     }
     for name, one in (("pairs", pairs.tokens), ("prompts", prompts), ("blocks", blocks.tokens)):
-        found[name] = numbers_of(me.estimate_evidence(bert, one, me.RandomSize(8), seed=7))
+        found[name] = numbers_of(me.estimate_evidence(bert, one, RANDOM_SIZE, seed=7))
         found[f"{name}, ids"] = one.values.tolist()
     with torch.no_grad():
         hidden = tokens.maskable & (torch.arange(tokens.width) % 2 == 1)
@@ -456,7 +469,7 @@ def collated() -> Numbers:
         "another seed": {"seed": 9},
         "a rate": {"mlm_probability": 0.4},
         "rates": {"design": me.Rates((0.2, 0.5, 0.9))},
-        "several masks": {"design": me.EverySize(2)},
+        "several masks": {"design": EVERY_SIZE},
         "as transformers replaces": {
             "mlm_probability": 0.9,
             "mask_replace_prob": 0.4,
@@ -549,7 +562,7 @@ def saved_models() -> Numbers:
             "class": type(model).__name__,
             "columns": model.columns,
             "scores": model.score_samples(data).tolist(),
-            "estimate": numbers_of(me.estimate_evidence(model, data, me.EverySize(2), seed=7)),
+            "estimate": numbers_of(me.estimate_evidence(model, data, EVERY_SIZE, seed=7)),
         }
     return found
 
@@ -560,8 +573,8 @@ def trained_transformers() -> Numbers:
     bert = me.models.MaskedLM.from_pretrained(RUNS / "train-bert", device="cpu")
     vit_mae = me.models.MaskedImage.from_pretrained(RUNS / "train-vit-mae", device="cpu")
     return {
-        "train-bert": numbers_of(me.estimate_evidence(bert, bert.tokens(TEXTS), me.RandomSize(8))),
-        "train-vit-mae": numbers_of(me.estimate_evidence(vit_mae, vit_mae.tokens(images), me.EverySize(2))),
+        "train-bert": numbers_of(me.estimate_evidence(bert, bert.tokens(TEXTS), RANDOM_SIZE)),
+        "train-vit-mae": numbers_of(me.estimate_evidence(vit_mae, vit_mae.tokens(images), EVERY_SIZE)),
     }
 
 
@@ -571,6 +584,7 @@ SECTIONS: dict[str, Callable[[], Numbers]] = {
     "conditionals": conditionals,
     "evidence": evidence,
     "moments": moments,
+    "designs_now": designs_now,
     "fitted_in_closed_form": fitted_in_closed_form,
     "fitted_by_masks": fitted_by_masks,
     "comparisons": comparisons,

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -109,9 +110,11 @@ def test_the_table_has_the_curves_numbers(folder: Path) -> None:
     assert reported.estimate is not None
     shown = text_of(render([reported]))
     curve = reported.estimate.curve
-    for score, mask_se, data_se in zip(curve.score, curve.mask_se, curve.data_se, strict=True):
-        errors = " ".join(typeset(error, 4) if error else "0" for error in (mask_se, data_se))
-        assert f"{typeset(score, 4)} {errors} 24" in shown
+    columns = zip(curve.size, curve.score, curve.mask_se, curve.data_se, strict=True)
+    for size, score, *errors in columns:
+        of_errors = " ".join(typeset(error, 4) if error else "0" for error in errors)
+        n_masks = 12 * min(2, math.comb(5, int(size)))
+        assert f"{typeset(score, 4)} {of_errors} {n_masks}" in shown
 
 
 def test_the_figure_has_the_curves_numbers(folder: Path) -> None:

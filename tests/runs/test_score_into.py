@@ -76,7 +76,8 @@ class TestRecord:
         rows = pandas.read_parquet(tmp_path / "scores")
         assert list(rows.columns) == ["id", "draw", "size", "n_tokens", "score", "n_bytes"]
         assert rows["n_bytes"].isna().all()
-        by_observation = rows["score"].groupby(rows["id"]).sum() / 2
+        by_size = rows["score"].groupby([rows["id"], rows["size"]]).mean()  # whatever their number of masks
+        by_observation = by_size.groupby("id").sum()
         assert by_observation.mean() == pytest.approx(read_run(tmp_path).estimate.log_evidence)
 
     @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
@@ -98,7 +99,7 @@ class TestRecord:
         model, tokens, folder = Counting(), make_tokens(), RunDirectory(tmp_path)
         manifest = make_manifest(model, tokens, me.EverySize(2))
         total = record_run(folder, manifest, model, tokens, Recording(save_every=0.0))
-        assert total == model.n_masks == 2 * int(tokens.n_tokens.sum())
+        assert total == model.n_masks == 2 * int(tokens.n_tokens.sum()) - len(tokens)  # one hides all tokens
         before = read_rows(tmp_path)
         lost = [part.path for part in list_parts(folder.scores)][3:20:4]
         n_lost = sum(parquet.read_metadata(path).num_rows for path in lost)
@@ -124,7 +125,7 @@ class TestRecord:
         assert saved == model.n_masks
         fresh = Counting()
         record_run(folder, manifest, fresh, tokens)
-        assert fresh.n_masks == 2 * int(tokens.n_tokens.sum()) - saved
+        assert fresh.n_masks == 2 * int(tokens.n_tokens.sum()) - len(tokens) - saved
 
     def test_removes_temporary_files_of_a_killed_write(self, tmp_path: Path) -> None:
         model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path)

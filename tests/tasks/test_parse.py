@@ -60,7 +60,11 @@ def test_rates_of_the_paper() -> None:
         ("every-size:3", {}, "every-size takes nothing after a colon"),
         ("every-size", {"draws": 8}, "--draws does not belong to every-size, which has --masks-per-size"),
         ("leave-one-out", {"orders": 8}, "--orders does not belong to leave-one-out, which has no option"),
-        ("random-size", {"draws": 6}, "draws=6 is not a multiple of replicates=4; give draws=8"),
+        (
+            "random-size",
+            {"draws": 6, "replicates": 4},
+            "draws=6 is not a multiple of replicates=4; give draws=8",
+        ),
         ("every-size", {"masks_per_size": 0}, "masks_per_size=0; give a whole number of 1 or more"),
     ],
 )

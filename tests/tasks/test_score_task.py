@@ -48,6 +48,32 @@ def test_in_memory_and_in_a_run_the_same_numbers(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_run_that_is_continued_keeps_its_replicates(table: str, tmp_path: Path) -> None:
+    """They are 4 of 4 draws, and would be 8 of 8 draws in a new run."""
+    run = RunOptions(out=tmp_path / "r")
+    assert score("gaussian", table, DesignOptions("random-size", draws=4), run=run).result["n_masks"] == 48
+    more = score("gaussian", table, DesignOptions("random-size", draws=8), run=run).result
+    assert (more["n_masks"], more["design"]["replicates"], more["mask_df"]) == (96, 4, 3.0)
+    other = DesignOptions("random-size", draws=8, replicates=8)
+    with pytest.raises(me.InputError, match="replicates 8 instead of 4"):
+        score("gaussian", table, other, run=run)
+    anew = RunOptions(out=tmp_path / "r", overwrite=True)
+    again = score("gaussian", table, DesignOptions("random-size", draws=8), run=anew).result
+    assert again["design"]["replicates"] == 8
+
+
+def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path) -> None:
+    """The position of a row is that among all rows of the run, of which a shard scores some."""
+    design, how = DesignOptions("random-size"), Preparation(Sample(seed=1, test_fraction=0.5))
+    whole = score("gaussian", table, design, how).result
+    shards = [tmp_path / str(k) for k in (1, 2)]
+    for k, out in enumerate(shards, 1):
+        score("gaussian", table, design, how, RunOptions(out=out, shard=f"{k}/2"))
+    result = summarize(shards).result
+    for name in ("log_evidence", "mask_se"):
+        assert result[name] == pytest.approx(whole[name], rel=1e-9)
+
+
 def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
     whole = score("gaussian", table, DESIGN).result
     shards = [tmp_path / str(k) for k in (1, 2)]

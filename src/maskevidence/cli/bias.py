@@ -68,7 +68,7 @@ def _accuracy(biases: "Sequence[RateBias]") -> Any:
             f"{one.size:.0f}",
             f"{one.bias:+.3f}",
             _number(one.mask_se, "± {:.3f}"),
-            _number(one.data_se, "± {:.3f}"),
+            _number(one.data_se, "± {:.3f}", "not resolved"),
             _number(None if one.mask_variance is None else one.mask_variance**0.5, "{:.2f}"),
             _number(one.rmse, "{:.2f}"),
         ]
@@ -106,5 +106,5 @@ def _best(biases: "Sequence[RateBias]") -> str | None:
     )
 
 
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+def _number(value: float | None, form: str, unknown: str = "–") -> str:
+    return unknown if value is None else form.format(value)

@@ -12,6 +12,7 @@ from maskevidence.support import files
 from maskevidence.wording import (
     ENUMERATED,
     KINDS,
+    data_error,
     interval_95,
     kind_name,
     perplexity_name,
@@ -45,7 +46,8 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     grid.add_column()
     grid.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
     grid.add_row("  mask error", _mask_error(result))
-    grid.add_row("  data error", standard_error(result["data_se"], 4))
+    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], 4)
+    grid.add_row("  data error", data_se)
     if result.get("closed_form") is not None:
         grid.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
     token = token_name(result["notes"])

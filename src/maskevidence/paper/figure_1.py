@@ -42,7 +42,9 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     biases: list[RateBias] = []
     with progress("Figure 1", len(lines) * len(seeds)) as advance:
         for width in lines:
-            design: MaskDesign = EverySize(max_masks) if width in WIDTHS else FixedRate(RATE, max_masks)
+            design: MaskDesign = (
+                EverySize(max_masks, max_listed=0) if width in WIDTHS else FixedRate(RATE, max_masks)
+            )
             for seed in seeds:
                 x, model = published(N_ROWS, width, N_COMPONENTS, seed)
                 tokens = Tokens.from_array(x)

@@ -31,7 +31,7 @@ from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
 QUICK = {"steps": 80, "limit": 64}
-DRAWS = 16  # masks of each held-out block
+SIZES = RandomSize(16, 4, "id")  # of the masks of each held-out block
 RANDOM, USUAL = "random sizes", "15 %"
 DESIGNS: dict[str, MaskDesign] = {
     USUAL: FixedRate(0.15, 1),
@@ -142,7 +142,7 @@ def _trained_and_scored(
 def _one(
     text: EmbeddedText, name: str, design: MaskDesign, recipe: Recipe
 ) -> tuple[str, int, EvidenceEstimate]:
-    estimate = estimate_evidence(text.trained(design, recipe), text.held_out, RandomSize(DRAWS), seed=0)
+    estimate = estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
     return name, recipe.seed, estimate
 
 

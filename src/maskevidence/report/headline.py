@@ -9,6 +9,7 @@ from maskevidence.wording import (
     KINDS,
     NOT_KNOWN,
     capital,
+    data_error,
     digits_for,
     evidence_name,
     interval_95,
@@ -66,6 +67,8 @@ def headline(run: ReportedRun, digits: int) -> Headline:
     estimate = run.estimate
     assert estimate is not None
     data_words = "one observation alone does not show how much observations differ"
+    if estimate.n_observations > 1:
+        data_words = "the observations differ no more than other masks would make them differ"
     if estimate.data_se is not None:
         data_words = "how far the mean may be off for the population that the observations come from"
         if estimate.mask_se is None and estimate.masks == "own":
@@ -75,7 +78,7 @@ def headline(run: ReportedRun, digits: int) -> Headline:
         value=typeset(estimate.log_evidence, digits),
         mask_error=standard_error(estimate.mask_se, digits, typeset),
         mask_words=_mask_words(run, digits),
-        data_error=standard_error(estimate.data_se, digits, typeset),
+        data_error=data_error(estimate.data_se, estimate.mask_se, estimate.n_observations, digits, typeset),
         data_words=data_words,
         kind=capital(kind_name(estimate.kind)),
         kind_words=sentence(KINDS[estimate.kind]),

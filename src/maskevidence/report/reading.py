@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.masks import n_masks
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.pairing import distinct
@@ -92,7 +93,7 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     _, first, observation, counts = np.unique(
         table.id, return_index=True, return_inverse=True, return_counts=True
     )
-    done = (counts == design.n_draws(table.n_tokens[first]))[observation]
+    done = (counts == n_masks(design, table.n_tokens[first]))[observation]
     if not done.any():
         return None
     n_calls = sum(calls for _, calls in parts)

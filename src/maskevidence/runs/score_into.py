@@ -72,6 +72,7 @@ def record_run(
         NumericalError: a log-probability is not finite.
     """
     check_tokens(tokens)
+    tokens = tokens.scored_together()
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
     rows = _rows(manifest, tokens)  # refuses more shards than blocks before anything is written

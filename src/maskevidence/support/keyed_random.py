@@ -79,6 +79,19 @@ def kronecker(
         return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
 
 
+def golden(
+    offset: UInt64[np.ndarray, " B"], index: Int64[np.ndarray, " B"], draw: Int64[np.ndarray, " B"]
+) -> UInt64[np.ndarray, " B"]:
+    """frac(U + i·(√5 - 1)/2 + k·(√2 - 1)) as a fraction of 2^64.
+
+    Both steps are badly approximable by fractions, so that every stretch of consecutive i, and every stretch
+    of consecutive k, fills [0, 1) evenly (benchmarks/size_samplers.py).
+    """
+    alpha_1, alpha_2 = np.uint64(11400714819323198485), np.uint64(7640891576956012809)
+    with np.errstate(over="ignore"):
+        return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
+
+
 def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
     """floor(u·n) for u = bits / 2^64, always in 0..n-1; uses the upper 32 bits, and n must be below 2^31."""
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.masks import MaskDesign, design_class, design_from_settings
+from maskevidence.masks import MaskDesign, design_class
 from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, load
 from maskevidence.models.base import TableModel
 from maskevidence.support.files import read_json
@@ -150,7 +150,7 @@ def parse_design(word: str, **options: int | None) -> MaskDesign:
         fields["rates"] = tuple(round(start + i * step, 12) for i in range(int(n_rates + 1e-9)))
     elif argument:
         raise InputError(f"design {word!r}: {name} takes nothing after a colon")
-    return design_from_settings({"name": name, **fields})
+    return design(**fields)
 
 
 def _rates(word: str, argument: str, count: int) -> list[float]:

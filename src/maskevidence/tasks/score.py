@@ -83,8 +83,7 @@ def score(
     """
     _check(run)
     kind = kind_of_model(model)
-    counts = {name: getattr(design, name) for name in ("masks_per_size", "draws", "replicates", "orders")}
-    mask_design = parse_design(design.design or _DESIGN[kind], **counts)
+    mask_design = _mask_design(design, kind, None if run.overwrite else run.out)
     refuse_other_kinds(kind, model, preparation)
     scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
     _check_folder(run, model, scoring)
@@ -193,6 +192,17 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
         "seed": scoring.key.seed,
         "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
     }
+
+
+def _mask_design(options: DesignOptions, kind: Kind, out: Path | None) -> MaskDesign:
+    """The design that is asked for; a run that `out` holds decides what is left open (`inherited`)."""
+    names = ("masks_per_size", "draws", "replicates", "orders")
+    asked = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    design = parse_design(options.design or _DESIGN[kind], **asked)
+    existing = None if out is None else RunDirectory(out).manifest()
+    if existing is None or existing.design.get("name") != design.name:
+        return design
+    return design.continuing(existing.mask_design(), asked)
 
 
 def _prepare(

@@ -113,14 +113,14 @@ def transformer_job(
         >>> from pathlib import Path
         >>> job = transformer_job("masked-lm", "x.txt", TrainingOptions(Path("x"), seed=1), Recipe(), 200)
         >>> job.design, job.recipe.seed
-        (RandomSize(draws=1, replicates=1), 1)
+        (RandomSize(draws=1, replicates=1, numbering='id'), 1)
     """
     if is_main_process():  # while the others look, it may be writing
         check_training_folder(options, SETTINGS)
     word = options.objective
     if word == "likelihood":
         raise InputError(f"the likelihood of {model} has no closed form; give --objective random-size")
-    design = RandomSize(1, 1) if word == RandomSize.name else parse_design(word)
+    design = (RandomSize(1, 1) if word == RandomSize.name else parse_design(word)).in_training()
     asked: dict[str, Any] = {
         "steps": options.transformers.steps,
         "batch_size": options.batch_size,

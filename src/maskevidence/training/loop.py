@@ -283,7 +283,7 @@ def _random_state_restored(model: nn.Module) -> Iterator[None]:
 def _fingerprint(data: Tokens | GaussianMoments) -> str:
     """A hash of the data: a checkpoint can be resumed with exactly the same data only."""
     digest = hashlib.sha256()
-    names = [field.name for field in fields(data) if field.name != "text"]  # the tokens say it all
+    names = [field.name for field in fields(data) if field.name not in ("text", "position")]  # it has no say
     for value in (getattr(data, name) for name in names):
         array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array([value])
         digest.update(f"{array.shape}{array.dtype}".encode() + (b"" if value is None else array.tobytes()))

@@ -77,7 +77,7 @@ class MaskedObjective:
     def __init__(self, design: MaskDesign, *, seed: int = 0, masks: Masks = "own") -> None:
         if not isinstance(design, MaskDesign):
             raise InputError(f"{design!r} is not a mask design; give one such as RandomSize(1, 1)")
-        self.design = design
+        self.design = design.in_training()
         self.key = MaskKey(seed, masks)
         self.step = 0
 
@@ -318,7 +318,7 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
 
     Example:
         >>> import maskevidence as me
-        >>> masked, weight = shared_masks(me.EverySize(2), MaskKey(0, "shared"), n_tokens=3)
+        >>> masked, weight = shared_masks(me.EverySize(2).in_training(), MaskKey(0, "shared"), n_tokens=3)
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """

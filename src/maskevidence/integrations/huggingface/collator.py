@@ -236,6 +236,7 @@ def one_mask_each(
         >>> sorted(masked.sum(1).tolist()), weight.tolist()
         ([2, 2, 6, 6], [8.0, 8.0, 8.0, 8.0])
     """
+    design = design.in_training()
     counts = design.n_draws(maskable.sum(1))
     index = np.zeros_like(counts)
     if (counts > 1).any():

@@ -69,11 +69,14 @@ class EvidenceBound:
 
     @property
     def data_se(self) -> float | None:
-        """Sampling standard error of the mean over observations; None for a single observation."""
+        """Sampling standard error of the mean over observations.
+
+        None for a single observation, and if it is not resolved beside the error of the draws.
+        """
         if len(self.log_evidence) < 2:
             return None
         spread = self.log_evidence.var(ddof=1) - (self.standard_error**2).mean()
-        return math.sqrt(max(0.0, spread) / len(self.log_evidence))
+        return math.sqrt(spread / len(self.log_evidence)) if spread > 0 else None
 
     def warn_if_collapsed(self) -> None:
         """Warn if the weights of more than a tenth of the observations have collapsed."""
