@@ -20,6 +20,7 @@ from maskevidence.model import (
     MaskedModel,
     as_tokens,
     base_measure_of,
+    beside,
     check_conditionals,
 )
 from maskevidence.score import Scoring, score_observations, score_shared_moments
@@ -223,7 +224,7 @@ def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
     """A copy of the model, refined for these tokens, and its note."""
     refined = copy.deepcopy(model)
     try:
-        return refined, (refined.refine(tokens),)
+        return refined, (refined.refine(beside(refined, tokens)),)
     except NumericalError as error:
         raise NumericalError(f"{error}; with refine=False, the model is scored as it is") from error
 

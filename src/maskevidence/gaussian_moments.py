@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -87,6 +87,10 @@ class GaussianMoments:
         parts = (torch.tensor([float(self.n_rows)], dtype=torch.float64), self.mean, self.covariance)
         flat = torch.cat([part.detach().cpu().flatten() for part in parts])
         return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+
+    def to(self, device: torch.device | str) -> "GaussianMoments":
+        """The same moments on another device."""
+        return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     def about(self, centre: Float[Tensor, " D"]) -> Float64[Tensor, "D D"]:
         """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""

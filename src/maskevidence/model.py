@@ -1,17 +1,18 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
 from collections.abc import Iterable
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
-from torch import Generator, Tensor
+from torch import Generator, Tensor, device, nn
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
+Placed = TypeVar("Placed", Tokens, GaussianMoments)
 
 # Base measures; a model may name another one, such as "density per level (0..255) of each pixel".
 MASS = "probability mass"
@@ -42,6 +43,33 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
     if like is None:
         return Tokens.from_array(data)
     return Tokens.from_array(data, dtype=like.dtype).to(like.device)
+
+
+def device_of(model: object) -> device | None:
+    """The device of a model's first parameter or buffer; None for a model that has none.
+
+    Example:
+        >>> import maskevidence as me
+        >>> device_of(me.models.Gaussian(n_features=2))
+        device(type='cpu')
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    tensor = next(model.parameters(), None)
+    tensor = next(model.buffers(), None) if tensor is None else tensor
+    return None if tensor is None else tensor.device
+
+
+def beside(model: object, data: Placed) -> Placed:
+    """Tokens or moments on the device of a model that is a torch module; as they are for other models.
+
+    Example:
+        >>> import maskevidence as me
+        >>> beside(me.models.Gaussian(n_features=1), Tokens.from_array([[0.5]])).values.device
+        device(type='cpu')
+    """
+    place = device_of(model)
+    return data if place is None else data.to(place)
 
 
 def check_conditionals(model: "MaskedModel") -> None:

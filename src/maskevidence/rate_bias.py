@@ -14,7 +14,7 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import FixedRate, MaskKey, Masks, size_of_rate
-from maskevidence.model import HasLogEvidence, as_tokens
+from maskevidence.model import HasLogEvidence, as_tokens, beside
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import Tokens
 
@@ -125,7 +125,7 @@ def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:
         if not callable(getattr(model, "sample", None)):
             raise InputError(f"{type(model).__name__} has no sample method; give data")
         data = model.sample(n_rows, seed=seed)
-    return as_tokens(model, data)
+    return beside(model, as_tokens(model, data))
 
 
 def _of_rate(
@@ -183,6 +183,7 @@ def block_identity(
     Returns:
         Two arrays of shape (B,), nats; for a joint density, the first is minus the second.
     """
+    tokens = beside(model, tokens)
     maskable = tokens.maskable.cpu().numpy()
     n_tokens = tokens.n_tokens.cpu().numpy()
     ranks = torch.from_numpy(keyed_ranks(seed, tokens.ids.cpu().numpy()[:, None], maskable))

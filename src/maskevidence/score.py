@@ -26,6 +26,7 @@ from maskevidence.model import (
     HasScoreOrderings,
     HasTimedBatches,
     MaskedModel,
+    beside,
 )
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.progress import Advance, progress
@@ -40,7 +41,7 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
 
     Args:
         model: any `MaskedModel`.
-        tokens: B observations.
+        tokens: B observations; they follow the model to its device.
         masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row.
 
     Returns:
@@ -58,6 +59,8 @@ def score_masks(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"])
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
+    tokens = beside(model, tokens)
+    masked = masked.to(tokens.maskable.device)
     size = masked.sum(1)
     if bool((masked & ~tokens.maskable).any()) or bool((size == 0).any()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
@@ -225,9 +228,9 @@ def _score_orderings(
     with torch.no_grad():
         for part in _slices(len(row), scoring.batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
-            batch = tokens[torch.from_numpy(row[part]).to(device)]
-            scores = model.score_orderings(batch, torch.from_numpy(ranks).to(device)).cpu().numpy()
-            score[part] = _finite(scores, ids[row[part]])
+            batch = beside(model, tokens[torch.from_numpy(row[part]).to(device)])
+            scores = model.score_orderings(batch, torch.from_numpy(ranks).to(batch.ids.device))
+            score[part] = _finite(scores.cpu().numpy(), ids[row[part]])
             advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
     real = size <= n_tokens[row][:, None]
@@ -248,11 +251,12 @@ def score_shared_moments(
     """Score shared masks on the moments of complete rows, as if the rows were one observation."""
     if not isinstance(model, HasScoreMoments):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
+    moments = beside(model, moments)
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
         for part in _slices(len(masks), scoring.batch_size):
-            masked = torch.from_numpy(masks.masked(part))
+            masked = torch.from_numpy(masks.masked(part)).to(moments.mean.device)
             score[part] = _finite(model.score_moments(moments, masked).cpu().numpy())
             advance(len(masked))
     n_tokens = np.full(len(masks), len(moments.mean))

@@ -100,7 +100,9 @@ give a finite number, or NaN where it is missing
         return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device | str) -> "Tokens":
-        """The same tokens on another device."""
+        """The same tokens on another device; the tokens themselves if they are on it."""
+        if torch.device(device) == self.values.device:
+            return self
         return self._each(lambda tensor: tensor.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":

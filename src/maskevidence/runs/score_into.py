@@ -10,7 +10,7 @@ import torch
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.masks import check_n_masks
-from maskevidence.model import HasLogEvidence
+from maskevidence.model import HasLogEvidence, beside
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import MODEL, RunDirectory
@@ -143,7 +143,7 @@ def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> float | None
     if not isinstance(model, HasLogEvidence):
         return None
     with torch.no_grad():
-        return float(model.log_evidence(_rows(manifest, tokens)).mean())
+        return float(model.log_evidence(beside(model, _rows(manifest, tokens))).mean())
 
 
 def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:

@@ -10,7 +10,7 @@ from maskevidence.data.images import read_images
 from maskevidence.data.table import Table
 from maskevidence.data.tabular import SUFFIXES, digits, read_table
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.model import HasRefine
+from maskevidence.model import HasRefine, beside
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
 from maskevidence.tasks.declaring import flag
@@ -174,7 +174,7 @@ def _prepared(model: TableModel, table: Table, test_fraction: float | None, note
     """The model and the rows to score, after numerical integrals are refined for these rows."""
     tokens = table.tokens()
     if isinstance(model, HasRefine):
-        notes = [*notes, model.refine(tokens)]
+        notes = [*notes, model.refine(beside(model, tokens))]
     source = DataSource(
         name=table.name,
         fingerprint=table.fingerprint(),

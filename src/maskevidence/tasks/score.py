@@ -9,7 +9,7 @@ import torch
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.model import HasLogEvidence, base_measure_of
+from maskevidence.model import HasLogEvidence, base_measure_of, beside
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs import (
@@ -124,7 +124,9 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
-            result["closed_form"] = float(prepared.model.log_evidence(prepared.tokens).mean())
+            result["closed_form"] = float(
+                prepared.model.log_evidence(beside(prepared.model, prepared.tokens)).mean()
+            )
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]

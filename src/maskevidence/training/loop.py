@@ -16,7 +16,7 @@ from maskevidence.errors import InputError, NumericalError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import RandomSize
-from maskevidence.model import HasLogEvidence, HasScoreMoments
+from maskevidence.model import HasLogEvidence, HasScoreMoments, beside
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -125,7 +125,7 @@ class TrainingLoop:
         train = math.nan
         with torch.no_grad():
             if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
-                train = float(self.model.log_evidence(self.data).mean())
+                train = float(self.model.log_evidence(beside(self.model, self.data)).mean())
             test = math.nan if self.held_out is None else self._evidence(self.held_out)
         return EpochRecord(epoch + 1, -total, train, test)
 
@@ -180,7 +180,7 @@ class TrainingLoop:
 
     def _evidence(self, tokens: Tokens) -> float:
         if isinstance(self.model, HasLogEvidence):
-            return float(self.model.log_evidence(tokens).mean())
+            return float(self.model.log_evidence(beside(self.model, tokens)).mean())
         return estimate_evidence(self.model, tokens, RandomSize(8), seed=self.options.seed).log_evidence
 
     def _keep_best(self, record: EpochRecord) -> None:

@@ -17,6 +17,7 @@ from maskevidence.model import (
     HasScoreMoments,
     HasScoreOrderings,
     as_tokens,
+    beside,
 )
 from maskevidence.score import score_masks
 from maskevidence.support.keyed_random import keyed_bits
@@ -100,7 +101,7 @@ class MaskedObjective:
         key = self.step_key(step)
         if isinstance(data, GaussianMoments):
             return self._of_moments(model, data, key)
-        tokens = as_tokens(model, data)
+        tokens = beside(model, as_tokens(model, data))
         if len(tokens) == 0 or bool((tokens.n_tokens == 0).any()):
             raise InputError("an observation has no token to hide; leave such observations out")
         if isinstance(self.design, Orderings) and isinstance(model, HasScoreOrderings):
@@ -181,6 +182,7 @@ class MaskedObjective:
                 "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
+        moments = beside(model, moments)
         masked, weight = shared_masks(self.design, key, len(moments.mean))
         device = moments.mean.device
         return -(weight.to(device) * model.score_moments(moments, masked.to(device))).sum()
@@ -208,7 +210,7 @@ class Likelihood:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the likelihood needs rows, but moments were given; give the rows themselves")
-        tokens = as_tokens(model, data)
+        tokens = beside(model, as_tokens(model, data))
         return -model.log_evidence(tokens).mean()
 
     def settings(self) -> dict[str, Any]:
@@ -280,7 +282,7 @@ class Elbo:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the ELBO needs rows, but moments were given; give the rows themselves")
-        tokens = as_tokens(model, data)
+        tokens = beside(model, as_tokens(model, data))
         generator = torch.Generator(device=tokens.values.device)
         generator.manual_seed(int(keyed_bits(self.seed, step)) >> 1)
         bound = model.importance_bound if self.weighted else model.elbo
