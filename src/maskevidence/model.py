@@ -1,6 +1,7 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
@@ -55,9 +56,7 @@ def device_of(model: object) -> device | None:
     """
     if not isinstance(model, nn.Module):
         return None
-    tensor = next(model.parameters(), None)
-    tensor = next(model.buffers(), None) if tensor is None else tensor
-    return None if tensor is None else tensor.device
+    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
 
 
 def beside(model: object, data: Placed) -> Placed:

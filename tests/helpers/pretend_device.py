@@ -1,15 +1,16 @@
 """A device that is only pretended, and refuses what a GPU refuses: tensors of two devices in one call.
 
-Its tensors lie in the processor's memory. A subclass of `Tensor` says that they are on "cuda:0", and goes on to
-every result. What a GPU refuses raises `MixedDevices`: an operation on tensors of both devices, numpy's view of a
-tensor on the device, and a generator of another device than the draws.
+Its tensors lie in the processor's memory. A subclass of `Tensor` says that they are on "cuda:0", and goes on
+to every result. What a GPU refuses raises `MixedDevices`: an operation on tensors of both devices, numpy's
+view of a tensor on the device, and draws by a generator of another device.
 
-It sees the calls that Python makes. It does not see into the kernels: what CUDA itself lacks, float64 on other
-accelerators, memory, speed, and the number of devices (there is one). It lets pass what torch lets pass: tensors of
-no dimension, indices on the processor, and `copy_`; some operations of torch, such as `stack`, refuse the first.
+It sees the calls that Python makes. It does not see into the kernels: what CUDA itself lacks, memory, speed,
+rounding, and a second GPU. It lets pass what torch lets pass: tensors of no dimension, indices on the
+processor, and `copy_`. Some operations of torch, such as `stack`, refuse tensors of no dimension; that is not
+seen.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,9 +169,6 @@ def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     def without_devices(devices: Any = None, **options: Any) -> Any:
         return fork(devices=[], **options)
 
-    def empty(*_arguments: Any, **_options: Any) -> None:
-        return None
-
     before = torch.__future__.get_overwrite_module_params_on_conversion()
     with monkeypatch.context() as patched, _Mode():
         patched.setattr(torch, "Generator", PretendedGenerator)
@@ -181,6 +179,3 @@ def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
             yield DEVICE
         finally:
             torch.__future__.set_overwrite_module_params_on_conversion(before)
-
-
-Use = Callable[[Any, Any], Any]

@@ -45,9 +45,9 @@ class NotHad(Exception):
     """The model does not have this use."""
 
 
-def rows(n: int = 12, holes: bool = False) -> np.ndarray:
+def rows(n: int = 8, holes: bool = False) -> np.ndarray:
     """Rows of 0 and 1, which every model takes, in which no column follows from the others."""
-    x = np.random.default_rng(3).integers(2, size=(n, D)).astype(np.float64)
+    x = np.random.default_rng(15).integers(2, size=(n, D)).astype(np.float64)
     if holes:
         x[0, 1] = x[5, 3] = np.nan
     return x

@@ -124,9 +124,8 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
-            result["closed_form"] = float(
-                prepared.model.log_evidence(beside(prepared.model, prepared.tokens)).mean()
-            )
+            tokens = beside(prepared.model, prepared.tokens)
+            result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]

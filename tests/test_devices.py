@@ -1,0 +1,126 @@
+"""Nothing mixes devices: every model and use of it on a pretended device, with data on the processor."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from image_models import random_images, small_vit_mae
+from pretend_device import MixedDevices, Pretended, pretended_device
+from text_models import SENTENCES, small_bert, small_tokenizer
+from uses_of_models import MODELS, USES, NotHad, numbers, rows
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the importance weights"),
+    pytest.mark.usefixtures("unchecked"),  # for speed: the calls are those of other tests
+]
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    with pretended_device(monkeypatch) as device:
+        yield device
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda on, off: on + off,
+        lambda on, off: off @ on.T,
+        lambda on, off: torch.where(on > 0, off, 0.0),
+        lambda on, off: torch.cat([on, off]),
+        lambda on, off: off[on > 0],
+        lambda on, off: on.numpy(),
+        lambda on, off: np.asarray(on),
+        lambda on, off: torch.randn(2, device=on.device, generator=torch.Generator()),
+        lambda on, off: torch.nn.Linear(2, 2).to(on.device)(off),
+        lambda on, off: torch.nn.Linear(2, 2)(on),
+    ],
+)
+def test_the_pretended_device_refuses_a_mix(device: torch.device, call: Callable[..., Any]) -> None:
+    on, off = torch.ones(2, 2).to(device), torch.ones(2, 2)
+    with pytest.raises(MixedDevices):
+        call(on, off)
+
+
+def test_the_pretended_device_computes(device: torch.device) -> None:
+    on = torch.arange(4.0, device=device).reshape(2, 2).requires_grad_()
+    answer = (on @ on.T + 1).sum() * torch.tensor(2.0)
+    assert answer.device == device
+    (gradient,) = torch.autograd.grad(answer, on)
+    assert isinstance(gradient, Pretended)
+    assert gradient.cpu().numpy().tolist() == [[8.0, 16.0], [8.0, 16.0]]
+    assert on.detach().cpu().device.type == "cpu"
+    assert [part.device for part in on.split(1)] == [device, device]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_data_follow_a_model_to_its_device(device: torch.device, name: str) -> None:
+    here, there = MODELS[name](torch.float64).eval(), MODELS[name](torch.float64).to(device).eval()
+    assert all(isinstance(value, Pretended) for value in there.state_dict().values())
+    for use in USES:
+        try:
+            found = list(numbers(USES[use](there, rows())))
+        except NotHad:
+            continue
+        if use in ("every size", "sample", "impute", "moments"):
+            wanted = list(numbers(USES[use](here, rows())))
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=use)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tokens_of_one_device_and_a_model_of_the_other(device: torch.device, name: str) -> None:
+    here, there = MODELS[name](torch.float32).eval(), MODELS[name](torch.float32).to(device).eval()
+    tokens = me.Tokens.from_array(rows(holes=True))
+    for use in ("every size", "orderings", "score_masks", "score_observations", "train by random sizes"):
+        for model in (here, there):
+            found = list(numbers(USES[use](model, tokens.to(device))))
+            np.testing.assert_allclose(found, list(numbers(USES[use](model, tokens))), err_msg=use)
+
+
+class Independent(torch.nn.Module):
+    """A model as a user would write it."""
+
+    conditionals = "exact"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        return torch.where(masked, -0.5 * (tokens.values - self.mean).square(), 0.0)
+
+
+def test_data_follow_a_model_of_the_users_own(device: torch.device) -> None:
+    model = Independent().to(device)
+    estimate = me.estimate_evidence(model, rows(), me.EverySize(1))
+    assert estimate.log_evidence == me.estimate_evidence(Independent(), rows(), me.EverySize(1)).log_evidence
+    me.fit(model, rows(), me.RandomSize(1, 1), epochs=1)
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_masked_language_models(device: torch.device, whole_words: bool) -> None:
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    tokenizer = small_tokenizer()
+    estimates = []
+    for place in ("cpu", device):
+        model: Any = me.models.MaskedLM(small_bert(tokenizer).to(place), tokenizer)
+        encoded = model.encode(SENTENCES)
+        design = me.LeaveOneOut() if whole_words else me.RandomSize(4)
+        model = me.models.WholeWords(model, encoded) if whole_words else model
+        estimates.append(me.estimate_evidence(model, encoded.tokens, design).log_evidence)
+    assert estimates[1] == pytest.approx(estimates[0], rel=1e-6)
+
+
+def test_masked_image_models(device: torch.device) -> None:
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    estimates = []
+    for place in ("cpu", device):
+        model = me.models.MaskedImage(small_vit_mae(), pixel_mean=[0.4], pixel_std=[0.3]).to(place)
+        tokens = model.tokens(random_images())
+        model.calibrate(tokens, "gaussian")
+        estimates.append(me.estimate_evidence(model, tokens, me.RandomSize(4)).log_evidence)
+    assert estimates[1] == pytest.approx(estimates[0], rel=1e-6)
