@@ -586,7 +586,7 @@ class RandomSize(MaskDesign):
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
     extended_by: ClassVar[str] = "draws"
     earlier: ClassVar[Mapping[str, object]] = {"numbering": "id"}
-    inherited: ClassVar[tuple[str, ...]] = ("replicates", "numbering")
+    inherited: ClassVar[tuple[str, ...]] = ("draws", "replicates", "numbering")
     pooled: ClassVar[bool] = True
     min_replicates: ClassVar[int] = 4
 

@@ -15,6 +15,7 @@ from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
 
 DESIGN = DesignOptions("every-size", masks_per_size=2)
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -60,6 +61,24 @@ def test_a_run_that_is_continued_keeps_its_replicates(table: str, tmp_path: Path
     anew = RunOptions(out=tmp_path / "r", overwrite=True)
     again = score("gaussian", table, DesignOptions("random-size", draws=8), run=anew).result
     assert again["design"]["replicates"] == 8
+
+
+@pytest.mark.parametrize(("limit", "draws"), [(1, 40), (2, 24), (None, 8)])
+def test_a_few_texts_have_more_draws_by_default(
+    limit: int | None, draws: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many that their error is known, and smaller than the estimate."""
+    monkeypatch.chdir(GOLDEN)
+    how, run = Preparation(Sample(limit=limit)), RunOptions(out=tmp_path / "r")
+    scored = score("models/bert", "data/texts.jsonl", preparation=how, run=run).result
+    assert scored["design"]["draws"] == draws
+    assert any("random sizes per observation instead of 8" in note for note in scored["notes"]) == (draws > 8)
+    low, high = scored["interval_95"]
+    assert (high - low) / 2 < -scored["log_evidence"]
+    again = score("models/bert", "data/texts.jsonl", preparation=how, run=run)
+    assert again.finished_before
+    few = score("models/bert", "data/texts.jsonl", DesignOptions(draws=4), how).result
+    assert few["design"]["draws"] == 4
 
 
 def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path) -> None:

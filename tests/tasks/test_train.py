@@ -76,7 +76,7 @@ def test_a_design_draws_one_mask_of_each_kind_by_default() -> None:
     ):
         objective = parse_objective(word, options, seed=5)
         assert isinstance(objective, me.MaskedObjective)
-        assert (objective.design, objective.settings()["seed"]) == (design, 5)
+        assert (objective.design, objective.settings()["seed"]) == (design.in_training(), 5)
     assert parse_objective("iwae:5").settings()["samples"] == 5
     with pytest.raises(me.InputError, match="'elbo' draws no masks; leave --draws and --orders out"):
         parse_objective("elbo", RowTraining(draws=1, orders=2))

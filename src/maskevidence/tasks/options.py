@@ -190,12 +190,24 @@ class DesignOptions:
     masks_per_size: Annotated[int | None, Option("Masks per size, for every-size, fixed-rate and rates.")] = (
         None
     )
-    draws: Annotated[int | None, Option("Masks per observation, for random-size.")] = None
+    draws: Annotated[
+        int | None,
+        Option("Masks per observation, for random-size; by default 8, and more for a few observations."),
+    ] = None
     replicates: Annotated[
-        int | None, Option("Independent offsets, for random-size; an error estimate needs 4.")
+        int | None,
+        Option(
+            "Independent offsets, for random-size; an error estimate needs 4. By default the largest divisor "
+            "of --draws up to 8."
+        ),
     ] = None
     orders: Annotated[int | None, Option("Number of random orders, for orderings.")] = None
     masks: OwnOrShared = "own"
+
+    def counts(self) -> dict[str, int]:
+        """The numbers of masks that are asked for."""
+        names = ("masks_per_size", "draws", "replicates", "orders")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 @dataclass(frozen=True)

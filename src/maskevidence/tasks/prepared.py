@@ -38,6 +38,10 @@ class Prepared:
         """What was done to prepare the model and the data, one sentence each."""
         return self.source.notes
 
+    def with_note(self, note: str) -> "Prepared":
+        """The same with one more note."""
+        return replace(self, source=self.source.model_copy(update={"notes": [*self.notes, note]}))
+
     def read_with(self, data: str, options: dict[str, Any]) -> "Prepared":
         """Record the DATA word, and the options that the data were read with; None and False are left out."""
         given = {name: value for name, value in options.items() if value}

@@ -8,7 +8,7 @@ import torch
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.masks import MaskDesign, MaskKey
+from maskevidence.masks import MaskDesign, MaskKey, RandomSize
 from maskevidence.model import HasLogEvidence, base_measure_of, beside
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
@@ -83,12 +83,17 @@ def score(
     """
     _check(run)
     kind = kind_of_model(model)
-    mask_design = _mask_design(design, kind, None if run.overwrite else run.out)
+    resumed = None if run.overwrite else run.out
+    mask_design = parse_design(design.design or _DESIGN[kind], **design.counts())
+    existing = _existing_design(mask_design, resumed)
+    if existing is not None:
+        mask_design = mask_design.continuing(existing, design.counts())
     refuse_other_kinds(kind, model, preparation)
     scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
     _check_folder(run, model, scoring)
-    resumed = None if run.overwrite else run.out
     ready = _prepare(kind, model, data, mask_design, preparation, resumed)
+    if existing is None:
+        scoring, ready = _with_enough_draws(scoring, design, ready)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring)
         scored = Scored(result)
@@ -195,15 +200,28 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
     }
 
 
-def _mask_design(options: DesignOptions, kind: Kind, out: Path | None) -> MaskDesign:
-    """The design that is asked for; a run that `out` holds decides what is left open (`inherited`)."""
-    names = ("masks_per_size", "draws", "replicates", "orders")
-    asked = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    design = parse_design(options.design or _DESIGN[kind], **asked)
+def _existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
+    """The design of the run that `out` holds, if it is of the same class."""
     existing = None if out is None else RunDirectory(out).manifest()
     if existing is None or existing.design.get("name") != design.name:
-        return design
-    return design.continuing(existing.mask_design(), asked)
+        return None
+    return existing.mask_design()
+
+
+def _with_enough_draws(scoring: Scoring, asked: DesignOptions, ready: Prepared) -> tuple[Scoring, Prepared]:
+    """By default, as many random sizes as the error of a few observations needs to be known, with a note."""
+    design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
+    if not isinstance(design, RandomSize) or asked.counts() or scoring.key.masks == "shared":
+        return scoring, ready
+    enough = design.enough_draws(n_tokens, "own")
+    if enough <= design.draws:
+        return scoring, ready
+    note = (
+        f"{enough} random sizes per observation instead of {design.draws}, so that the error of "
+        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --draws sets another number"
+    )
+    more = replace(scoring, design=RandomSize(enough, design.n_replicates))
+    return more, ready.with_note(note)
 
 
 def _prepare(
