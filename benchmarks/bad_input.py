@@ -25,7 +25,7 @@ from _timing import Target, arguments, finish, show
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "agg"}
 
-from bad_commands import build_world, cases
+from bad_commands import build_world, cases, copy_world
 from forked import run_forked, warm_up
 
 
@@ -50,10 +50,10 @@ def main() -> int:
             if options.only is not None and place != options.only:
                 continue
             world = Path(folder) / "world"
-            shutil.copytree(valid, world, symlinks=True, copy_function=_copy)
+            copy_world(valid, world)
             case.prepare(world)
             outcome = run_forked(case.words, world)
-            fault = outcome.fault(case.may_write())
+            fault = outcome.fault(case.may_write(world))
             shutil.rmtree(world)
             counts[case.kind, "fault" if fault else "success" if outcome.code == 0 else "refused"] += 1
             slowest.append((outcome.seconds, place, shlex.join(case.words)[:100]))
@@ -78,14 +78,6 @@ def main() -> int:
     numbers = {"counts": {f"{kind}, {what}": n for (kind, what), n in counts.items()}, "seed": options.seed}
     targets = [Target("faults", len(faults), high=0)]
     return finish(numbers, targets, options.json)
-
-
-def _copy(source: str, target: str) -> None:
-    """Copy a file, and make a FIFO anew."""
-    if Path(source).is_fifo():
-        os.mkfifo(target)
-    else:
-        shutil.copy2(source, target)
 
 
 if __name__ == "__main__":

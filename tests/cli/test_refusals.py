@@ -15,7 +15,8 @@ import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.cli import app
 
-RUNS = Path(__file__).parents[1] / "golden" / "runs"
+GOLDEN = Path(__file__).parents[1] / "golden"
+RUNS = GOLDEN / "runs"
 
 
 @pytest.fixture
@@ -175,12 +176,75 @@ class TestSavedModels:
         file.write_text(json.dumps(json.loads(file.read_text()) | change))
         assert "config.json" in run("score", "model", "t.npy").error
 
+    @pytest.mark.parametrize("single", ["loadings", "log_noise_variance"])
+    def test_weights_of_two_dtypes(self, folder: Path, run: CommandLine, single: str) -> None:
+        me.models.PPCA(4, 2).save("model")
+        weights = load_file("model/model.safetensors")
+        save_file(weights | {single: weights[single].float()}, "model/model.safetensors")
+        assert f"{single!r} is in float32 and others are in float64" in run("score", "model", "t.npy").error
+
+    @pytest.mark.parametrize(
+        ("model", "file", "change", "message"),
+        [
+            ("bert", "config.json", {"hidden_size": [[]]}, "StrictDataclassFieldValidationError"),
+            ("vit-mae", "config.json", {"mask_ratio": "/dev/null"}, "StrictDataclassFieldValidationError"),
+            ("bert", "config.json", {"model_type": None}, "cannot be loaded"),
+            ("bert", "tokenizer_config.json", {"model_max_length": "1"}, "cannot be loaded from 'bert'"),
+        ],
+    )
+    def test_configuration_of_a_transformer(
+        self, folder: Path, run: CommandLine, model: str, file: str, change: dict[str, Any], message: str
+    ) -> None:
+        pytest.importorskip("transformers")
+        shutil.copytree(GOLDEN / "models" / model, model)
+        content = json.loads(Path(model, file).read_text())
+        Path(model, file).write_text(json.dumps(content | change))
+        data = GOLDEN / "data" / ("images" if model == "vit-mae" else "texts.jsonl")
+        assert message in run("score", model, data).error
+
+    def test_a_pipe_in_place_of_a_file(self, folder: Path, run: CommandLine) -> None:
+        for file in ("config.json", "model.safetensors"):
+            shutil.rmtree("model", ignore_errors=True)
+            me.models.PPCA(4, 2).save("model")
+            Path("model", file).unlink()
+            os.mkfifo(Path("model", file))
+            assert file in run("score", "model", "t.npy").error
+
     def test_a_transformer_of_ten_million_layers(self, folder: Path, run: CommandLine) -> None:
         pytest.importorskip("transformers")
         (folder / "bert").mkdir()
         (folder / "bert" / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 10000000}')
         (folder / "t.txt").write_text("one\ntwo\n")
         assert "num_hidden_layers=10000000" in run("score", "bert", "t.txt").error
+
+
+class TestRuns:
+    def test_a_pipe_in_place_of_a_file(self, folder: Path, run: CommandLine) -> None:
+        """Nobody writes into it, so that reading it would wait without end."""
+        shutil.copytree(RUNS / "table", "table")
+        scores = next(Path("table/scores").iterdir())
+        for file in (Path("table/run.json"), scores):
+            shutil.rmtree("run", ignore_errors=True)
+            shutil.copytree("table", "run")
+            pipe = Path("run") / file.relative_to("table")
+            pipe.unlink()
+            os.mkfifo(pipe)
+            assert "is a pipe; give a file" in run("summarize", "run").error
+
+    def test_a_folder_in_place_of_the_estimate(self, folder: Path, run: CommandLine) -> None:
+        shutil.copytree(RUNS / "table", "run")
+        Path("run/estimate.json").unlink()
+        Path("run/estimate.json").mkdir()
+        before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*") if path.is_file()}
+        assert "is a folder; give a file" in run("summarize", "run").error
+        assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+
+
+@pytest.mark.parametrize("group", ["show", "paper"])
+def test_a_group_alone_shows_its_help(folder: Path, run: CommandLine, group: str) -> None:
+    result = run(group)
+    assert (result.code, result.err) == (0, "")
+    assert "Usage" in result.out
 
 
 def test_foreign_details_of_a_run_of_images(folder: Path, run: CommandLine) -> None:

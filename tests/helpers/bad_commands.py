@@ -41,14 +41,13 @@ class Case:
     prepare: Prepare = lambda _: None
     targets: tuple[str, ...] = field(default=())
 
-    def may_write(self) -> tuple[str, ...]:
-        """All paths that the command may write into."""
-        named = [
-            after
-            for word, after in itertools.pairwise(self.words)
-            if word in ("--out", "--json") and not os.path.isabs(after)
-        ]
-        return (*self.targets, *(os.path.normpath(one) for one in named if one))
+    def may_write(self, world: Path) -> tuple[str, ...]:
+        """All paths that the command may write into, relative to its world; links are followed."""
+        named = [after for word, after in itertools.pairwise(self.words) if word in ("--out", "--json")]
+        return tuple(
+            os.path.relpath(os.path.realpath(world / one), os.path.realpath(world))
+            for one in (*self.targets, *named)
+        )
 
 
 def build_world(folder: Path) -> None:
@@ -74,6 +73,18 @@ def build_world(folder: Path) -> None:
     (bad / "to null").symlink_to("/dev/null")
     os.mkfifo(bad / "fifo")
     (bad / "not allowed").mkdir(mode=0)
+
+
+def copy_world(valid: Path, world: Path) -> None:
+    """A copy of a world, FIFOs and symbolic links included."""
+
+    def copy(source: str, target: str) -> None:
+        if Path(source).is_fifo():
+            os.mkfifo(target)
+        else:
+            shutil.copy2(source, target)
+
+    shutil.copytree(valid, world, symlinks=True, copy_function=copy)
 
 
 PATHS = (
@@ -418,7 +429,8 @@ def _bad_option(rng: random.Random) -> Case:
 def _bad_combination(rng: random.Random) -> Case:
     """Several options at once, or a long command with a word that it has to refuse."""
     if rng.random() < 0.2:
-        path = rng.choice([path for path in sorted(commands()) if path[0] in LONG])
+        group = rng.choice(LONG)
+        path = rng.choice([path for path in sorted(commands()) if path[0] == group])
         bad = rng.choice(REFUSED)
         return Case("long command", (*path, *bad))
     path = rng.choice(sorted(VALID))

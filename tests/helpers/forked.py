@@ -18,6 +18,7 @@ import torch
 
 CPU_SECONDS, WALL_SECONDS = 20, 90  # a command that computes longer, or waits longer, hangs
 MEMORY = 6 * 2**30  # what a command may ask for, beside what is loaded before the fork
+_BEGUN = re.compile("the loss is .* at step")  # a training that ends later keeps its folder, to be resumed
 _INTERNAL = re.compile(r"Traceback \(most recent|internal error, please report")
 
 
@@ -62,7 +63,7 @@ class Outcome:
                 return "not one line"
             if self.out:
                 return "output before a refusal"
-            if self.changed:
+            if not set(self.changed) <= _locks(targets) and not _BEGUN.search(self.err):
                 return "leaves something behind"
         if any("Warning" in line for line in lines):
             return "a bare warning"
@@ -70,8 +71,18 @@ class Outcome:
         return "changes something outside" if outside else None
 
 
+def _locks(targets: Sequence[str]) -> set[str]:
+    """The files that hold a folder for one process, which stay in a folder that was there before."""
+    return {f"{target}/{name}" for target in targets for name in (".lock", ".lock.pid")}
+
+
 def _within(path: str, target: str) -> bool:
-    return path == target or path.startswith(target.rstrip("/") + "/") or target.startswith(path + "/")
+    return (
+        target == "."
+        or path == target
+        or path.startswith(target.rstrip("/") + "/")
+        or target.startswith(path + "/")
+    )
 
 
 def run_forked(words: Sequence[str], world: Path) -> Outcome:

@@ -18,9 +18,7 @@ from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Quick
 
-app = typer.Typer(
-    no_args_is_help=True, help="The paper's tables and figures, with our numbers beside the printed ones."
-)
+app = typer.Typer(help="The paper's tables and figures, with our numbers beside the printed ones.")
 
 
 @app.callback(invoke_without_command=True)

@@ -14,12 +14,14 @@ from maskevidence.tasks.options import Common, ImagePreparation
 
 PICTURE = "reconstructions.png"
 MAX_COLUMNS = 8
-app = typer.Typer(no_args_is_help=True, help="Pictures of what a model does.")
+app = typer.Typer(help="Pictures of what a model does.")
 
 
-@app.callback()
-def show() -> None:
+@app.callback(invoke_without_command=True)
+def show(context: typer.Context) -> None:
     """Pictures of what a model does."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def reconstructions(

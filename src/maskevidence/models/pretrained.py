@@ -16,20 +16,17 @@ from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_reachable, not_in_cache
 from maskevidence.support.progress import quiet
 
-# What transformers raises if a model or tokenizer is missing, damaged or of another kind.
-LOADING_ERRORS = (
-    OSError,
-    ValueError,
-    KeyError,
-    ImportError,
-    RuntimeError,
-    AttributeError,
-    SafetensorError,
-)
 # Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
 _NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
 _MAX_LAYERS = 10_000
+_IN_SENTENCES = (
+    OSError,
+    ValueError,
+    ImportError,
+    RuntimeError,
+    SafetensorError,
+)  # as transformers words them
 # Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
 _NOT_NUMBERS = {
     "architectures",
@@ -98,9 +95,9 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
     with quiet():
         try:
             yield options
-        except InputError:
+        except (InputError, MemoryError):
             raise
-        except LOADING_ERRORS as error:
+        except Exception as error:  # transformers fails in any way on a damaged configuration
             raise _why_not_loaded(error, name, is_folder, local_only) from error
 
 
@@ -181,9 +178,18 @@ def _why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bo
 
 
 def first_sentence(error: Exception) -> str:
-    """The first line of an error's message, or the name of its class."""
+    """The first line of an error's message, after the name of its class where that says what it is about.
+
+    Example:
+        >>> first_sentence(ValueError("no such file.\\nTry again.")), first_sentence(KeyError("vocab"))
+        ('no such file', "KeyError: 'vocab'")
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
+    name = type(error).__name__
+    if not lines:
+        return name
+    line = lines[0].rstrip(".")
+    return line if isinstance(error, _IN_SENTENCES) else f"{name}: {line}"
 
 
 def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.support.files import read_json, write_atomic, write_json
 
 FORMAT = 1
+_KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # whatever the dtype of a model
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
 
 
@@ -73,8 +74,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     if not path.is_dir():
         raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
     for file in ("config.json", "model.safetensors"):
-        if not (path / file).exists():
-            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing")
+        if not (path / file).is_file():
+            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file")
     config = read_json(path / "config.json", "save the model again")
     try:
         state = load_file(path / "model.safetensors")
@@ -92,6 +93,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         arguments = _with_networks(config["arguments"], networks, str(path))
         model = known(**arguments)
         _check_names(model, state.keys(), str(path))
+        _check_dtypes(state, str(path))
         device = next(model.parameters()).device  # that of your own networks
         model.load_state_dict(state, assign=True)  # with the dtypes of the file
         model.to(device)
@@ -126,6 +128,25 @@ def _check_names(model: nn.Module, given: Set[str], folder: str) -> None:
             raise InputError(
                 f"config.json and weights in {folder!r} do not fit: {name} {what} {counted_weights(names)}"
             )
+
+
+def _check_dtypes(state: dict[str, Tensor], folder: str) -> None:
+    """Refuse weights of both dtypes, those kept in float64 and those of your own networks aside.
+
+    Raises:
+        InputError: some weights are in float32 and some in float64.
+    """
+    own = {
+        name: weights.dtype
+        for name, weights in state.items()
+        if name not in _KEPT_IN_FLOAT64 and not name.startswith(_NETWORKS)
+    }
+    if len(set(own.values())) > 1:
+        single = min(name for name, dtype in own.items() if dtype == torch.float32)
+        raise InputError(
+            f"config.json and weights in {folder!r} do not fit: {single!r} is in float32 and others are in "
+            "float64; save the model again"
+        )
 
 
 def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str) -> None:

@@ -41,6 +41,8 @@ def token_scores(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarra
 
 def read_tokens(folder: Path, scores: dict[int, Float64[np.ndarray, " D"]]) -> dict[int, list[str]] | None:
     """Read the tokens of each observation from tokens.csv; None unless the file holds these very scores."""
+    if not (folder / TOKENS).is_file():
+        return None
     try:
         with (folder / TOKENS).open(newline="", encoding="utf-8") as file:
             rows = [(int(row["id"]), row["token"], float(row["log_prob"])) for row in csv.DictReader(file)]

@@ -24,9 +24,10 @@ def base_measure_of_run(manifest: Manifest) -> str | None:
     """
     if manifest.base_measure is not None:
         return manifest.base_measure
-    if PIXEL_DENSITY in manifest.details:
-        name = str(manifest.details[PIXEL_DENSITY]["name"])
-        return pixel_base_measure(name, of_pixels=manifest.conditionals != "transformed")
+    density = manifest.details.get(PIXEL_DENSITY)
+    if isinstance(density, dict) and "name" in density:
+        of_pixels = manifest.conditionals != "transformed"
+        return pixel_base_measure(str(density["name"]), of_pixels=of_pixels)
     if manifest.data.text_fingerprint is not None:
         return WHOLE_WORDS if HIDDEN_TOGETHER in manifest.data.notes else MASS
     fitted = manifest.model_fingerprint is None

@@ -56,6 +56,8 @@ def is_of(part: Part, identity: str | None) -> bool:
     """
     from pyarrow import ArrowException, parquet
 
+    if not part.path.is_file():  # which reading it tells
+        return True
     try:
         with part.path.open("rb") as file:
             written = (parquet.read_metadata(file).metadata or {}).get(_SEAL)

@@ -11,7 +11,7 @@ from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.score_into import write_scores
 from maskevidence.runs.summary import Run
-from maskevidence.support.files import write_atomic, write_json
+from maskevidence.support.files import check_place, write_atomic, write_json
 
 
 def write_run(
@@ -57,6 +57,8 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         InputError: the folder cannot be written.
     """
     manifest, curve, missing = run.manifest, run.estimate.curve, None
+    for name in (CURVE, CURVE_PICTURE, ESTIMATE):
+        check_place(folder.path / name)
     write_atomic(folder.path / CURVE, curve.to_csv())
     try:
         picture = draw_curves({manifest.model: curve}, _title(manifest, run.estimate))

@@ -167,8 +167,13 @@ def writing(place: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(place: Path) -> Iterator[None]:
-    """Turn the operating system's errors about reading a place into an InputError of one clear line."""
+    """Turn the operating system's errors about reading a place into an InputError of one clear line.
+
+    A pipe is refused: it would be waited for without end.
+    """
     try:
+        if place.is_fifo():
+            raise InputError(f"{str(place)!r} is a pipe; give a file")
         yield
     except OSError as error:
         raise InputError(f"{str(place)!r} cannot be read ({error.strerror}); check the path") from error

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maskevidence import __version__
 from maskevidence.errors import InputError
-from maskevidence.support.files import write_atomic
+from maskevidence.support.files import reading, write_atomic
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
@@ -63,8 +63,9 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
     from safetensors import SafetensorError, safe_open
 
     path = Path(folder) / FILE
-    if not path.exists():
-        return None
+    with reading(path):
+        if not path.exists():
+            return None
     try:
         with safe_open(str(path), framework="pt") as file:
             header = json.loads((file.metadata() or {})[_HEADER])

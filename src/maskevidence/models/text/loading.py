@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.models.pretrained import LOADING_ERRORS, first_sentence, load_network, loading
+from maskevidence.models.pretrained import first_sentence, load_network, loading
 from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import quiet
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
-_TOKENIZER_ERRORS = (*LOADING_ERRORS, TypeError)
 
 
 def load_masked_lm(
@@ -50,9 +49,9 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
     local_only = path.is_dir() or not hub_reachable()
     try:
         tokenizer = _auto_tokenizer(str(place), local_files_only=local_only)
-    except InputError:
+    except (InputError, MemoryError):
         raise
-    except _TOKENIZER_ERRORS as error:
+    except Exception as error:  # transformers fails in any way on damaged files
         raise InputError(
             f"there is no tokenizer in {str(place)!r}; give a folder that save_pretrained wrote, a "
             "vocab.txt, or OWNER/NAME on the hub"
@@ -83,9 +82,9 @@ def _tokenizer_of_model(place: str, model: str, options: dict[str, Any]) -> Any:
     try:
         with quiet():
             return _auto_tokenizer(place, **options)
-    except InputError:
+    except (InputError, MemoryError):
         raise
-    except _TOKENIZER_ERRORS as error:
+    except Exception as error:  # transformers fails in any way on damaged files
         raise InputError(
             f"the tokenizer of {model!r} cannot be loaded from {place!r}: {first_sentence(error)}; "
             "name another with --tokenizer"
@@ -104,6 +103,7 @@ def _auto_tokenizer(place: str, **options: Any) -> Any:
     if has_file and not _states_case(Path(place)) and _is_cased(vocabulary):
         options = {**options, "do_lower_case": False}
     tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
+    tokenizer("")  # some damage shows only in use
     n_words = len(set(_words(vocabulary))) if has_file else 0
     if n_words > len(tokenizer):
         raise InputError(
