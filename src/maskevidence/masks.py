@@ -449,27 +449,33 @@ class EverySize(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        masked = super().masked(key, ids, draw, size, maskable)
         n_tokens = maskable.sum(1)
-        later = np.flatnonzero((n_subsets(n_tokens, size, self.max_listed) > 1) & (draw > 0))
-        for n, m in np.unique(np.stack([n_tokens[later], size[later]], axis=1), axis=0).tolist():
-            rows = later[(n_tokens[later] == n) & (size[later] == m)]
-            masked[rows] = self._without_replacement(key, ids[rows], draw[rows], m, maskable[rows])
+        later = (draw > 0) & (n_subsets(n_tokens, size, self.max_listed) > 1)
+        if not later.any():
+            return super().masked(key, ids, draw, size, maskable)
+        masked = np.zeros_like(maskable)
+        first = ~later
+        masked[first] = super().masked(key, ids[first], draw[first], size[first], maskable[first])
+        kind = np.where(later, n_tokens * (self.max_listed + 1) + size, 0)
+        for one in np.unique(kind[later]):
+            rows = np.flatnonzero(kind == one)
+            masked[rows] = self._without_replacement(key, ids[rows], draw[rows], size[rows], maskable[rows])
         return masked
 
     def _without_replacement(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: int, maskable: BoolMatrix
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
         """The masks of draws 1, 2, ... of a size: those that draw 0 did not give, in a random order."""
-        listed = subsets(int(maskable[0].sum()), size)
-        sizes = np.full_like(draw, size)
-        first = super().masked(key, ids, np.zeros_like(draw), sizes, maskable)
-        same = (first[maskable].reshape(len(ids), 1, -1) == listed).all(2)
-        columns = key.columns(ids, sizes, np.full_like(draw, len(listed)))
+        listed = subsets(int(maskable[0].sum()), int(size[0]))
+        _, rows, place = np.unique(ids, return_index=True, return_inverse=True)
+        sizes, here = size[rows], maskable[rows]
+        first = super().masked(key, ids[rows], np.zeros_like(rows), sizes, here)
+        same = (first[here].reshape(len(rows), 1, -1) == listed).all(2)
+        columns = key.columns(ids[rows], sizes, np.full_like(rows, len(listed)))
         bits = keyed_bits(key.seed, *columns.T[:, :, None], np.arange(len(listed)))
         order = np.argsort(np.where(same, np.uint64(0), bits), axis=1, kind="stable")
         masked = np.zeros_like(maskable)
-        masked[maskable] = listed[order[np.arange(len(ids)), draw % len(listed)]].ravel()
+        masked[maskable] = listed[order[place, draw % len(listed)]].ravel()
         return masked
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
