@@ -39,7 +39,8 @@ def test_the_area_goes_to_tensorboard(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
     model = new_model()
-    (callback,) = trained(model, out=tmp_path, every=2)
+    design = me.RandomSize(16)
+    (callback,) = trained(model, out=tmp_path, every=2, design=design)
     assert [step for step, _ in callback.estimates] == [0, 2, 4, 6]
     folder = next(path.parent for path in tmp_path.rglob("events.out.tfevents.*"))
     events = EventAccumulator(str(folder)).Reload()
@@ -50,7 +51,7 @@ def test_the_area_goes_to_tensorboard(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [value.step for value in values] == [0, 2, 4, 6], name
         expected = [getattr(estimate, name) for _, estimate in callback.estimates]
         assert [value.value for value in values] == pytest.approx(expected, rel=1e-6)
-    last = me.estimate_evidence(model, model.tokens(SENTENCES[:3]), me.RandomSize(8))
+    last = me.estimate_evidence(model, model.tokens(SENTENCES[:3]), design)
     assert callback.estimates[-1][1].log_evidence == pytest.approx(last.log_evidence, rel=1e-6)
     assert callback.estimates[0][1].log_evidence != callback.estimates[-1][1].log_evidence
 

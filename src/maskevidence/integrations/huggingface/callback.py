@@ -21,7 +21,8 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
 
     `trainer.log`, and therefore everything that `report_to` names, receives `evidence_log_evidence` (the area
     under the curve, nats per observation), `evidence_mask_se`, `evidence_data_se`, `evidence_per_token` and
-    `evidence_seconds`. The estimates themselves, with their curves, are in `estimates`.
+    `evidence_seconds`; an error that is not known is left out. The estimates themselves, with their curves,
+    are in `estimates`.
 
     Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
     the main process alone. The masks are always the same, so that differences come from the model. Dropout
