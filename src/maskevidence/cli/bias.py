@@ -9,7 +9,7 @@ from maskevidence.cli.options import use_threads
 from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
 from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Common, Sample
+from maskevidence.tasks.options import Common, RowDevice, Sample
 
 if TYPE_CHECKING:
     from maskevidence.rate_bias import RateBias
@@ -20,6 +20,7 @@ def bias(
     data: Annotated[str, Argument("DATA", "digits, or a .csv, .npy or .parquet table.")],
     sample: Sample,
     common: Common,
+    device: RowDevice,
     rates: Annotated[
         str, Option("Mask rates in (0, 1], separated by commas.")
     ] = "0.05,0.15,0.25,0.5,0.75,0.85,1",
@@ -48,7 +49,7 @@ def bias(
 
     for rate in asked:
         FixedRate(rate)  # refuses a rate that is none, before a model is fitted
-    ready = prepare_rows(model, data, sample)
+    ready = prepare_rows(model, data, sample, device=device)
     biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)
     screen.print(_accuracy(biases))

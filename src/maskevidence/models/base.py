@@ -50,6 +50,11 @@ class TableModel(nn.Module, ABC):
         self.bounded: list[int] = []
         self.n_iterations = 0
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the model's computations; where its data lie is in float64 all the same."""
+        return self._like().dtype
+
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments that build the model again, as JSON values."""

@@ -43,27 +43,6 @@ _NOT_NUMBERS = {
 }
 
 
-def choose_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, or the first available one of "cuda", "mps" and "cpu".
-
-    Raises:
-        InputError: a device that torch does not know or cannot use.
-    """
-    if device is None:
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"device {str(device)!r} cannot be used ({reason}); give cpu, cuda or mps"
-        ) from error
-    return chosen
-
-
 @contextmanager
 def loading(name: str, revision: str | None, *, trust_remote_code: bool = False) -> Iterator[dict[str, Any]]:
     """Load something with transformers: its reports are silenced, its errors become one clear line.

@@ -24,6 +24,7 @@ _INCIDENTAL = {
     "rows_per_block",
     "closed_form",
     "kept_model",
+    "devices",
     "base_measure",
 }
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
@@ -83,6 +84,8 @@ class Manifest(BaseModel):
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
         details: what else decides the numbers, such as the density of images.
+        dtype: the precision of the model; None if unknown. A run is not resumed in another one.
+        devices: where the scores were computed: a device for each that the run was begun or resumed on.
         versions: versions of the packages that began the run.
         command: the command that began the run.
     """
@@ -103,6 +106,8 @@ class Manifest(BaseModel):
     kept_model: str | None = None
     closed_form: float | None = None
     details: dict[str, Any] = Field(default_factory=dict)
+    dtype: str | None = None
+    devices: list[str] = Field(default_factory=list)
     versions: dict[str, str] = Field(default_factory=versions)
     command: str = Field(default_factory=command)
 
@@ -165,8 +170,9 @@ class Manifest(BaseModel):
         """This manifest with the blocks, the kept model and the closed form of a run that is resumed."""
         if existing is None:
             return self
-        kept = ("rows_per_block", "kept_model", "closed_form")
-        return self.model_copy(update={name: getattr(existing, name) for name in kept})
+        kept = ("rows_per_block", "kept_model", "closed_form", "dtype")
+        devices = [*existing.devices, *(one for one in self.devices if one not in existing.devices)]
+        return self.model_copy(update={name: getattr(existing, name) for name in kept} | {"devices": devices})
 
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
         """How this run differs from another, one phrase each, such as "seed 1 instead of 0"; empty if equal.
@@ -201,7 +207,9 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
 
 
 def _equal(name: str, one: Any, other: Any) -> bool:
-    """Whether two values are equal; runs of older versions have fingerprints without settings."""
+    """Whether two values are equal; older runs have fingerprints without settings, and no precision."""
+    if name == "dtype" and None in (one, other):
+        return True
     return same_fingerprint(one, other) if name == "model_fingerprint" else one == other
 
 

@@ -10,7 +10,7 @@ import torch
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.masks import check_n_masks
-from maskevidence.model import HasLogEvidence, beside
+from maskevidence.model import HasLogEvidence, beside, device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import MODEL, RunDirectory
@@ -87,7 +87,7 @@ def record_run(
         if existing is None:
             manifest = manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)})
             manifest = folder.begin(manifest, model.save if fitted else None)
-        elif existing.extended_by(manifest):
+        elif existing.extended_by(manifest) or existing.devices != manifest.devices:
             folder.extend(manifest)
         folder.remove_temporaries()
         scoring = Scoring(manifest.mask_design(), manifest.key, recording.batch_size)
@@ -95,7 +95,9 @@ def record_run(
         total = sum(one.n_masks(scoring) for one in work)
         pending = _Pending(folder, manifest, recording.save_every)
         if fitted:
+            place = device_of(model)
             model = _kept_model(folder)
+            model = model if place is None else model.to(place)
         with progress("scoring masks", total) as advance:
             try:
                 score_all(model, work, scoring, advance, pending.add)

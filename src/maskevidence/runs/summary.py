@@ -43,6 +43,8 @@ class Run:
                 f"shard {k} of {n}: {estimate.n_observations:,} of "
                 f"{manifest.data.n_observations:,} observations"
             )
+        if len(manifest.devices) > 1:
+            notes.append(f"scored on {' and '.join(manifest.devices)}, which agree up to rounding")
         result = estimate.to_dict()
         result |= {"versions": manifest.versions, "command": manifest.command, "notes": notes}
         if manifest.details:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from maskevidence.support.choices import Density, EngineName, Long, Masks, PatchStatistics
+from maskevidence.support.choices import Density, DtypeName, EngineName, Long, Masks, PatchStatistics
 from maskevidence.tasks.declaring import Kind, Option
 
 Json = Annotated[
@@ -100,20 +100,45 @@ class ImageOptions:
     ] = None
 
 
+Device = Annotated[
+    str | None,
+    Option(
+        "Where the model computes: cpu, cuda, cuda:N, mps, or auto for the fastest; by default cpu for "
+        "models of rows, and auto for transformers.",
+        "DEVICE",
+    ),
+]
+Dtype = Annotated[
+    DtypeName | None,
+    Option(
+        "Precision of a model of rows; by default that of the saved model, float32 for a new VAE and float64 "
+        "for the others.",
+        panel="Models of rows",
+        kinds=("rows",),
+    ),
+]
+
+
 @dataclass(frozen=True)
-class DeviceOptions:
-    """Where a transformer runs."""
+class RowDevice:
+    """Where a model of rows computes, and in which precision."""
 
-    panel: ClassVar[str] = "Transformers"
-    kinds: ClassVar[tuple[Kind, ...]] = ("texts", "images")
+    device: Device = None
+    dtype: Dtype = None
 
-    device: Annotated[str | None, Option("cpu, cuda or mps; by default the fastest available.")] = None
+
+@dataclass(frozen=True)
+class DeviceOptions(RowDevice):
+    """Where a model computes, in which precision, and in calls of which size."""
+
     batch_tokens: Annotated[
         int | None,
         Option(
             "Tokens in one call of the model; by default 1024 on a CPU (without --out, a trial on the first "
             "texts may choose more) and 16384 elsewhere.",
             min=1,
+            panel="Transformers",
+            kinds=("texts", "images"),
         ),
     ] = None
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from maskevidence.data.binarise import binarise
 from maskevidence.data.image_files import IMAGE_SETS, is_image_source
@@ -13,8 +14,10 @@ from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import HasRefine, beside
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
+from maskevidence.support.devices import choose_device
 from maskevidence.tasks.declaring import flag
-from maskevidence.tasks.options import RowReading, Sample
+from maskevidence.tasks.devices import placed
+from maskevidence.tasks.options import RowDevice, RowReading, Sample
 from maskevidence.tasks.parse import parse_model, parse_size
 from maskevidence.tasks.prepared import Prepared
 
@@ -23,7 +26,11 @@ DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
 def prepare_rows(
-    model: str, data: str, sample: Sample = Sample(), reading: RowReading = RowReading()
+    model: str,
+    data: str,
+    sample: Sample = Sample(),
+    reading: RowReading = RowReading(),
+    device: RowDevice = RowDevice(),
 ) -> Prepared:
     """Read the rows, and fit the model to a training part of them, or load it.
 
@@ -32,16 +39,17 @@ def prepare_rows(
         data: a file, a data set or images, as `read_rows` takes them.
         sample: which rows are used.
         reading: how they are read.
+        device: where the model computes, and in which precision.
 
     Raises:
-        InputError: a model or data that cannot be used.
+        InputError: a model, a device or data that cannot be used.
 
     Example:
         >>> ready = prepare_rows("gaussian", "digits", Sample(limit=100))
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
-    build, saved = parse_model(model)
+    build, saved = model_on(model, device)
     table = read_rows(data, reading, limit=sample.limit, seed=sample.seed)
     if build is None:
         ready = use_saved(saved, table, sample.test_fraction, sample.seed)
@@ -49,6 +57,19 @@ def prepare_rows(
         test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
         ready = fit_held_out(build, table, test_fraction, sample.seed)
     return ready.read_with(data, {"limit": sample.limit, **vars(reading)})
+
+
+def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
+    """The builder or the saved model that a MODEL word stands for, on a device and in a precision.
+
+    Raises:
+        InputError: an unknown word, or a device that cannot be used.
+    """
+    choose_device(device.device or "cpu", float64=True)  # before anything is read
+    build, saved = parse_model(word)
+    if build is None:
+        return None, placed(saved, device)
+    return lambda n_features: placed(build(n_features), device), None
 
 
 def read_rows(

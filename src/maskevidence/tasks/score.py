@@ -28,6 +28,7 @@ from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
+from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import DesignOptions, ImagePreparation, Preparation, RunOptions
 from maskevidence.tasks.parse import kind_of_model, parse_design
 from maskevidence.tasks.prepared import Prepared
@@ -149,6 +150,7 @@ def manifest_of(
         rows_per_block: the number of rows that are scored together.
         others: further fields of the manifest, such as `shard`.
     """
+    where = recorded(prepared.model)
     return Manifest(
         model=model,
         model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
@@ -160,6 +162,8 @@ def manifest_of(
         seed=scoring.key.seed,
         rows_per_block=rows_per_block,
         details=prepared.details,
+        dtype=where["dtype"],
+        devices=[] if where["device"] is None else [where["device"]],
         **others,
     )
 
@@ -238,7 +242,7 @@ def _prepare(
         return prepare_texts(model, data, design, how.texts, how.device, how.sample.limit)
     from maskevidence.tasks.prepare_rows import prepare_rows
 
-    return prepare_rows(model, data, how.sample, how.rows)
+    return prepare_rows(model, data, how.sample, how.rows, how.device)
 
 
 def _score_into(

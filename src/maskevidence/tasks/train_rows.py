@@ -8,8 +8,10 @@ from maskevidence.models.base import TableModel
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import flag
-from maskevidence.tasks.parse import parse_design, parse_model
-from maskevidence.tasks.prepare_rows import TEST_FRACTION, new_model, read_rows
+from maskevidence.tasks.devices import recorded
+from maskevidence.tasks.options import RowDevice
+from maskevidence.tasks.parse import parse_design
+from maskevidence.tasks.prepare_rows import TEST_FRACTION, model_on, new_model, read_rows
 from maskevidence.tasks.training_folder import (
     HISTORY,
     RESULT,
@@ -54,7 +56,7 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     """
     check_training_folder(options, FILE)
     objective = parse_objective(options.objective, options.rows, options.seed)
-    build, _ = parse_model(model)
+    build, _ = model_on(model, RowDevice(options.device, options.dtype))
     if build is None:
         raise InputError(f"{model!r} is a saved model; give one to be trained, such as ppca:8")
     train, test = _read(data, options)
@@ -84,6 +86,7 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
             log_evidence_train=_log_evidence(fitted, train),
             log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
             dropped_columns=dropped,
+            **recorded(fitted),
         )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
     return TrainingResult(result, options.out, files)

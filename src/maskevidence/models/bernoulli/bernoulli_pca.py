@@ -372,6 +372,14 @@ class BernoulliPCA(TableModel):
         assert isinstance(self.integration, Grid)
         return self.integration.nodes(self.n_components, self.bias.dtype, self.bias.device)
 
+    def tokens(self, x: object) -> Tokens:
+        """Rows as tokens in the model's dtype, which holds 0 and 1 exactly, and on its device.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+        return Tokens.from_array(x, dtype=self.bias.dtype).to(self.bias.device)
+
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """The values in the model's dtype.
 

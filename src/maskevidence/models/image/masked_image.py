@@ -130,7 +130,7 @@ class MaskedImage(nn.Module):
 save_pretrained wrote, or OWNER/NAME on the hub
         """
         from maskevidence.models.image.loading import load_vit_mae
-        from maskevidence.models.pretrained import choose_device
+        from maskevidence.support.devices import choose_device
 
         device = choose_device(device)
         network, options, notes = load_vit_mae(str(name_or_path), revision)

@@ -140,8 +140,8 @@ class MaskedLM(nn.Module):
             maskevidence.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.models.pretrained import choose_device
         from maskevidence.models.text.loading import load_masked_lm
+        from maskevidence.support.devices import choose_device
 
         device = choose_device(device)
         network, tokenizer = load_masked_lm(

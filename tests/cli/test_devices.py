@@ -1,0 +1,82 @@
+"""--device and --dtype: one line for what cannot be used, and a run says where and how it was computed."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine, run  # noqa: F401
+
+ROWS = ("gaussian", "rows.npy")
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(60, 3)))
+
+
+@pytest.mark.parametrize("command", [("score", *ROWS), ("train", *ROWS, "--out", "a"), ("bias", *ROWS)])
+@pytest.mark.parametrize("word", ["gpu", "meta", "cuda:x", "mps"])
+def test_a_device_that_cannot_be_used_is_one_line(
+    run: CommandLine, command: tuple[str, ...], word: str
+) -> None:
+    error = run(*command, "--device", word).error
+    assert f"device {word!r} cannot be used: " in error
+    assert "give cpu, cuda, cuda:N, mps or auto (this machine has cpu" in error
+    assert not Path("a").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_one_line(run: CommandLine) -> None:
+    assert "device 'cuda' cannot be used: " in run("score", *ROWS, "--device", "cuda").error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_score_train_and_bias_in_a_precision(run: CommandLine, dtype: str) -> None:
+    words = ["--device", "cpu", "--dtype", dtype]
+    assert run("score", *ROWS, *words, "--out", "a").code == 0
+    manifest = json.loads(Path("a/run.json").read_text())
+    assert (manifest["dtype"], manifest["devices"]) == (dtype, ["cpu"])
+    assert str(me.models.load("a/model").dtype) == f"torch.{dtype}"
+    assert run("train", *ROWS, *words, "--epochs", 2, "--out", "b").code == 0
+    result = json.loads(Path("b/train.json").read_text())
+    assert (result["dtype"], result["device"]) == (dtype, "cpu")
+    assert str(me.models.load("b").dtype) == f"torch.{dtype}"
+    assert run("bias", *ROWS, *words, "--rates", "0.5").code == 0
+
+
+def test_a_run_is_not_resumed_in_another_precision(run: CommandLine) -> None:
+    assert run("score", *ROWS, "--out", "a", "--masks-per-size", 2).code == 0
+    more = ("score", *ROWS, "--out", "a", "--masks-per-size", 4)
+    assert "holds another run (dtype float32 instead of float64;" in run(*more, "--dtype", "float32").error
+    assert run(*more).code == 0
+
+
+def test_a_training_is_not_resumed_in_another_precision(run: CommandLine) -> None:
+    assert run("train", *ROWS, "--out", "b", "--epochs", 2).code == 0
+    more = ("train", *ROWS, "--out", "b", "--epochs", 4)
+    assert "belongs to another training (" in run(*more, "--dtype", "float32").error
+    assert run(*more).code == 0
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from maskevidence.tasks import score
+
+    assert run("score", *ROWS, "--out", "a", "--masks-per-size", 2).code == 0
+    monkeypatch.setattr(score, "recorded", lambda _model: {"dtype": "float64", "device": "cuda:0"})
+    result = run("score", *ROWS, "--out", "a", "--masks-per-size", 4, "--json", "-")
+    assert result.code == 0, result.err
+    assert "scored on cpu and cuda:0, which agree up to rounding" in json.loads(result.out)["notes"]
+    assert json.loads(Path("a/run.json").read_text())["devices"] == ["cpu", "cuda:0"]
+
+
+def test_the_precision_belongs_to_models_of_rows(run: CommandLine) -> None:
+    assert "--dtype belongs to models of rows" in run("score", "a/b", "x.txt", "--dtype", "float32").error
+    trained = run("train", "masked-lm", "x.txt", "--out", "c", "--dtype", "float32")
+    assert "--dtype belongs to models of rows" in trained.error
