@@ -260,6 +260,8 @@ class Cell:
 
 def coverage(setting: Setting, design: MaskDesign, n_runs: int, *, before: bool = False) -> Cell:
     """How often the 95 % interval of a design holds the true value; the arguments are those of `outcomes`."""
+    if not before and design.unknown_error(setting.observed.sum(1), setting.sharing) is not None:
+        return Cell(None, 0.0, 0.0, 0.0, n_runs)
     found = list(outcomes(setting, design, n_runs, before=before))
     held = [one.covered() for one in found]
     known = [value for value in held if value is not None]
