@@ -44,6 +44,9 @@ class _Call(NamedTuple):
     column: Int64[Tensor, " n"]
 
 
+_OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, which is no part of it
+
+
 class MaskedLM(nn.Module):
     """The conditionals of a masked language model, log p(token | visible tokens): hidden tokens are [MASK].
 
@@ -378,9 +381,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def save_tokenizer(self, folder: str | Path) -> None:
         """Write the tokenizer alone into a folder."""
-        if self.tokenizer is not None:
-            with quiet(), replacing_files(Path(folder)) as new:
-                self.tokenizer.save_pretrained(str(new))
+        if self.tokenizer is None:
+            return
+        for name in _OF_LOADING:
+            getattr(self.tokenizer, "init_kwargs", {}).pop(name, None)
+        with quiet(), replacing_files(Path(folder)) as new:
+            self.tokenizer.save_pretrained(str(new))
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """What decides the numbers besides weights and buffers, as content for JSON."""
