@@ -18,7 +18,7 @@ run: setup
 	$(BIN)/maskevidence demo --out runs/demo --overwrite
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 -q --durations=20
 
 lint: setup
 	$(BIN)/ruff check .

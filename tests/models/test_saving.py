@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +138,28 @@ def test_a_config_that_is_not_an_object_or_lacks_its_arguments(folder: Path) -> 
     assert "describes class None" in refused(folder)
     path.write_text('{"format": 1, "class": "PPCA"}')
     assert "do not fit" in refused(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "model",
+    [
+        me.models.PPCA(4, 2),
+        me.models.FactorAnalysis(4, 2),
+        me.models.Gaussian(n_features=4),
+        me.models.BernoulliPCA(4, 1),
+        me.models.VAE(n_features=4, n_components=1, hidden=(2,)),
+        me.models.VAE(n_features=4, n_components=1, likelihood="bernoulli"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_models_of_both_dtypes_are_read_as_they_were(
+    model: torch.nn.Module, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """Some weights are kept in float64 whatever the dtype of the others."""
+    model = deepcopy(model).to(dtype)
+    model.save(tmp_path)
+    loaded = me.models.load(tmp_path).state_dict()
+    for name, value in model.state_dict().items():
+        assert loaded[name].dtype == value.dtype
+        assert torch.equal(loaded[name], value)

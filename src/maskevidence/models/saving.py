@@ -93,7 +93,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         arguments = _with_networks(config["arguments"], networks, str(path))
         model = known(**arguments)
         _check_names(model, state.keys(), str(path))
-        _check_dtypes(state, str(path))
+        _check_dtypes(model.state_dict(), state, str(path))
         device = next(model.parameters()).device  # that of your own networks
         model.load_state_dict(state, assign=True)  # with the dtypes of the file
         model.to(device)
@@ -130,23 +130,20 @@ def _check_names(model: nn.Module, given: Set[str], folder: str) -> None:
             )
 
 
-def _check_dtypes(state: dict[str, Tensor], folder: str) -> None:
-    """Refuse weights of both dtypes, those kept in float64 and those of your own networks aside.
+def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str) -> None:
+    """Refuse weights in float32 beside weights in float64 where a new model has one dtype for both.
 
     Raises:
         InputError: some weights are in float32 and some in float64.
     """
-    own = {
-        name: weights.dtype
-        for name, weights in state.items()
-        if name not in _KEPT_IN_FLOAT64 and not name.startswith(_NETWORKS)
-    }
-    if len(set(own.values())) > 1:
-        single = min(name for name, dtype in own.items() if dtype == torch.float32)
-        raise InputError(
-            f"config.json and weights in {folder!r} do not fit: {single!r} is in float32 and others are in "
-            "float64; save the model again"
-        )
+    for dtype in {weights.dtype for weights in new.values()}:
+        alike = [name for name in new if new[name].dtype == dtype and name not in _KEPT_IN_FLOAT64]
+        single = [name for name in alike if state[name].dtype == torch.float32]
+        if 0 < len(single) < len(alike):
+            raise InputError(
+                f"config.json and weights in {folder!r} do not fit: {min(single)!r} is in float32 and others "
+                "are in float64; save the model again"
+            )
 
 
 def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str) -> None:
