@@ -100,17 +100,17 @@ def bias(
         >>> low.bias > 0 > all_hidden.bias, low.identity_error < 1e-9
         (True, True)
     """
+    if masks_per_row < 1 or n_rows < 1 or block_rows < 1:
+        raise InputError(
+            f"masks_per_row={masks_per_row}, n_rows={n_rows}, block_rows={block_rows}; "
+            "give whole numbers of 1 or more"
+        )
     rates = [rate] if isinstance(rate, int | float) else list(rate)
     designs = [FixedRate(float(one), masks_per_row) for one in rates]
     if getattr(model, "conditionals", None) != "exact" or not isinstance(model, HasLogEvidence):
         raise InputError(
             f"the bias of {type(model).__name__} cannot be known: it needs exact conditionals and a "
             "log_evidence in closed form, as ppca, factor-analysis and gaussian have"
-        )
-    if masks_per_row < 1 or n_rows < 1 or block_rows < 1:
-        raise InputError(
-            f"masks_per_row={masks_per_row}, n_rows={n_rows}, block_rows={block_rows}; "
-            "give whole numbers of 1 or more"
         )
     tokens = _tokens(model, data, n_rows, seed)
     with torch.no_grad():
