@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 @pytest.mark.parametrize("sharing", ["own", "shared"])
-@pytest.mark.parametrize(("n", "n_tokens"), [(1, 5), (5, 5), (20, 2)])
+@pytest.mark.parametrize(("n", "n_tokens"), [(3, 5), (5, 5), (20, 2)])
 def test_intervals_cover_the_true_value(n: int, n_tokens: int, sharing: str) -> None:
     """Of rows with missing values and ids with gaps; their curve is steep, or one size has the variance."""
     steep = Setting(n, n_tokens, "steep", sharing, ids="every 53rd", missing=True)
@@ -33,6 +33,13 @@ def test_two_equal_masks_are_no_error_of_zero() -> None:
     assert before.coverage < 0.7
     now = coverage(setting, me.EverySize(2), 150)
     assert (now.coverage, now.zero, now.known) == (1.0, 1.0, 1.0)
+
+
+def test_nearly_all_masks_of_a_single_row_have_no_interval() -> None:
+    """EverySize(4), one row of four tokens: 4 of the 6 masks of size 2 covered 86 %."""
+    setting = Setting(1, 5, "steep", "own", ids="every 53rd", missing=True)
+    assert coverage(setting, me.EverySize(4), 20).known == 0
+    assert coverage(setting, me.EverySize(6), 20).zero == 1
 
 
 def test_too_few_shared_masks_have_no_interval() -> None:

@@ -393,11 +393,16 @@ class TestErrors:
 
     def test_one_observation_has_no_data_se(self, build_ppca) -> None:
         model = build_ppca(4)
-        for design in DESIGNS:
+        for design in (me.EverySize(6), *DESIGNS[1:]):
             estimate = me.estimate_evidence(model, model.sample(1), design)
             assert estimate.data_se is None
             assert estimate.mask_se is not None
-        for design in (me.EverySize(2), me.RandomSize(8), me.Rates((0.3, 0.8), masks_per_size=2)):
+        for design in (
+            me.EverySize(2),
+            me.EverySize(4),
+            me.RandomSize(8),
+            me.Rates((0.3, 0.8), masks_per_size=2),
+        ):
             estimate = me.estimate_evidence(model, model.sample(1), design)
             assert (estimate.mask_se, estimate.data_se) == (None, None)
             assert "data_se" not in estimate.notes[0]
@@ -492,7 +497,7 @@ class TestIntervalAboveZero:
 
     ABOVE = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 
-    def estimates(self, base_measure: str | None, draws: int = 4) -> list[me.EvidenceEstimate]:
+    def estimates(self, base_measure: str | None, draws: int = 12) -> list[me.EvidenceEstimate]:
         model, x = Echo(), np.ones((5, 12))
         model.base_measure = base_measure
         return [me.estimate_evidence(model, x, me.RandomSize(draws), seed=seed) for seed in range(10)]

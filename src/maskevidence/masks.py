@@ -406,7 +406,8 @@ class EverySize(MaskDesign):
     C <= P, each is scored once, without Monte-Carlo error. Weights: 1/P, or 1/C if C < P. The strata are the
     sizes; the variance of a stratum that is drawn without replacement has the factor 1 - P/C. Since a single
     size can hold all of the variance, the standard error needs 3 degrees of freedom for each: N·(P - 1) with
-    own masks of N observations, P - 1 with shared masks.
+    own masks of N observations, P - 1 with shared masks. Where the masks of a size are listed, it also needs
+    3 own masks that are left out, N·(C - P), or none.
 
     Args:
         masks_per_size: P.
@@ -496,6 +497,13 @@ class EverySize(MaskDesign):
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
+        counts = np.unique(np.concatenate(listed))
+        counts = counts[counts > self.masks_per_size]
+        if masks == "own" and len(counts) and (counts[0] - self.masks_per_size) * len(n_tokens) < MIN_DF:
+            return (
+                f"{self.name} with {self.masks_per_size} masks per size leaves out "
+                f"{counts[0] - self.masks_per_size} of {counts[0]} masks of a size; give {counts[0]} or more"
+            )
         return _too_few(self, self.masks_per_size, int(random[place].sum()), masks)
 
 
