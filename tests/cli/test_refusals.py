@@ -87,6 +87,7 @@ class TestOptions:
         [
             ("--seed", "-1"),
             ("--seed", "9" * 24),
+            ("--limit", "9" * 24),
             ("--threads", "1000000"),
             ("--draws", "1000000000", "--design", "random-size"),
             ("--draws", "1000000000", "--design", "random-size", "--out", "run"),

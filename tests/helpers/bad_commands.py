@@ -44,6 +44,8 @@ class Case:
     def may_write(self, world: Path) -> tuple[str, ...]:
         """All paths that the command may write into, relative to its world; links are followed."""
         named = [after for word, after in itertools.pairwise(self.words) if word in ("--out", "--json")]
+        named = ["home" if one == "~" else one for one in named]
+        named += [one.split("/")[0] for one in named if ".." in one]  # a folder that the path goes through
         return tuple(
             os.path.relpath(os.path.realpath(world / one), os.path.realpath(world))
             for one in (*self.targets, *named)
@@ -294,7 +296,7 @@ def _valid(rng: random.Random, path: tuple[str, ...] | None = None) -> tuple[str
 def _targets(words: tuple[str, ...]) -> tuple[str, ...]:
     """What a command writes into without being told by an option."""
     if words[:1] in (("summarize",), ("report",)):
-        return tuple(word for word in words[1:] if not word.startswith("-"))
+        return ("report.html", *(word for word in words[1:] if not word.startswith("-")))
     return ()
 
 

@@ -68,13 +68,14 @@ def test_training_is_the_same_as_without_it() -> None:
 def test_it_costs_what_its_options_say(monkeypatch: pytest.MonkeyPatch) -> None:
     model = new_model()
     rows: list[int] = []
-    whole = type(model)._log_probs
+    whole = type(model)._calls
 
-    def counted(self: Any, ids: Any, *rest: Any) -> Any:
-        rows.append(len(ids))
-        return whole(self, ids, *rest)
+    def counted(*arguments: Any) -> Any:
+        for call in whole(*arguments):
+            rows.append(len(call.shown))
+            yield call
 
-    monkeypatch.setattr(type(model), "_log_probs", counted)
+    monkeypatch.setattr(type(model), "_calls", counted)
     (callback,) = trained(model, every=3, design=me.RandomSize(4))
     assert len(callback.estimates) == 3  # at 0, 3 and 6
     assert sum(rows) == 3 * 4 * 3  # texts, masks, times

@@ -13,6 +13,8 @@ from maskevidence.errors import InputError
 from maskevidence.support.files import check_place
 from maskevidence.tasks.declaring import Argument, declaration, flag
 
+_MAX_WHOLE = 2**63 - 1
+
 
 def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
     """Make a function a command of the app.
@@ -45,6 +47,7 @@ def with_flat_signature(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(**values: Any) -> Any:
+        _check_sizes(values)
         _check_places({name: values[name] for name in places if values[name] not in (None, "-")}, places)
         return function(**{one.name: _filled(one.annotation, one.name, values) for one in parameters})
 
@@ -85,6 +88,13 @@ def _check_places(values: Mapping[str, str | Path], places: Mapping[str, str]) -
         json, out = Path(values["json"]), Path(values["out"])
         if json.resolve() in (out.resolve(), *out.resolve().parents):
             raise InputError(f"--json {str(json)!r} is the place of --out {str(out)!r}; give another file")
+
+
+def _check_sizes(values: Mapping[str, Any]) -> None:
+    """Refuse whole numbers that torch and numpy cannot hold."""
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) > _MAX_WHOLE:
+            raise InputError(f"{flag(name)} {value}; give a whole number below 2^63")
 
 
 def _filled(annotation: Any, name: str, values: dict[str, Any]) -> Any:
