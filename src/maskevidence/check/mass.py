@@ -16,6 +16,7 @@ from maskevidence.model import HasLogDistributions
 Floats = Float64[np.ndarray, " n"]
 N_PROBES = 4
 _FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
+_MOST_VALUES = 1024  # that are enumerated one by one
 _UNSEEN = 64  # values beyond those seen that are tried, until one is refused or impossible
 _REACH = 16.0  # quadrature nodes reach from the peak to sinh(16) = 4.4e6 widths
 _MOST_NODES = 4097
@@ -32,7 +33,7 @@ class Mass:
         log_prob: shape (n,); the answers at the values.
         log_weight: shape (n,); the log weight of each value in the sum or integral.
         complete: whether these are all values that the token can have; otherwise the sum is at most 1.
-        density: whether the sum is an integral.
+        density: whether the sum is an integral; None if that cannot be told, for a vector of levels.
         error: the numerical or standard error of the total.
         n_samples: the number of draws, if the values are drawn; 0 if they are enumerated.
         note: what else there is to say.
@@ -43,7 +44,7 @@ class Mass:
     log_prob: Floats
     log_weight: Floats
     complete: bool
-    density: bool = False
+    density: bool | None = False
     error: float = 0.0
     n_samples: int = 0
     note: str = ""
@@ -151,6 +152,8 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
     first, last = min(0, int(seen.min())), int(seen.max())
     if known is not None:
         last = len(known) - 1
+    if last - first >= _MOST_VALUES:
+        return _over(trial, row, column, torch.unique(seen)[:_MOST_VALUES])
     found = [log_prob(torch.arange(first, last + 1, device=seen.device))]
     complete = known is not None
     for value in range(last + 1, last + 1 + _UNSEEN * (not complete)):

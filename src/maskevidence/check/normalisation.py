@@ -38,10 +38,11 @@ def normalisation(trial: Trial, found: list[Mass]) -> Finding:
         return trial.finding("normalisation", "failed", text, did, look_at=_LOOK_AT, **numbers)
     short = [mass for mass in found if not mass.complete and mass.total() < 1 - allowed - _room(mass, trial)]
     if short:
-        text = (
-            f"the probabilities of the {len(short[0].log_prob):,} values tried add up to "
-            f"{short[0].total():.4g}; whether there are other values is not known"
-        )
+        beyond = "whether there are other values is not known"
+        if short[0].n_samples:
+            beyond = "the rest of the density lies beyond or between them"
+        tried = "levels 0..255" if short[0].n_samples else f"{len(short[0].log_prob):,} values tried"
+        text = f"the probabilities of the {tried} add up to {short[0].total():.4g}; {beyond}"
         look_at = "the values that a token can have; a method log_distributions(tokens, masked) lists them"
         return trial.finding("normalisation", "noted", text, did, look_at=look_at, **numbers)
     kind = "integrals" if worst.density else "sums"
@@ -76,13 +77,14 @@ def units(trial: Trial, found: list[Mass]) -> Finding:
                 return trial.finding(
                     "units", "failed", text, did, look_at="torch.log in place of another logarithm"
                 )
-    said = base_measure_of(trial.model)
-    if said is not None and said.startswith(MASS) == found[0].density:
-        kind = "density" if found[0].density else "mass"
+    said, density = base_measure_of(trial.model), found[0].density
+    if said is not None and density is not None and said.startswith(MASS) == density:
+        kind = "density" if density else "mass"
         text = f"the probabilities are those of a {kind}, but base_measure = {said!r}"
         return trial.finding("units", "failed", text, did, look_at="the attribute `base_measure`")
-    if not found[0].density:
-        return trial.passed("units", f"natural logarithms of a {said or MASS}", did)
+    if not density or trial.tokens.values.ndim > 2:
+        measure = said or ("measure that the model does not say" if density is None else MASS)
+        return trial.passed("units", f"natural logarithms of a {measure}", did)
     present = trial.data.values[trial.data.maskable]
     distinct = len(torch.unique(present))
     whole = not present.is_floating_point() or bool((present == present.round()).all())

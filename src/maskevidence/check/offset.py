@@ -11,41 +11,44 @@ from torch import Tensor
 
 from maskevidence.check.findings import Finding
 from maskevidence.check.significance import critical
-from maskevidence.check.trial import Trial
+from maskevidence.check.trial import Trial, like
 from maskevidence.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)
-_ROWS, _PER_ROW = 64, 8
-_FEWEST_ROWS = 8
+_MOST_ROWS, _FEWEST_ROWS = 64, 8
+_BLOCK = 6  # tokens that are hidden together
 _LEAST = 0.5  # nats by which a neighbour's value has to be more likely
+_LOOK_AT = "an index that is off by one: special tokens at the start, or the logits of the next token"
 
 
 def offset(trial: Trial) -> Finding:
     """At the place of a hidden token, the values of its neighbours are not more likely than its own.
 
-    The token, its neighbours and others are hidden together. If the answers are read off by one place, the
-    value of that neighbour is more likely than the token's own, and than that of a hidden token farther away.
+    Tokens are hidden in blocks, so that neighbours tell nothing of each other. If the answers are read off
+    by one place, the value of that neighbour is more likely than the token's own, and than that of a hidden
+    token farther away.
     """
     did = "At hidden tokens the values of hidden neighbours were put in, and those of others farther away."
-    places = _places(trial)
-    n_rows = len(torch.unique(places.tokens.ids))
+    hidden = _hidden_blocks(trial)
+    n_rows = len(hidden.tokens)
     if n_rows < _FEWEST_ROWS:
-        return Finding(
-            "offset", "skipped", f"{n_rows} rows have enough neighbours; {_FEWEST_ROWS} are needed", did
-        )
+        found = f"{n_rows} rows have enough neighbours; {_FEWEST_ROWS} are needed"
+        return Finding("offset", "skipped", found, did)
+    farther = _farther(trial, hidden.masked)
     try:
-        own, far = _at(trial, places, places.place), _at(trial, places, _farther(trial, places))
-        beside = {step: _at(trial, places, _neighbour(places, step)) for step in _OFFSETS}
+        own, far = _at(trial, hidden, hidden.column), _at(trial, hidden, farther)
+        beside = {step: _at(trial, hidden, hidden.neighbour(step)) for step in _OFFSETS}
     except Exception:  # each column has a domain of its own
         return Finding(
             "offset", "skipped", "the model does not take the values of one column in another", did
         )
-    numbers = {"n_rows": n_rows, "n_masks": len(places.place), "allowed": _LEAST}
-    largest, z_largest = -np.inf, 0.0
+    numbers = {"n_rows": n_rows, "n_masks": n_rows, "allowed": _LEAST}
+    largest, z_largest = -math.inf, 0.0
+    is_far = farther != hidden.column
     for step, value in beside.items():
-        there = (_neighbour(places, step) != places.place).cpu().numpy()
-        z_own, gain = _t((value - own)[there], places.tokens.ids[there])
-        z_far, above = _t((value - far)[there], places.tokens.ids[there])
+        there = is_far & (hidden.neighbour(step) != hidden.column)
+        z_own, gain = _t(value - own, there)
+        z_far, above = _t(value - far, there)
         z, least = min(z_own, z_far), min(gain, above)
         largest, z_largest = max(largest, least), max(z_largest, z)
         if z > critical(n_rows - 1) and least > _LEAST:
@@ -61,73 +64,77 @@ def offset(trial: Trial) -> Finding:
                 look_at=_LOOK_AT,
                 **numbers,
             )
-    better = float(np.mean(own - far))
+    better = _t(own - far, is_far)[1]
     text = f"own values are more likely than others, by {better:.3g} nats, and no neighbour's is"
     if not better > 0:
         text = "own values are no more likely than others, and no neighbour's is"
-    return trial.passed("offset", text, did, z=z_largest, largest=float(largest), **numbers)
+    return trial.passed("offset", text, did, z=z_largest, largest=largest, **numbers)
 
 
-_LOOK_AT = "an index that is off by one: special tokens at the start, or the logits of the next token"
+class _Hidden(NamedTuple):
+    """Rows with hidden blocks.
 
-
-class _Places(NamedTuple):
-    """Rows, masks, and a hidden token of each with hidden neighbours."""
+    Attributes:
+        tokens: n rows.
+        masked: shape (n, D).
+        column: shape (n, D); 0..D-1 in each row.
+    """
 
     tokens: Tokens
     masked: Bool[Tensor, "n D"]
-    place: Int64[Tensor, " n"]
+    column: Int64[Tensor, "n D"]
+
+    def neighbour(self, step: int) -> Int64[Tensor, "n D"]:
+        """The column so many steps away where both are hidden, otherwise the column itself."""
+        there = (self.column + step).clamp(0, self.column.shape[1] - 1)
+        return torch.where(self.masked & self.masked.gather(1, there), there, self.column)
 
 
-def _places(trial: Trial) -> _Places:
-    """Some tokens of some rows, with the two on each side hidden, too, and half of the others."""
+def _hidden_blocks(trial: Trial) -> _Hidden:
+    """Rows of at least four tokens, with half of their blocks hidden; short rows are hidden as a whole."""
     rng = trial.rng("offset")
-    rows, places, masks = [], [], []
-    maskable = trial.data.maskable.cpu().numpy()
-    column = np.arange(maskable.shape[1])
-    for row in rng.permutation(len(maskable))[:_ROWS].tolist():
-        line = maskable[row]
-        for place in rng.permutation(np.flatnonzero(line))[:_PER_ROW].tolist():
-            near = np.abs(column - place) <= 2
-            mask = line & (near | (rng.random(len(line)) < 0.5))
-            away = np.flatnonzero(line & ~near)
-            if (mask & near).sum() > 1 and len(away):
-                mask[rng.choice(away)] = True
-                rows.append(row)
-                places.append(place)
-                masks.append(mask)
-    masked = torch.from_numpy(np.array(masks, dtype=np.bool_).reshape(-1, len(column)))
-    tokens = trial.data[torch.tensor(rows, dtype=torch.int64)]
-    return _Places(tokens, masked.to(trial.masked.device), torch.tensor(places, dtype=torch.int64))
+    maskable = trial.data.maskable.cpu()
+    long_enough = torch.nonzero(maskable.sum(1) >= 4)[:, 0].numpy()
+    rows = torch.from_numpy(rng.permutation(long_enough)[:_MOST_ROWS])
+    line = maskable[rows]
+    n, width = line.shape
+    start = torch.from_numpy(rng.integers(_BLOCK, size=(n, 1)))
+    column = torch.arange(width).expand(n, width)
+    block = (column + start) // _BLOCK
+    drawn = torch.from_numpy(rng.random((n, width // _BLOCK + 2))) < 0.5
+    masked = line & drawn.gather(1, block)
+    masked = torch.where(masked.sum(1, keepdim=True) < _BLOCK, line, masked)
+    device = trial.masked.device
+    return _Hidden(trial.data[rows.to(trial.data.ids.device)], masked.to(device), column.to(device))
 
 
-def _neighbour(places: _Places, step: int) -> Int64[Tensor, " n"]:
-    """The place so many steps away if it is hidden, otherwise the place itself."""
-    there = (places.place + step).clamp(0, places.masked.shape[1] - 1)
-    return torch.where(places.masked.cpu()[torch.arange(len(there)), there], there, places.place)
+def _farther(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:
+    """For each hidden token another one more than two columns away; the column itself if there is none."""
+    rng = trial.rng("farther")
+    column = np.arange(masked.shape[1])
+    chosen = np.tile(column, (len(masked), 1))
+    for row, mask in enumerate(masked.cpu().numpy()):
+        hidden = np.flatnonzero(mask)
+        for place in hidden:
+            away = hidden[np.abs(hidden - place) > 2]
+            if len(away):
+                chosen[row, place] = rng.choice(away)
+    return torch.from_numpy(chosen).to(masked.device)
 
 
-def _farther(trial: Trial, places: _Places) -> Int64[Tensor, " n"]:
-    """A hidden token more than two places away."""
-    noise = torch.from_numpy(trial.rng("farther").random(tuple(places.masked.shape)))
-    away = (torch.arange(places.masked.shape[1]) - places.place[:, None]).abs() > 2
-    return torch.where(places.masked.cpu() & away, noise, -1.0).argmax(1)
+def _at(trial: Trial, hidden: _Hidden, of: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
+    """The answers with the values of other columns put in at the hidden places."""
+    values = hidden.tokens.values
+    index = like(of, values).expand_as(values)
+    put_in = torch.where(like(hidden.masked, values), values.gather(1, index), values)
+    return trial.ask(replace(hidden.tokens, values=put_in), hidden.masked)
 
 
-def _at(trial: Trial, places: _Places, of: Int64[Tensor, " n"]) -> Float64[np.ndarray, " n"]:
-    """The answer at each place, with the value of another one put in."""
-    row = torch.arange(len(of))
-    values = places.tokens.values.clone()
-    values[row, places.place] = places.tokens.values[row, of]
-    return trial.ask(replace(places.tokens, values=values), places.masked)[row, places.place].cpu().numpy()
-
-
-def _t(difference: Float64[np.ndarray, " n"], ids: Int64[Tensor, " n"]) -> tuple[float, float]:
+def _t(difference: Float64[Tensor, "n D"], there: Bool[Tensor, "n D"]) -> tuple[float, float]:
     """The mean over rows of a row's mean difference, in standard errors, and that mean."""
-    _, which = np.unique(ids.cpu().numpy(), return_inverse=True)
-    means = np.bincount(which, weights=difference) / np.maximum(np.bincount(which), 1)
+    some = there.any(1)
+    means = (torch.where(there, difference, 0.0).sum(1)[some] / there.sum(1)[some]).cpu().numpy()
     if len(means) < _FEWEST_ROWS or not np.isfinite(means).all():
         return 0.0, -math.inf
-    error = float(means.std(ddof=1)) / math.sqrt(len(means))
-    mean = float(means.mean())
+    mean, error = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(len(means))
     return mean / max(error, 1e-6 * abs(mean), 1e-300), mean

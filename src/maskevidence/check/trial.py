@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
@@ -227,6 +227,6 @@ def _differ(a: Tensor, b: Tensor) -> Bool[Tensor, " n"]:
     return (a != b).flatten(1).any(1) if a.ndim > 1 else a != b
 
 
-def like(mask: Bool[Tensor, "b D"], values: Tensor) -> Tensor:
-    """The mask with as many trailing dimensions as the values."""
-    return mask.reshape(*mask.shape, *[1] * (values.ndim - 2))
+def like(places: Shaped[Tensor, "b D"], values: Tensor) -> Tensor:
+    """A mask or index of places with as many trailing dimensions as the values."""
+    return places.reshape(*places.shape, *[1] * (values.ndim - 2))

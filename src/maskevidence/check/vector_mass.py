@@ -8,6 +8,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from maskevidence.check.trial import Trial
+from maskevidence.model import MASS, base_measure_of
 from maskevidence.tokens import Tokens
 
 MOST_ENTRIES = 200
@@ -46,8 +47,19 @@ def vector_mass(trial: Trial, row: int, column: int, make: Any) -> Any:
     error = float(weight.std(ddof=1) * np.sqrt(_SAMPLES))
     effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.sum() > 0 else 0.0
     note = "" if effective >= _FEWEST_EFFECTIVE else f"only {effective:.0f} effective draws"
+    said = base_measure_of(trial.model)
+    a_mass = levels and said is not None and said.startswith(MASS)
+    density = (not a_mass) if said is not None or not levels else None
     return make(
-        row, column, log_p, log_weight, not levels, not levels, error=error, n_samples=_SAMPLES, note=note
+        row,
+        column,
+        log_p,
+        log_weight,
+        a_mass or not levels,
+        density,
+        error=error,
+        n_samples=_SAMPLES,
+        note=note,
     )
 
 
