@@ -68,16 +68,6 @@ class ScoresVisibleTokens(Strings):
         return super().log_conditionals(tokens, masked) - 0.1 * tokens.context.double()
 
 
-@fault("offset")
-class ReadsOnePlaceOff(Strings):
-    """The distribution of the next place is looked up for a token."""
-
-    conditionals = "learned"
-
-    def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
-        return self.at_own(self.distributions(tokens, masked).roll(-1, 1), tokens, masked)
-
-
 @fault("own value")
 class AlwaysTakesColumnZero(Strings):
     def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
@@ -211,6 +201,36 @@ class Normal(torch.nn.Module):
 class ReturnsOneOverP(Normal):
     def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
         return -super().log_conditionals(tokens, masked)
+
+
+class ReadsOnePlaceOff(torch.nn.Module):
+    """The density of the next column is taken at each value; that of a visible column is narrow."""
+
+    conditionals = "learned"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = steep()
+
+    def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
+        moved = torch.where(masked, tokens.values.roll(1, 1), tokens.values)
+        of_next = self.right.log_conditionals(replace(tokens, values=moved), masked).roll(-1, 1)
+        of_visible = 1.4 - 50 * (tokens.values - tokens.values.roll(-1, 1)) ** 2
+        return torch.where(masked, torch.where(masked.roll(-1, 1), of_next, of_visible), 0.0)
+
+
+def steep() -> me.models.Gaussian:
+    """Columns that rise steadily, each around a level of its own."""
+    place = torch.arange(10.0, dtype=torch.float64)
+    covariance = 0.5 * torch.exp(-(place[:, None] - place).abs() / 5) + 0.1 * torch.eye(10)
+    return me.models.Gaussian(place, covariance)
+
+
+def one_place_off() -> tuple[Any, Any]:
+    return ReadsOnePlaceOff(), steep().sample(40)
+
+
+FAULTS["ReadsOnePlaceOff"] = ("offset", one_place_off)
 
 
 def normal_rows() -> np.ndarray:

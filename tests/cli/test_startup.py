@@ -17,7 +17,7 @@ finally:
 """
 
 
-COMMANDS = ["score", "summarize", "compare", "report", "train", "bias", "demo", "paper", "show"]
+COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "demo", "paper", "show"]
 
 
 @pytest.mark.parametrize(

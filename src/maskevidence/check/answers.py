@@ -169,7 +169,9 @@ def context(trial: Trial) -> Finding:
     did = "Half of the visible tokens of each row were made context, and the answers were compared."
     tokens = trial.tokens
     draw = torch.from_numpy(trial.rng("context").random(tuple(trial.masked.shape))) < 0.5
-    moved = tokens.maskable & ~trial.masked & draw
+    widened: Any = getattr(trial.model, "widened", None)  # of a model that hides whole words
+    hidden = trial.masked if widened is None else widened(tokens, trial.masked)
+    moved = tokens.maskable & ~hidden & draw
     if not bool(moved.any()):
         return Finding("context", "skipped", "no row has a visible token", did)
     given = replace(tokens, maskable=tokens.maskable & ~moved, context=tokens.context | moved)

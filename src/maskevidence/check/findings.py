@@ -1,6 +1,7 @@
 """What a check found, and the report of all checks of a model."""
 
 import html
+import math
 import textwrap
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from maskevidence.errors import InputError
 
 Status = Literal["passed", "failed", "noted", "skipped"]
 _WIDTH = 110
-_COLUMNS = ("check", "result", "rows", "masks", "what was found")
+_COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,10 @@ class CheckReport:
             "ok": self.ok,
             "n_passes": self.n_passes,
             "seed": self.seed,
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [
+                {name: None if _not_finite(value) else value for name, value in asdict(finding).items()}
+                for finding in self.findings
+            ],
         }
 
     @property
@@ -114,6 +118,14 @@ class CheckReport:
         order: tuple[Status, ...] = ("passed", "failed", "noted", "skipped")
         told = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
         return f"{self.model}: {told} ({self.n_passes:,} passes of the model)"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table, a row for each check.
+
+        They are the name, the result, the numbers of rows and masks, the largest number that passes or the
+        deviation in standard errors, and what was found.
+        """
+        return [_cells(finding) for finding in self.findings]
 
     def details(self) -> list[str]:
         """For each check that failed or noted something, what was done and what to look at, one line each."""
@@ -152,6 +164,12 @@ class CheckReport:
         return f"<p>{html.escape(self.summary)}</p><table><tr>{head}</tr>{rows}</table>{told}"
 
 
+def _not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _cells(finding: Finding) -> tuple[str, ...]:
     counts = (f"{n:,}" if n else "" for n in (finding.n_rows, finding.n_masks))
-    return finding.check, finding.status, *counts, finding.found
+    bound = "" if finding.allowed is None else f"{finding.allowed:.2g}"
+    sure = bound if finding.z is None else f"z = {finding.z:.1f}"
+    return finding.check, finding.status, *counts, sure, finding.found

@@ -162,7 +162,7 @@ class Trial:
             "n_masks": len(where),
         }
         if worst <= self.tolerance:
-            found = f"no answer changed by more than rounding ({worst:.1e} of 1 + |answer|)"
+            found = f"the largest change is {worst:.1e} of 1 + |answer|" if worst else "no answer changed"
             return self.passed(check, found, did, **numbers)
         row, column = divmod(int(excess.argmax()), excess.shape[1])
         share = float((excess > self.tolerance).sum() / where.sum())

@@ -10,6 +10,7 @@ import typer
 
 from maskevidence.cli import paper, show
 from maskevidence.cli.bias import bias
+from maskevidence.cli.check import check
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.demo import demo
 from maskevidence.cli.options import add_command
@@ -36,6 +37,7 @@ app = typer.Typer(
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
 add_command(app, score)
+add_command(app, check)
 add_command(app, summarize)
 add_command(app, compare_runs, "compare")
 add_command(app, report)
@@ -67,8 +69,9 @@ def version_option(
 def main() -> None:
     """Run the command line.
 
-    The exit code is 0 after success, 2 after bad input, 70 after an error of this package (each with one line
-    on the error output), and 130 after an interruption. With `--debug`, the traceback comes before the line.
+    The exit code is 0 after success, 1 if `check` found a fault, 2 after bad input, 70 after an error of this
+    package (the last two with one line on the error output), and 130 after an interruption. With `--debug`,
+    the traceback comes before the line.
     """
     warnings.showwarning = _with_notes(warnings.showwarning)
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command

@@ -1,35 +1,20 @@
 """maskevidence score: the log evidence of a model on data."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from maskevidence.cli import output
+from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
 from maskevidence.cli.tables import FittingTable
-from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import DesignOptions, Json, Preparation, RunOptions
 
 MAX_TOKENS_SHOWN = 40
 
 
 def score(
-    model: Annotated[
-        str,
-        Argument(
-            "MODEL",
-            "gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, the folder of a saved model, or a "
-            "masked language or image model (ViT-MAE): its folder, or OWNER/NAME on the Hugging Face hub.",
-        ),
-    ],
-    data: Annotated[
-        str,
-        Argument(
-            "DATA",
-            "digits, mnist, fashion-mnist, cifar100 ..., a folder of images, or a .csv, .npy or .parquet "
-            "table. Texts: a .txt, .jsonl, .csv or .parquet file, glue/qnli:validation ..., or "
-            "hub:OWNER/NAME[/CONFIG]. :SPLIT at the end selects a split, as in mnist:test.",
-        ),
-    ],
+    model: Model,
+    data: Data,
     design: DesignOptions,
     preparation: Preparation,
     run: RunOptions,

@@ -80,6 +80,7 @@ def prepare_texts(
         source,
         load=partial(_load, _full_path(model), tokenizer, options, device, words),
         tokenizer=loaded.tokenizer,
+        texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
     )
     reading = {"limit": limit, "block_size": options.block_size, "context_field": options.context_field}
     return prepared.read_with(data, reading)

@@ -21,6 +21,8 @@ class Prepared:
         details: what else decides the numbers and is stored with them, such as the density of pixels.
         load: loads the same model in another process; None if the model itself can be sent.
         tokenizer: of a masked language model; None for other models.
+        texts: the texts that are scored, one or two for each observation unless they were split or joined;
+            None for other models.
         images: the same observations as pixels, for a masked image model; None for other models.
     """
 
@@ -31,6 +33,7 @@ class Prepared:
     details: dict[str, Any] = field(default_factory=dict)
     load: Callable[[], Any] | None = None
     tokenizer: Any = None
+    texts: tuple[tuple[str, ...], ...] | None = None
     images: Images | None = None
 
     @property

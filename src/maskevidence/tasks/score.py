@@ -29,8 +29,9 @@ from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.options import DesignOptions, ImagePreparation, Preparation, RunOptions
+from maskevidence.tasks.options import DesignOptions, Preparation, RunOptions
 from maskevidence.tasks.parse import kind_of_model, parse_design
+from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
@@ -92,7 +93,7 @@ def score(
     refuse_other_kinds(kind, model, preparation)
     scoring = Scoring(mask_design, MaskKey(preparation.sample.seed, design.masks), run.batch_size)
     _check_folder(run, model, scoring)
-    ready = _prepare(kind, model, data, mask_design, preparation, resumed)
+    ready = prepare(kind, model, data, mask_design, preparation, resumed)
     if existing is None:
         scoring, ready = _with_enough_draws(scoring, design, ready)
     if run.out is None:
@@ -226,23 +227,6 @@ def _with_enough_draws(scoring: Scoring, asked: DesignOptions, ready: Prepared) 
     )
     more = replace(scoring, design=RandomSize(enough, design.n_replicates))
     return more, ready.with_note(note)
-
-
-def _prepare(
-    kind: Kind, model: str, data: str, design: MaskDesign, how: Preparation, out: Path | None
-) -> Prepared:
-    if kind == "images":
-        from maskevidence.tasks.prepare_images import prepare_images
-
-        of_images = ImagePreparation(how.sample, how.rows, how.images, how.device)
-        return prepare_images(model, data, of_images, out=out)
-    if kind == "texts":
-        from maskevidence.tasks.prepare_texts import prepare_texts
-
-        return prepare_texts(model, data, design, how.texts, how.device, how.sample.limit)
-    from maskevidence.tasks.prepare_rows import prepare_rows
-
-    return prepare_rows(model, data, how.sample, how.rows, how.device)
 
 
 def _score_into(

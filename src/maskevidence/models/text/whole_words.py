@@ -63,11 +63,16 @@ class WholeWords(nn.Module):
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p of each masked token with every word that contains one hidden, nats, shape (B, D)."""
-        words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
-        widened = torch.zeros_like(masked)
-        for row in range(len(masked)):
-            widened[row] = torch.isin(words[row], words[row][masked[row]]) & tokens.maskable[row]
+        widened = self.widened(tokens, masked)
         return torch.where(masked, self.model.log_conditionals(tokens, widened), 0.0)
+
+    def widened(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """The tokens that are hidden: the masked ones, and all others of their words, shape (B, D)."""
+        words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
+        hidden = torch.zeros_like(masked)
+        for row in range(len(masked)):
+            hidden[row] = torch.isin(words[row], words[row][masked[row]]) & tokens.maskable[row]
+        return hidden
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """Those of the model."""
