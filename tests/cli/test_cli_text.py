@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -213,23 +214,36 @@ def test_texts_and_options_that_cannot_be_used(
         assert message in run("score", *words).error, words
 
 
+TWO_COMMANDS = """
+import sys
+from maskevidence.cli import main
+given = sys.argv[1:]
+for words in (given[:2], given[2:]):
+    sys.argv = ["maskevidence", "score", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
 def test_without_network_and_cache_it_fails_at_once(texts: Path, tmp_path: Path) -> None:
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     nobody = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     hub_set = "hub:no-body/no-texts:test"
     for variables, why in ((offline, "HF_HUB_OFFLINE is set"), (nobody, "does not answer")):
-        for words in (("no-body/no-model", str(texts)), ("no-body/no-model", hub_set)):
-            done = subprocess.run(
-                [*PROGRAM, "score", *words],
-                env={**os.environ, **variables},
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            assert done.returncode == 2
-            assert len(done.stderr.splitlines()) == 1, done.stderr
+        done = subprocess.run(  # the variables are read when the libraries are imported
+            [sys.executable, "-c", TWO_COMMANDS, "no-body/no-model", str(texts), "no-body/no-model", hub_set],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stdout.split() == ["2", "2"], done.stderr
+        assert len(done.stderr.splitlines()) == 2, done.stderr
+        for line in done.stderr.splitlines():
             for part in (why, "HF_HOME", "HF_ENDPOINT", "folder"):
-                assert part in done.stderr
+                assert part in line
 
 
 def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path) -> None:

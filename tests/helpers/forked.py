@@ -18,7 +18,8 @@ import torch
 
 CPU_SECONDS, WALL_SECONDS = 20, 90  # a command that computes longer, or waits longer, hangs
 MEMORY = 6 * 2**30  # what a command may ask for, beside what is loaded before the fork
-_BEGUN = re.compile("the loss is .* at step")  # a training that ends later keeps its folder, to be resumed
+# Known only after the work has begun: a training that diverges keeps its folder, and a disk becomes full.
+_BEGUN = re.compile("the loss is .* at step|no space is left")
 _INTERNAL = re.compile(r"Traceback \(most recent|internal error, please report")
 
 
@@ -61,7 +62,7 @@ class Outcome:
             notes = [line for line in lines if not line.startswith("note: ")]
             if len(notes) != 1 or not notes[0].startswith("error: "):
                 return "not one line"
-            if self.out:
+            if self.out and not _BEGUN.search(self.err):
                 return "output before a refusal"
             if not set(self.changed) <= _locks(targets) and not _BEGUN.search(self.err):
                 return "leaves something behind"
