@@ -52,8 +52,15 @@ def _factor_analysis() -> torch.nn.Module:
     return me.models.FactorAnalysis.from_parameters(loadings, torch.linspace(0.2, 2.0, D))
 
 
+def _kernel_gaussian() -> torch.nn.Module:
+    x = _gaussian().sample(12, seed=3)
+    x[::4, 1] = np.nan
+    return me.models.KernelGaussian(D, 1).fit(x, shrinkage=0.3, bandwidth=0.5)
+
+
 MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "Gaussian": _gaussian,
+    "KernelGaussian": _kernel_gaussian,
     "PPCA": lambda: me.models.PPCA(D, 2, seed=1),
     "FactorAnalysis": _factor_analysis,
     "BernoulliPCA": lambda: me.models.BernoulliPCA(D, 2, seed=1),
@@ -120,7 +127,7 @@ def test_it_is_a_masked_model(model: torch.nn.Module) -> None:
 
 def test_it_says_its_base_measure(model: torch.nn.Module) -> None:
     discrete = (
-        not isinstance(model, me.models.VAE | GaussianFamily)
+        not isinstance(model, me.models.VAE | GaussianFamily | me.models.KernelGaussian)
         or getattr(model, "likelihood", "") == "bernoulli"
     )
     assert me.model.base_measure_of(model) == (me.model.MASS if discrete else me.model.DENSITY)

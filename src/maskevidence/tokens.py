@@ -49,13 +49,21 @@ class Tokens:
     position: Int64[Tensor, " B"] | None = None
 
     @classmethod
-    def from_array(cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64) -> "Tokens":
+    def from_array(
+        cls,
+        x: object,
+        ids: object = None,
+        dtype: torch.dtype = torch.float64,
+        *,
+        empty_rows: bool = False,
+    ) -> "Tokens":
         """A table of numbers as tokens; NaN marks a missing value.
 
         Args:
             x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame).
             ids: shape (B,), whole numbers; by default 0..B-1.
             dtype: dtype of the values.
+            empty_rows: whether a row may be without an observed value.
 
         Raises:
             InputError: data that are not a two-dimensional table of numbers or are empty, an infinite value,
@@ -77,7 +85,7 @@ give a finite number, or NaN where it is missing
                 "rescale the column, or use torch.float64"
             )
         observed = ~np.isnan(array)
-        if not observed.any(axis=1).all():
+        if not empty_rows and not observed.any(axis=1).all():
             row = int(np.flatnonzero(~observed.any(axis=1))[0])
             raise InputError(f"row {row} has no observed value; leave such rows out")
         numbers = np.arange(len(array)) if ids is None else np.asarray(ids)

@@ -3,6 +3,7 @@ from .bernoulli.quadrature import Grid as Grid
 from .bernoulli.quadrature import Importance as Importance
 from .gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
 from .gaussian.full_covariance import Gaussian as Gaussian
+from .gaussian.kernel_gaussian import KernelGaussian as KernelGaussian
 from .gaussian.ppca import PPCA as PPCA
 from .image.masked_image import MaskedImage as MaskedImage
 from .image.reconstruction import ReconstructionLoss as ReconstructionLoss

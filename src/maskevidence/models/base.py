@@ -97,12 +97,13 @@ class TableModel(nn.Module, ABC):
     def impute(self, x: object) -> Imputation:
         """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
 
-        For 0/1 data the mean is P(x_j = 1 | the observed values), the variance p (1 - p).
+        A row without any observed value gets the means and variances of the marginals. For 0/1 data the mean
+        is P(x_j = 1 | the observed values), the variance p (1 - p).
 
         Args:
             x: shape (N, D).
         """
-        tokens = self.tokens(x)
+        tokens = Tokens.from_array(x, empty_rows=True).to(self._like().device)
         self.check_width(tokens.width)
         with torch.no_grad():
             mean, variance = self._missing_moments(tokens)

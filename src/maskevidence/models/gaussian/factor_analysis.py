@@ -98,6 +98,7 @@ class FactorAnalysis(LowRankGaussian):
             self.mean.copy_(torch.from_numpy(fitted.mean))
             self.loadings.copy_(torch.from_numpy(fitted.loadings))
             self.log_noise_variances.copy_(torch.from_numpy(np.log(fitted.noise)))
+        self.n_iterations = fitted.n_iterations
         self.bounded = np.flatnonzero(fitted.noise <= NOISE_BOUND * variance * (1 + 1e-9)).tolist()
         return self
 

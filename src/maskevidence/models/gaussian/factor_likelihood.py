@@ -45,8 +45,8 @@ class _Profile(NamedTuple):
         log_determinant = np.log(noise).sum() + np.log(leading).sum()
         return loadings, float(self.constant - 0.5 * (log_determinant + eigenvalues.sum() - explained))
 
-    def climb(self, start: Vector, tolerance: float, max_iterations: int) -> Vector:
-        """The noise variances of a maximum, from a start."""
+    def climb(self, start: Vector, tolerance: float, max_iterations: int) -> tuple[Vector, int]:
+        """The noise variances of a maximum, from a start, and the number of steps."""
         share = np.clip((start - NOISE_BOUND) / (1.0 - NOISE_BOUND), 0.01, 0.99)
         theta = torch.from_numpy(np.log(share / (1.0 - share)))
         optimizer = torch.optim.LBFGS(
@@ -76,7 +76,8 @@ class _Profile(NamedTuple):
         with torch.no_grad():
             maximum_likelihood.climb(step, theta, "factor analysis", tolerance, max_rounds)
         noise, _ = noise_and_share()
-        return np.where(noise < _AT_BOUND * NOISE_BOUND, NOISE_BOUND, noise)
+        n_steps = int(optimizer.state[theta]["n_iter"])
+        return np.where(noise < _AT_BOUND * NOISE_BOUND, NOISE_BOUND, noise), n_steps
 
 
 def fit_factor_analysis(
@@ -111,6 +112,6 @@ def fit_factor_analysis(
     unexplained = 1.0 / np.diagonal(np.linalg.pinv(correlation, hermitian=True))
     starts = (principal.noise, np.full(len(scale), 0.5), unexplained)
     ends = [profile.climb(start, tolerance, max_iterations) for start in starts]
-    noise = max(ends, key=lambda noise: profile.best_loadings(noise)[1])
+    noise, n_steps = max(ends, key=lambda end: profile.best_loadings(end[0])[1])
     loadings, _ = profile.best_loadings(noise)
-    return LowRankParameters(mean, loadings * scale[:, None], noise * scale**2)
+    return LowRankParameters(mean, loadings * scale[:, None], noise * scale**2, n_steps)

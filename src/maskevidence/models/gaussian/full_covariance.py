@@ -95,10 +95,10 @@ class Gaussian(GaussianFamily):
             InputError: a table that cannot be fitted.
             NumericalError: a singular covariance.
         """
-        table = self._table(x)
+        table, self.n_iterations = self._table(x), 0
         check_table(table, 0, tolerance, max_iterations)
         if np.isnan(table).any():
-            mean, covariance = fit_full(table, tolerance, max_iterations)
+            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
         else:
             if len(table) <= ddof:
                 raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")

@@ -25,11 +25,13 @@ class LowRankParameters(NamedTuple):
         mean: shape (D,).
         loadings: shape (D, K).
         noise: shape (D,); variances.
+        n_iterations: of the fit; 0 for a closed form.
     """
 
     mean: Float64[np.ndarray, " D"]
     loadings: Float64[np.ndarray, "D K"]
     noise: Float64[np.ndarray, " D"]
+    n_iterations: int = 0
 
 
 def check_table(table: Table, n_components: int, tolerance: float, max_iterations: int) -> None:

@@ -51,10 +51,10 @@ def fit_low_rank(
         if isotropic and (objective.parts(point)[2] < _NO_NOISE).all():
             raise no_noise_left(n_components)
 
-    point = maximise(objective, start, lower, tolerance, max_iterations, check)
+    point, n_iterations = maximise(objective, start, lower, tolerance, max_iterations, check)
     loadings, mean, noise = objective.parts(point)
     return LowRankParameters(
-        mean * rows.scale + rows.shift, loadings * rows.scale[:, None], noise * rows.scale**2
+        mean * rows.scale + rows.shift, loadings * rows.scale[:, None], noise * rows.scale**2, n_iterations
     )
 
 
@@ -73,7 +73,8 @@ def starting_point(rows: MissingRows, table: Table, objective: LowRankLikelihood
     isotropic = objective.isotropic
     unit = rows.scale if isotropic else np.ones_like(rows.scale)
     filled = np.where(np.isnan(table), 0.0, (table - rows.shift) / rows.scale * unit)
-    _, loadings, noise = principal_components(filled, objective.n_components, ddof=0)
+    closed_form = principal_components(filled, objective.n_components, ddof=0)
+    loadings, noise = closed_form.loadings, closed_form.noise
     log_noise = np.log(noise[:1]) if isotropic else np.log(np.maximum(noise, NOISE_BOUND))
     start = np.concatenate([(loadings / unit[:, None]).ravel(), np.zeros(len(unit)), log_noise])
     lower = np.full(len(start), -np.inf)
@@ -82,7 +83,7 @@ def starting_point(rows: MissingRows, table: Table, objective: LowRankLikelihood
     return start, lower
 
 
-def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix]:
+def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix, int]:
     """Maximum likelihood mean and covariance from rows with missing values.
 
     Args:
@@ -92,7 +93,7 @@ def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vecto
         max_iterations: the largest number of iterations.
 
     Returns:
-        Mean, shape (D,), and covariance, shape (D, D), in the units of the table.
+        Mean, shape (D,), covariance, shape (D, D), in the units of the table, and the number of iterations.
 
     Raises:
         NumericalError: a covariance that is not positive definite.
@@ -105,10 +106,12 @@ def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vecto
 
     width = len(rows.shift)
     start = objective.point(np.zeros(width), np.diag(np.nanstd((table - rows.shift) / rows.scale, axis=0)))
-    point = maximise(objective, start, np.full(len(start), -np.inf), tolerance, max_iterations, check)
+    point, n_iterations = maximise(
+        objective, start, np.full(len(start), -np.inf), tolerance, max_iterations, check
+    )
     mean, factor = objective.parts(point)
     factor = factor * rows.scale[:, None]
-    return mean * rows.scale + rows.shift, factor @ factor.T
+    return mean * rows.scale + rows.shift, factor @ factor.T, n_iterations
 
 
 def _refuse_singular(factor: Matrix) -> None:

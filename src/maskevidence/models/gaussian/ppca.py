@@ -105,6 +105,7 @@ class PPCA(LowRankGaussian):
             self.mean.copy_(torch.from_numpy(fitted.mean))
             self.loadings.copy_(torch.from_numpy(fitted.loadings))
             self.log_noise_variance.fill_(float(np.log(fitted.noise[0])))
+        self.n_iterations = fitted.n_iterations
         return self
 
     def units(

@@ -64,7 +64,7 @@ def maximise(
     tolerance: float,
     max_iterations: int,
     check: Callable[[Point], None],
-) -> Point:
+) -> tuple[Point, int]:
     """Maximise a smooth objective under lower bounds.
 
     Every iteration moves along an L-BFGS direction with `Evaluation.metric` in place of a multiple of the
@@ -80,6 +80,9 @@ def maximise(
         max_iterations: the largest number of iterations; beyond it, a `ConvergenceWarning` says what the last
             ones gained.
         check: raises an error at a point from which the ascent would not end.
+
+    Returns:
+        The maximum, and the number of iterations.
 
     Raises:
         NumericalError: the objective is not finite at the start.
@@ -100,7 +103,7 @@ def maximise(
                 memory = _Memory()
                 moved = _move(objective, point, now, lower, memory)
             if moved is None:  # no larger value in floating point
-                return point
+                return point, len(values) - 1
             new, then = moved
             memory.add(new - point, now.gradient - then.gradient)
             point, now = new, then
@@ -108,9 +111,9 @@ def maximise(
             values.append(now.value)
             advance(1)
             if len(values) > _WINDOW and _gain(values) < tolerance:
-                return point
+                return point, len(values) - 1
     warn_not_converged("the fit", max_iterations, _gain(values), tolerance)
-    return point
+    return point, max_iterations
 
 
 def _gain(values: list[float]) -> float:

@@ -1,0 +1,196 @@
+"""The Gaussian with kernels: densities against scipy's, the fit against slow EM, the choice of settings."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+import maskevidence as me
+from maskevidence.models import KernelGaussian
+from maskevidence.models.gaussian.kernel_choice import choose_kernels
+from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk, log_evidence_under
+from oracles import condition
+
+
+def holed_rows(n: int = 30, d: int = 4, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(n, d)) + 10.0
+    x[rng.random(x.shape) < 0.25] = np.nan
+    return x[~np.isnan(x).all(1)]
+
+
+def kernels_of(model: KernelGaussian) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of every kernel and their covariance."""
+    h = float(model.bandwidth.detach())
+    centres = model.gaussian.mean + np.sqrt(1 - h**2) * model.centres
+    return centres.detach().numpy(), h**2 * model.gaussian.covariance.detach().numpy()
+
+
+def slow_log_density(model: KernelGaussian, values: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """log p of the present values: scipy's density of every kernel's block."""
+    centres, covariance = kernels_of(model)
+    block = covariance[np.ix_(present, present)]
+    return logsumexp(
+        [multivariate_normal(c[present], block).logpdf(values[present]) for c in centres]
+    ) - np.log(len(centres))
+
+
+@pytest.fixture(scope="module")
+def model() -> KernelGaussian:
+    return KernelGaussian(4, 1).fit(holed_rows(), shrinkage=0.2, bandwidth=0.6)
+
+
+def test_densities_and_conditionals_are_those_of_the_mixture(model: KernelGaussian) -> None:
+    x = holed_rows(12, seed=1)
+    tokens = model.tokens(x)
+    evidence = model.score_samples(x)
+    masked = tokens.maskable & (torch.from_numpy(np.random.default_rng(2).random(x.shape)) < 0.5)
+    found = model.log_conditionals(tokens, masked).detach().numpy()
+    for row, values in enumerate(x):
+        present, hidden = tokens.maskable[row].numpy(), masked[row].numpy()
+        assert evidence[row] == pytest.approx(slow_log_density(model, values, present), rel=1e-10)
+        visible = present & ~hidden
+        given = slow_log_density(model, values, visible) if visible.any() else 0.0
+        for j in np.flatnonzero(hidden):
+            with_j = visible | (np.arange(4) == j)
+            expected = slow_log_density(model, values, with_j) - given
+            assert found[row, j] == pytest.approx(expected, rel=1e-9, abs=1e-11)
+
+
+def test_missing_values_get_the_mixtures_mean_and_variance(model: KernelGaussian) -> None:
+    x = holed_rows(10, seed=3)
+    x[0] = np.nan
+    filled = model.impute(x)
+    centres, covariance = kernels_of(model)
+    for row, values in enumerate(x):
+        seen = ~np.isnan(values)
+        weight = np.array(
+            [
+                multivariate_normal(c[seen], covariance[np.ix_(seen, seen)]).logpdf(values[seen])
+                for c in centres
+            ]
+            if seen.any()
+            else np.zeros(len(centres))
+        )
+        weight = np.exp(weight - logsumexp(weight))
+        parts = [condition(c, covariance, values, seen) for c in centres]
+        means = np.array([mean for mean, _ in parts])
+        mean = weight @ means
+        variance = np.diag(parts[0][1]) + weight @ (means - mean) ** 2
+        np.testing.assert_allclose(filled.values[row, ~seen], mean[~seen], rtol=1e-9)
+        np.testing.assert_allclose(filled.variance[row, ~seen], variance[~seen], rtol=1e-9)
+
+
+def test_the_mixture_has_the_moments_of_its_gaussian() -> None:
+    """Complete rows, without shrinkage to speak of: mean and covariance do not depend on the bandwidth."""
+    x = np.random.default_rng(5).normal(size=(60, 3)) ** 2
+    for bandwidth in (0.2, 0.9):
+        model = KernelGaussian(3, 1).fit(x, shrinkage=1e-9, bandwidth=bandwidth)
+        centres, covariance = kernels_of(model)
+        np.testing.assert_allclose(centres.mean(0), x.mean(0), rtol=1e-9)
+        np.testing.assert_allclose(covariance + np.cov(centres.T, ddof=0), np.cov(x.T, ddof=0), rtol=1e-6)
+
+
+def test_a_row_that_was_fitted_is_filled_without_its_own_kernel() -> None:
+    x = holed_rows(25, seed=6)
+    x[4] = x[3]  # of two equal rows, one kernel is left
+    model = KernelGaussian(4, 1).fit(x, shrinkage=0.2, bandwidth=0.4)
+    filled = model.impute(x)
+    for row in np.flatnonzero(np.isnan(x).any(1)):
+        others = KernelGaussian(4, len(x) - 1)
+        keep = torch.arange(len(x)) != row
+        with torch.no_grad():
+            others.gaussian, others.bandwidth_logit = model.gaussian, model.bandwidth_logit
+            others.centres.copy_(model.centres[keep])
+            others.seen.zero_()  # no kernel is recognised
+        expected = others.impute(x[row : row + 1])
+        np.testing.assert_allclose(filled.values[row], expected.values[0], rtol=1e-9)
+        np.testing.assert_allclose(filled.variance[row], expected.variance[0], rtol=1e-8)
+    np.testing.assert_array_equal(filled.values[3], filled.values[4])
+
+
+def slow_em(x: np.ndarray, shrinkage: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """EM row by row with block matrices, in units of the columns."""
+    shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
+    z = (x - shift) / scale
+    mean, covariance = np.zeros(x.shape[1]), np.eye(x.shape[1])
+    for _ in range(steps):
+        parts = [condition(mean, covariance, row, ~np.isnan(row)) for row in z]
+        full = np.array([np.where(np.isnan(row), m, row) for row, (m, _) in zip(z, parts, strict=True)])
+        spread = sum(
+            np.where(np.outer(np.isnan(row), np.isnan(row)), c, 0.0)
+            for row, (_, c) in zip(z, parts, strict=True)
+        )
+        mean = full.mean(0)
+        second = ((full - mean).T @ (full - mean) + spread) / len(z)
+        covariance = (1 - shrinkage) * second + shrinkage * np.eye(x.shape[1])
+    return mean * scale + shift, covariance * np.outer(scale, scale)
+
+
+def test_the_fit_is_that_of_slow_em() -> None:
+    x = holed_rows(40, seed=7) * [1.0, 1e6, 1e-6, 3.0]
+    fitted = fit_shrunk(x, 0.1, tolerance=0.0, max_iterations=30)
+    mean, covariance = slow_em(x, 0.1, 30)
+    scale = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(fitted.mean / scale, mean / scale, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        fitted.covariance / np.outer(scale, scale), covariance / np.outer(scale, scale), atol=1e-9
+    )
+    assert fitted.n_iterations == 30
+    model = me.models.Gaussian(torch.from_numpy(fitted.mean), torch.from_numpy(fitted.covariance))
+    assert log_evidence_under(fitted, x) == pytest.approx(model.score_samples(x).sum(), rel=1e-10)
+
+
+def test_a_column_that_does_not_vary_or_is_not_seen_keeps_the_prior() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    x[:, 1], x[:, 2] = 0.1, np.nan
+    fitted = fit_shrunk(x, 0.1)
+    assert np.isfinite(fitted.filled).all()
+    assert fitted.mean[1] == pytest.approx(0.1)
+    assert fitted.covariance[2, 2] == pytest.approx(1.0)
+
+
+def test_the_choice_follows_the_data() -> None:
+    """Gaussian rows need no kernels, rows along a curve do; few rows need more shrinkage than many."""
+    rng = np.random.default_rng(1)
+    gaussian = rng.multivariate_normal(np.zeros(3), 0.3 * np.eye(3) + 0.7, size=300)
+    curve = gaussian[:, :1] * [1.0, 0.0, 0.0] + gaussian[:, :1] ** 2 * [0.0, 1.0, -1.0] + 0.05 * gaussian
+    assert choose_kernels(curve).bandwidth <= 0.5 < choose_kernels(gaussian).bandwidth
+    few = choose_kernels(rng.normal(size=(30, 12)))
+    assert few.shrinkage >= 0.25 > choose_kernels(gaussian).shrinkage
+    assert np.std(choose_kernels(gaussian).residuals) == pytest.approx(1.0, abs=0.1)
+    assert choose_kernels(curve, bandwidth=0.8, shrinkage=0.1)[:2] == (0.1, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("x", "settings", "message"),
+    [
+        (np.zeros((5, 2)), {}, "every column is constant"),
+        (np.column_stack([np.arange(5.0), np.ones(5)]), {}, "column 1 is constant, its variance would be 0"),
+        (np.arange(6.0).reshape(3, 2), {"shrinkage": 0.0}, "give a shrinkage in"),
+        (np.arange(6.0).reshape(3, 2), {"bandwidth": 1.0}, "and a bandwidth in"),
+        (np.arange(9.0).reshape(3, 3), {}, "the data have 3 columns, the model has 2 features"),
+    ],
+)
+def test_bad_tables_and_settings_are_refused(x: np.ndarray, settings: dict, message: str) -> None:
+    with pytest.raises(me.InputError, match=message):
+        KernelGaussian(2, 1).fit(x, **settings)
+
+
+def test_it_is_saved_sampled_and_rescaled(model: KernelGaussian, tmp_path) -> None:
+    x = holed_rows(10, seed=8)
+    model.save(tmp_path)
+    np.testing.assert_allclose(me.models.load(tmp_path).score_samples(x), model.score_samples(x), rtol=1e-12)
+    draws = model.sample(20_000, seed=1)
+    centres, kernel = kernels_of(model)
+    covariance = kernel + np.cov(centres.T, ddof=0)
+    error = (draws.mean(0) - centres.mean(0)) / np.sqrt(np.diag(covariance) / len(draws))
+    assert np.abs(error).max() < 4
+    np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.1)
+    scale = np.array([2.0, 0.1, 1.0, 30.0])
+    before = model.score_samples(x)
+    again = me.models.load(tmp_path)
+    again.rescale(np.full(4, -3.0), scale)
+    jacobian = (np.log(scale) * ~np.isnan(x)).sum(1)
+    np.testing.assert_allclose(again.score_samples(x * scale - 3.0), before - jacobian, rtol=1e-9)
