@@ -46,7 +46,14 @@ print(json.dumps(sorted({{name.split(".")[0] for name in sys.modules}})))
     )
 
 
-@pytest.mark.parametrize("statement", ["import maskevidence", "import maskevidence; dir(maskevidence)"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import maskevidence",
+        "import maskevidence; dir(maskevidence)",
+        "import maskevidence.integrations.sklearn as estimators; dir(estimators)",
+    ],
+)
 def test_the_import_alone_loads_nothing_heavy(statement: str) -> None:
     assert not loaded_by(statement) & {"torch", "numpy", "jaxtyping", *HEAVY}
 

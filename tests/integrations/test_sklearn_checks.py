@@ -1,14 +1,26 @@
 """scikit-learn's own checks of estimators pass on each of ours, with none expected to fail."""
 
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maskevidence.integrations.sklearn import PPCA, BernoulliPCA, FactorAnalysis, GaussianDensity
+from maskevidence.integrations.sklearn import (
+    PPCA,
+    BernoulliPCA,
+    FactorAnalysis,
+    GaussianDensity,
+    KernelGaussianDensity,
+    MaskedImputer,
+    MaskedRegressorDensity,
+)
 
 ESTIMATORS = [
     PPCA(),
     FactorAnalysis(tol=1e-4),
     GaussianDensity(),
+    KernelGaussianDensity(shrinkage=0.1, random_state=0),
+    MaskedImputer(random_state=0),
+    MaskedRegressorDensity(DecisionTreeRegressor(max_depth=2, random_state=0), cv=2, random_state=0),
     BernoulliPCA(binarize=0.0, max_iter=5),  # the checks give real numbers, not 0 and 1
 ]
 

@@ -9,8 +9,11 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.imputation import Imputation
 from maskevidence.masks import MaskDesign
+from maskevidence.model import MaskedModel
 from maskevidence.models.base import TableModel
+from maskevidence.tokens import Tokens
 
 PURPOSE = "maskevidence.integrations.sklearn"
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -39,7 +42,7 @@ def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
 
 
 def checked_table(
-    estimator: Any, X: Any, *, reset: bool, min_features: int = 1
+    estimator: Any, X: Any, *, reset: bool, min_features: int = 1, named: bool = True
 ) -> Float64[np.ndarray, "N D"]:
     """Rows as scikit-learn's `validate_data` checks them, in float64 with NaN where a value is missing.
 
@@ -48,19 +51,17 @@ def checked_table(
         X: shape (N, D).
         reset: True in `fit`: the names are set, and every column needs an observed value.
         min_features: the smallest number of columns.
+        named: False if X has lost the names of its columns, which were compared before.
 
     Raises:
         ValueError: a table that cannot be used, in scikit-learn's words.
     """
-    table = _validation.validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        ensure_min_samples=2 if reset else 1,
-        ensure_min_features=min_features,
-    )
+    limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
+    checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}
+    if named:
+        table = _validation.validate_data(estimator, X, reset=reset, **checks)
+    else:
+        table = _utils.check_array(X, estimator=estimator, input_name="X", **checks)
     unseen = np.flatnonzero(np.isnan(table).all(axis=0))
     if reset and len(unseen):
         names = list(getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])]))
@@ -133,7 +134,17 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
             seed: seed of the masks.
         """
         table = self._fitted_table(X)
-        return evidence_of_rows(self.model_, table, design, seed)
+        seen = with_values(table)
+        tokens = self.model_.tokens(table[seen])
+        return evidence_of_rows(self.model_, tokens, design, seed, n_empty=int((~seen).sum()))
+
+    def impute(self, X: Any) -> Imputation:
+        """Mean and variance of every missing value given the observed values of its row.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+        """
+        return self.model_.impute(self._fitted_table(X))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n D"]:
         """Draw rows from the fitted model, shape (n_samples, D).
@@ -162,21 +173,19 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
 
 def evidence_of_rows(
-    model: Any, table: Float64[np.ndarray, "N D"], design: MaskDesign | None, seed: int
+    model: MaskedModel, tokens: Tokens, design: MaskDesign | None, seed: int, n_empty: int
 ) -> EvidenceEstimate:
     """The estimate of the rows that have an observed value, with a note on how many have none.
 
     Args:
-        model: a `MaskedModel` with a method `tokens(x)`.
-        table: shape (N, D), NaN where a value is missing.
+        model: a fitted model.
+        tokens: the rows that have an observed value.
         design: how masks are drawn.
         seed: seed of the masks.
+        n_empty: the number of rows that have none.
     """
-    seen = with_values(table)
-    estimate = estimate_evidence(model, model.tokens(table[seen]), design, seed=seed)
-    if seen.all():
+    estimate = estimate_evidence(model, tokens, design, seed=seed)
+    if not n_empty:
         return estimate
-    n = int((~seen).sum())
-    rows = "row without an observed value is" if n == 1 else "rows without an observed value are"
-    note = f"{n:,} {rows} left out"
-    return replace(estimate, notes=(*estimate.notes, note))
+    rows = "row without an observed value is" if n_empty == 1 else "rows without an observed value are"
+    return replace(estimate, notes=(*estimate.notes, f"{n_empty:,} {rows} left out"))

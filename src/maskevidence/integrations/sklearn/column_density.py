@@ -1,0 +1,176 @@
+"""Densities of one column given features: a regressor with residual variances, a classifier with a floor."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.errors import import_extra
+from maskevidence.integrations.sklearn.base import PURPOSE
+
+_base = import_extra("sklearn.base", "sklearn", PURPOSE)
+
+FLOORS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)  # shares of the marginal that are tried
+_SMALLEST_VARIANCE = 1e-6  # as a share of the column's
+_PRIOR_COUNT = 10.0  # values that the variance over all numbers of visible tokens counts as
+
+
+class Examples(NamedTuple):
+    """What a column density is learned from: one row per observed value and mask.
+
+    Attributes:
+        features: shape (n, F).
+        target: shape (n,); numbers, or codes of categories.
+        n_visible: shape (n,); how many other tokens are visible.
+        n_others: how many there are.
+        fold: shape (n,); the fold of the row, the same for all of its masks.
+    """
+
+    features: Float64[np.ndarray, "n F"]
+    target: Float64[np.ndarray, " n"]
+    n_visible: Int64[np.ndarray, " n"]
+    n_others: int
+    fold: Int64[np.ndarray, " n"]
+
+
+class ColumnDensity(ABC):
+    """p(x_j | features) of one column, learned by a fit to all examples and one to all but each fold.
+
+    Args:
+        estimator: an unfitted regressor or classifier.
+        examples: what to learn from.
+    """
+
+    def __init__(self, estimator: Any, examples: Examples) -> None:
+        held_out = np.empty((len(examples.target), *self._width(examples)))
+        for fold in np.unique(examples.fold):
+            out = examples.fold == fold
+            part = _base.clone(estimator).fit(examples.features[~out], self._labels(examples.target[~out]))
+            held_out[out] = self._predict(part, examples.features[out])
+        self.fitted = _base.clone(estimator).fit(examples.features, self._labels(examples.target))
+        self._calibrate(examples, held_out)
+
+    @abstractmethod
+    def log_density(
+        self,
+        features: Float64[np.ndarray, "n F"],
+        target: Float64[np.ndarray, " n"],
+        n_visible: Int64[np.ndarray, " n"],
+    ) -> Float64[np.ndarray, " n"]:
+        """log p of each value, nats."""
+
+    @abstractmethod
+    def _width(self, examples: Examples) -> tuple[int, ...]:
+        """The shape of one prediction."""
+
+    @abstractmethod
+    def _labels(self, target: Float64[np.ndarray, " n"]) -> Any:
+        """The targets as the estimator takes them."""
+
+    @abstractmethod
+    def _predict(self, fitted: Any, features: Float64[np.ndarray, "n F"]) -> Any:
+        """Predictions of a fitted estimator."""
+
+    @abstractmethod
+    def _calibrate(self, examples: Examples, held_out: Any) -> None:
+        """Learn from predictions of rows that were not fitted how far they can be trusted."""
+
+
+class NumberDensity(ColumnDensity):
+    """N(regression, v): a variance for every number of visible tokens, from cross-fitted residuals.
+
+    The variance with r visible tokens is (Σ e² + 10 v) / (n + 10) over the n residuals e with r visible
+    tokens, where v is their mean square over all numbers; at least a millionth of the column's variance.
+    """
+
+    def log_density(
+        self,
+        features: Float64[np.ndarray, "n F"],
+        target: Float64[np.ndarray, " n"],
+        n_visible: Int64[np.ndarray, " n"],
+    ) -> Float64[np.ndarray, " n"]:
+        mean, variance = self.moments(features, n_visible)
+        return -0.5 * (np.log(2 * np.pi * variance) + (target - mean) ** 2 / variance)
+
+    def moments(
+        self, features: Float64[np.ndarray, "n F"], n_visible: Int64[np.ndarray, " n"]
+    ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+        """Mean and variance of each value."""
+        return self._predict(self.fitted, features), self.variance[n_visible]
+
+    def _width(self, examples: Examples) -> tuple[int, ...]:
+        return ()
+
+    def _labels(self, target: Float64[np.ndarray, " n"]) -> Any:
+        return target
+
+    def _predict(self, fitted: Any, features: Float64[np.ndarray, "n F"]) -> Float64[np.ndarray, " n"]:
+        return np.asarray(fitted.predict(features), dtype=np.float64).reshape(len(features))
+
+    def _calibrate(self, examples: Examples, held_out: Float64[np.ndarray, " n"]) -> None:
+        square = (examples.target - held_out) ** 2
+        smallest = _SMALLEST_VARIANCE * examples.target.var()
+        largest = examples.n_others + 1
+        count = np.bincount(examples.n_visible, minlength=largest)
+        total = np.bincount(examples.n_visible, weights=square, minlength=largest)
+        variance = (total + _PRIOR_COUNT * square.mean()) / (count + _PRIOR_COUNT)
+        self.variance = np.maximum(variance, smallest)
+
+
+class CategoryDensity(ColumnDensity):
+    """(1 - ε) predict_proba + ε marginal, so that no category has probability 0; ε by cross-fitting.
+
+    The marginal counts each category once more than it was seen.
+
+    Args:
+        estimator: an unfitted classifier.
+        examples: what to learn from.
+        n_categories: the number of categories.
+    """
+
+    def __init__(self, estimator: Any, examples: Examples, n_categories: int) -> None:
+        self.n_categories = n_categories
+        super().__init__(estimator, examples)
+
+    def log_density(
+        self,
+        features: Float64[np.ndarray, "n F"],
+        target: Float64[np.ndarray, " n"],
+        n_visible: Int64[np.ndarray, " n"],
+    ) -> Float64[np.ndarray, " n"]:
+        probability = self._predict(self.fitted, features)
+        return self._log_mixed(probability, target.astype(int), self.floor)
+
+    def _width(self, examples: Examples) -> tuple[int, ...]:
+        return (self.n_categories,)
+
+    def _labels(self, target: Float64[np.ndarray, " n"]) -> Any:
+        return target.astype(int)
+
+    def _predict(self, fitted: Any, features: Float64[np.ndarray, "n F"]) -> Float64[np.ndarray, "n V"]:
+        probability = np.zeros((len(features), self.n_categories))
+        probability[:, fitted.classes_] = fitted.predict_proba(features)
+        return probability
+
+    def _calibrate(self, examples: Examples, held_out: Float64[np.ndarray, "n V"]) -> None:
+        codes = examples.target.astype(int)
+        counts = np.bincount(codes, minlength=self.n_categories) + 1.0
+        self.marginal = counts / counts.sum()
+        self.floor = max(FLOORS, key=lambda floor: self._log_mixed(held_out, codes, floor).mean())
+
+    def _log_mixed(
+        self, probability: Float64[np.ndarray, "n V"], codes: Int64[np.ndarray, " n"], floor: float
+    ) -> Float64[np.ndarray, " n"]:
+        chosen = probability[np.arange(len(codes)), codes]
+        return np.log((1.0 - floor) * chosen + floor * self.marginal[codes])
+
+
+def folds_of_rows(
+    n_rows: int, n_folds: int, rng: np.random.Generator, observed: Bool[np.ndarray, " N"]
+) -> Int64[np.ndarray, " N"]:
+    """A fold for each row, as equal as possible among the rows where a column is observed."""
+    fold = np.zeros(n_rows, dtype=np.int64)
+    rows = rng.permutation(np.flatnonzero(observed))
+    fold[rows] = np.arange(len(rows)) % min(n_folds, len(rows))
+    return fold

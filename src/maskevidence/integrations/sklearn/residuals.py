@@ -1,0 +1,96 @@
+"""How far predictions of values that were hidden on purpose are off, and error bars that hold."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.errors import import_extra
+from maskevidence.integrations.sklearn.base import PURPOSE
+
+_base = import_extra("sklearn.base", "sklearn", PURPOSE)
+_selection = import_extra("sklearn.model_selection", "sklearn", PURPOSE)
+
+MOST_VALUES = 2000
+_OWN = 50  # values of a column from which it has error bars of its own
+
+
+class HeldOutResiduals(NamedTuple):
+    """Values of rows that were not fitted, hidden one at a time and predicted from the others of their row.
+
+    Attributes:
+        columns: shape (n,); the columns of the values.
+        residuals: shape (n,); (value - predicted mean) / predicted standard deviation.
+    """
+
+    columns: Int64[np.ndarray, " n"]
+    residuals: Float64[np.ndarray, " n"]
+
+    def of_column(self, column: int) -> Float64[np.ndarray, " m"]:
+        """The residuals of a column, or of all columns if it has fewer than 50."""
+        own = self.residuals[self.columns == column]
+        return own if len(own) >= _OWN else self.residuals
+
+    def spread(self, column: int) -> float:
+        """The root mean squared residual: what the predicted standard deviations have to be multiplied by."""
+        return float(np.sqrt(np.mean(self.of_column(column) ** 2)))
+
+    def bounds(self, column: int, level: float) -> tuple[float, float]:
+        """The residuals between which a share of new ones lies.
+
+        With n residuals in ascending order, these are number ⌊(n + 1)(1 - level)/2⌋ from either end. If a new
+        one is exchangeable with them, it lies between the two with a probability of at least the level.
+
+        Args:
+            column: its position.
+            level: the share, in (0, 1).
+
+        Source:
+            Vovk, Gammerman, Shafer (2005), Algorithmic Learning in a Random World, section 2.2 (inductive
+            conformal predictors).
+
+        Example:
+            >>> residuals = HeldOutResiduals(np.zeros(99, dtype=np.int64), np.arange(-49.0, 50.0))
+            >>> residuals.bounds(0, 0.9)
+            (-45.0, 45.0)
+        """
+        ordered = np.sort(self.of_column(column))
+        beyond = max(1, int((len(ordered) + 1) * (1.0 - level) / 2.0 + 1e-9))
+        return float(ordered[beyond - 1]), float(ordered[-beyond])
+
+
+def held_out_residuals(
+    estimator: Any, table: Float64[np.ndarray, "N D"], cv: int, rng: np.random.Generator
+) -> HeldOutResiduals:
+    """Cross-fitted residuals: every row is predicted by a fit to the other folds.
+
+    Args:
+        estimator: a density of this package, whose `impute` gives means and variances.
+        table: shape (N, D), NaN where a value is missing; each row has a value.
+        cv: the number of folds.
+        rng: decides the folds and the values that are hidden, at most 2,000.
+    """
+    columns, residuals = [], []
+    folds = _selection.KFold(min(cv, len(table)), shuffle=True, random_state=int(rng.integers(2**31)))
+    each = -(-MOST_VALUES // folds.n_splits)
+    for left, out in folds.split(table):
+        kept = np.flatnonzero(varies(table[left]))
+        fitted = _base.clone(estimator).fit(table[np.ix_(left, kept)])
+        held = table[np.ix_(out, kept)]
+        row, column = np.nonzero(~np.isnan(held))
+        order = rng.permutation(len(row))[:each]
+        probes, column = held[row[order]].copy(), column[order]
+        place = np.arange(len(column))
+        truth = probes[place, column]
+        probes[place, column] = np.nan
+        predicted = fitted.impute(probes)
+        residual = truth - predicted.values[place, column]
+        residuals.append(residual / np.sqrt(predicted.variance[place, column]))
+        columns.append(kept[column])
+    return HeldOutResiduals(np.concatenate(columns), np.concatenate(residuals))
+
+
+def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
+    """Which columns have two different observed values."""
+    seen = ~np.isnan(table)
+    return np.where(seen, table, np.inf).min(0) < np.where(seen, table, -np.inf).max(0)

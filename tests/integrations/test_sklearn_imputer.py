@@ -1,0 +1,118 @@
+"""MaskedImputer: conditional means, and error bars that hold as often as they say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+import maskevidence as me
+from maskevidence.integrations.sklearn import PPCA, KernelGaussianDensity, MaskedImputer
+from maskevidence.integrations.sklearn.residuals import HeldOutResiduals, held_out_residuals
+
+QUICK = KernelGaussianDensity(shrinkage=0.05, random_state=0)
+
+
+def curved(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows along a curve, with noise that is not normal, and the same with a fifth of the values missing."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 1))
+    x = z * [1.0, -1.0, 0.5, 0.0] + z**2 * [0.0, 0.0, 0.5, 1.0] + 0.3 * rng.exponential(size=(n, 4))
+    return x, np.where(rng.random(x.shape) < 0.2, np.nan, x)
+
+
+def test_intervals_of_rows_that_were_not_fitted_hold_as_often_as_they_say() -> None:
+    """Means over three tables of 600 new values each; the standard error of a share of 90 % is 0.7 %."""
+    shares, spreads = [], []
+    for seed in range(3):
+        imputer = MaskedImputer(QUICK, random_state=seed).fit(curved(300, seed)[1])
+        truth, holed = curved(750, seed + 100)
+        missing = np.isnan(holed)
+        shares.append([])
+        for level in (0.5, 0.9):
+            low, high = imputer.intervals(holed, level)
+            np.testing.assert_array_equal(low[~missing], holed[~missing])
+            shares[-1].append(((low <= truth) & (truth <= high))[missing].mean())
+        filled = imputer.impute(holed)
+        error = (truth - filled.values)[missing] / np.sqrt(filled.variance[missing])
+        spreads.append(np.sqrt(np.mean(error**2)))
+        assert (filled.variance[~missing] == 0).all()
+    assert np.mean(shares, axis=0) == pytest.approx([0.5, 0.9], abs=0.025)
+    assert np.mean(spreads) == pytest.approx(1.0, abs=0.1)
+
+
+def test_bounds_hold_at_least_the_level_for_exchangeable_residuals() -> None:
+    """Exactly: with n residuals, a new one has rank 1..n+1 with equal probability."""
+    for n, level in ((60, 0.9), (99, 0.8), (51, 0.99), (200, 0.5)):
+        residuals = HeldOutResiduals(
+            np.zeros(n, dtype=np.int64), np.random.default_rng(n).permutation(n) + 0.0
+        )
+        low, high = residuals.bounds(0, level)
+        inside = (np.arange(n + 1) - 0.5 >= low) & (np.arange(n + 1) - 0.5 <= high)
+        most = 2 if n * (1 - level) < 2 else 0  # the bounds end with the residuals themselves
+        assert inside.sum() + most >= level * (n + 1)
+    few = HeldOutResiduals(np.repeat([0, 1], [10, 90]), np.arange(100.0))
+    assert few.bounds(0, 0.9) == few.bounds(5, 0.9) == (4.0, 95.0)
+    assert few.bounds(1, 0.9)[0] == 13.0
+
+
+def test_values_are_the_conditional_means_of_the_density() -> None:
+    _, holed = curved(120, 1)
+    imputer = MaskedImputer(PPCA(2, tol=1e-4), cv=3, random_state=0).fit(holed)
+    expected = clone(imputer.estimator).fit(holed[~np.isnan(holed).all(1)]).impute(holed)
+    np.testing.assert_array_equal(imputer.transform(holed), expected.values)
+    spread = np.array([imputer.residuals_.spread(j) for j in range(4)])
+    np.testing.assert_allclose(imputer.impute(holed).variance, expected.variance * spread**2)
+    np.testing.assert_array_equal(
+        MaskedImputer(PPCA(2, tol=1e-4), random_state=0).fit_transform(holed), expected.values
+    )
+
+
+def test_residuals_of_a_true_model_are_standard_normal() -> None:
+    x = me.models.PPCA(5, 2, seed=3).sample(400, seed=1)
+    residuals = held_out_residuals(PPCA(2), x, cv=4, rng=np.random.default_rng(0))
+    assert len(residuals.columns) == 2000
+    assert np.mean(residuals.residuals) == pytest.approx(0.0, abs=0.1)
+    assert residuals.spread(2) == pytest.approx(1.0, abs=0.15)
+    assert residuals.bounds(0, 0.9) == pytest.approx((-1.645, 1.645), abs=0.35)
+
+
+def test_constant_columns_empty_rows_and_pandas() -> None:
+    _, holed = curved(100, 2)
+    frame = pd.DataFrame(holed, columns=list("abcd"), index=range(50, 150)).assign(same=7.0)
+    frame.loc[[60, 61], "same"] = np.nan
+    frame.loc[70] = np.nan
+    imputer = MaskedImputer(QUICK, random_state=0).set_output(transform="pandas")
+    filled = imputer.fit_transform(frame)
+    assert list(filled.columns) == [*"abcd", "same"] == list(imputer.get_feature_names_out())
+    assert filled.index.equals(frame.index)
+    assert (filled["same"] == 7.0).all()
+    assert not filled.isna().any().any()
+    np.testing.assert_array_equal(filled[frame.notna()], frame)
+    prior = imputer.estimator_.impute(np.full((1, 4), np.nan))
+    np.testing.assert_allclose(filled.loc[70, list("abcd")], prior.values[0])
+    assert imputer.impute(frame).variance[10, 4] == 0.0
+    assert imputer.intervals(frame)[0][10, 4] == 7.0
+    nothing = MaskedImputer().fit([[1.0, np.nan], [1.0, 2.0]])
+    np.testing.assert_array_equal(nothing.transform([[np.nan, np.nan]]), [[1.0, 2.0]])
+
+
+def test_in_a_pipeline_before_a_regression() -> None:
+    truth, holed = curved(150, 4)
+    pipeline = make_pipeline(MaskedImputer(QUICK, random_state=0), LinearRegression())
+    score = pipeline.fit(holed[:, :3], truth[:, 3]).score(holed[:, :3], truth[:, 3])
+    assert 0.3 < score < 1.0
+    assert KernelGaussianDensity(0.1, 0.5).fit(holed).held_out_ is None
+
+
+def test_bad_requests_are_refused_in_one_line() -> None:
+    imputer = MaskedImputer(QUICK, random_state=0).fit(curved(60, 5)[1])
+    with pytest.raises(me.InputError, match=r"level=90; give a share in \(0, 1\), such as 0.9"):
+        imputer.intervals(np.zeros((1, 4)), level=90)
+    with pytest.raises(ValueError, match="MaskedImputer needs at least one observed value of every feature"):
+        MaskedImputer().fit([[1.0, np.nan], [2.0, np.nan]])
+    with pytest.raises(ValueError, match="X has 2 features, but MaskedImputer is expecting 4 features"):
+        imputer.transform(np.zeros((1, 2)))
+    with pytest.raises(me.InputError, match="give a shrinkage in"):
+        MaskedImputer(KernelGaussianDensity(2.0, 0.5)).fit(curved(60, 5)[1])
