@@ -236,6 +236,7 @@ VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("models/vit-mae", "data/images"),
     ],
     ("bias",): [("models/ppca", "data/table.csv", "--limit", "20")],
+    ("check",): [("models/ppca", "data/table.csv", "--limit", "10")],
     ("train",): [
         ("ppca:1", "data/table.csv", "--epochs", "2", "--out", "out"),
         (*_MASKED_LM, "--batch-size", "2", "--out", "out"),
@@ -393,7 +394,7 @@ def _bad_path(rng: random.Random) -> Case:
         place for place, word in enumerate(words) if word.startswith(("data/", "models/", "runs/", "out"))
     ]
     how = rng.choice(["word", "word", "--out", "--json"])
-    if how == "word" or (how == "--out" and path in (("bias",), ("compare",))):
+    if how == "word" or (how == "--out" and path in (("bias",), ("check",), ("compare",))):
         words[rng.choice(given)] = bad
     else:
         if how == "--json" and (path == ("report",) or "fifo" in bad):
