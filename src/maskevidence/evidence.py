@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.check.first_batch import check_first_batch
 from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
@@ -154,6 +155,7 @@ def estimate_evidence(
     masks: Masks = "own",
     batch_size: int = 1024,
     refine: bool = True,
+    check: bool = True,
 ) -> EvidenceEstimate:
     """Estimate the log evidence of a model on data: the area under its curve (Eq. 2).
 
@@ -175,9 +177,11 @@ def estimate_evidence(
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
         refine: whether a model that can refine its numerical integrals does so; False scores it as it is.
+        check: whether two rows are checked first, for at most one pass in a hundred: answers outside the
+            masks, and answers that change with hidden values; `check_model` checks more.
 
     Raises:
-        InputError: data, design or options that cannot be used.
+        InputError: data, design, options or answers of the model that cannot be used.
         NumericalError: a log-probability that is not finite, or integrals that cannot be refined.
 
     Source:
@@ -208,6 +212,8 @@ def estimate_evidence(
     notes: tuple[str, ...] = ()
     if refine and isinstance(model, HasRefine):
         model, notes = _refined(model, tokens)
+    if check:
+        check_first_batch(model, tokens, design)
     table, n_calls = score_observations(model, tokens, design, key, batch_size)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
         notes = (*notes, model.call_note)

@@ -1,0 +1,69 @@
+"""The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in a hundred."""
+
+from dataclasses import replace
+
+import torch
+
+from maskevidence.check.trial import like, rounding
+from maskevidence.errors import InputError
+from maskevidence.masks import MaskDesign
+from maskevidence.model import MaskedModel, beside
+from maskevidence.score import check_tokens
+from maskevidence.tokens import Tokens
+
+_ROWS, _PASSES_PER_ROW, _SHARE = 2, 2, 100
+_MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
+
+
+def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
+    """Check on two rows that answers are 0 outside the masks and do not change with hidden values.
+
+    Each row takes two passes of the model, in one call; with fewer than 400 masks in all, fewer rows are
+    checked, and none with fewer than 200.
+
+    Args:
+        model: any `MaskedModel`.
+        tokens: the observations that will be scored.
+        design: how their masks will be drawn.
+
+    Raises:
+        InputError: the observations cannot be scored, or an answer that the protocol does not allow.
+    """
+    check_tokens(tokens)
+    n_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
+    rows = torch.nonzero(tokens.n_tokens >= 2)[: min(_ROWS, n_masks // (_SHARE * _PASSES_PER_ROW)), 0]
+    if len(rows) == 0:
+        return
+    some = tokens[rows]
+    order = some.maskable.cumsum(1)
+    masked = some.maskable & (order > some.n_tokens[:, None] // 2)  # the right half of each row
+    probe = masked & (order == some.n_tokens[:, None])
+    present = tokens.maskable | tokens.context
+    following = (rows + 1) % len(tokens)
+    others = masked & ~probe & present[following]
+    changed = torch.where(like(others, some.values), tokens.values[following], some.values)
+    both = tokens[torch.cat([rows, rows])]
+    both = beside(model, replace(both, values=torch.cat([some.values, changed])))
+    twice, device = torch.cat([masked, masked]), both.values.device
+    with torch.no_grad():
+        answer = model.log_conditionals(both, twice.to(device))
+    if not isinstance(answer, torch.Tensor) or answer.shape != twice.shape:
+        return  # `score_masks` says what is wrong with it
+    room = rounding(model, answer)
+    answer, name = answer.cpu().double(), type(model).__name__
+    outside = ~twice.cpu() & (answer != 0)
+    if bool(outside.any()):
+        row, column = torch.nonzero(outside)[0].tolist()
+        raise InputError(
+            f"log_conditionals of {name} is {float(answer[row, column]):.4g} for token {column} of "
+            f"observation {int(both.ids[row])}, which is not masked; it must be exactly 0 there; {_MORE}"
+        )
+    before, after = answer.chunk(2)
+    leaks = probe.cpu() & ((after - before).abs() > room * (1 + before.abs()))
+    if bool(leaks.any()):
+        row, column = torch.nonzero(leaks)[0].tolist()
+        raise InputError(
+            f"the answer of {name} for token {column} of observation {int(some.ids[row])} changes "
+            f"from {float(before[row, column]):.6g} to {float(after[row, column]):.6g} nats with the values of "
+            f"other hidden tokens: only visible ones may be read; {_MORE}"
+        )
