@@ -64,6 +64,6 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
         row, column = torch.nonzero(leaks)[0].tolist()
         raise InputError(
             f"the answer of {name} for token {column} of observation {int(some.ids[row])} changes "
-            f"from {float(before[row, column]):.6g} to {float(after[row, column]):.6g} nats with the values of "
-            f"other hidden tokens: only visible ones may be read; {_MORE}"
+            f"from {float(before[row, column]):.6g} to {float(after[row, column]):.6g} nats with the values "
+            f"of other hidden tokens: only visible ones may be read; {_MORE}"
         )

@@ -399,3 +399,11 @@ def test_distributions_agree_with_conditionals_and_the_full_logits(architecture:
     torch.testing.assert_close(listed.exp().sum(1), torch.ones(len(listed)), atol=1e-5, rtol=0)
     torch.testing.assert_close(listed.gather(1, tokens.values[masked][:, None])[:, 0], answer)
     torch.testing.assert_close(unread, listed)
+
+
+@pytest.mark.parametrize("architecture", ["Bert", "ConvBert", "Esm", "XLM"])
+def test_the_referee_finds_no_fault(architecture: str) -> None:
+    model = MaskedLM(network(architecture), mask_token_id=MASK)
+    lengths = np.random.default_rng(0).integers(1, 25, size=20)
+    report = me.check_model(model, some_tokens([int(n) for n in lengths]))
+    assert report.ok, report
