@@ -401,7 +401,7 @@ def test_distributions_agree_with_conditionals_and_the_full_logits(architecture:
     torch.testing.assert_close(unread, listed)
 
 
-@pytest.mark.parametrize("architecture", ["Bert", "ConvBert", "Esm", "XLM"])
+@pytest.mark.parametrize("architecture", ["Bert", "BigBird", "ConvBert", "Esm"])
 def test_the_referee_finds_no_fault(architecture: str) -> None:
     model = MaskedLM(network(architecture), mask_token_id=MASK)
     lengths = np.random.default_rng(0).integers(1, 25, size=20)

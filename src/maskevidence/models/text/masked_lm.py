@@ -291,6 +291,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 log_probs.append(self._adapter.log_probs(inputs, call.ids[call.hidden], call.hidden))
             row.append(call.row)
             column.append(call.column)
+        if not log_probs:
+            return torch.zeros(masked.shape, device=masked.device)
         values = torch.cat(log_probs).to(masked.device)
         return values.new_zeros(masked.shape).index_put((torch.cat(row), torch.cat(column)), values)
 
@@ -318,7 +320,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16))
 
     def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[_Call]:
-        """The calls that the network needs for these rows, each of rows of similar length."""
+        """The calls of the network for rows with a hidden token, each of rows of similar length."""
         if tokens.values.ndim != 2 or tokens.values.is_floating_point():
             raise InputError(
                 f"the tokens have shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}; "
@@ -339,6 +341,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
             rows = torch.from_numpy(part).to(place.device)
             width = int(n_present[part[0]])
             at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
+            if len(at) == 0:
+                continue
             sent = [x[rows, :width].to(self.device) for x in (ids, hidden, context)]
             shown = sent[0].masked_fill(sent[1], self.mask_token_id)
             lengths = n_present[rows].to(self.device)
