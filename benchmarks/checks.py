@@ -35,7 +35,8 @@ class Vectors(torch.nn.Module):
         self.density = torch.distributions.MultivariateNormal(torch.zeros(4, dtype=torch.float64), covariance)
 
     def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
-        return torch.where(masked, self.density.log_prob(tokens.values), 0.0)
+        values = torch.where(masked[:, :, None], tokens.values, 0.0)
+        return torch.where(masked, self.density.log_prob(values), 0.0)
 
     def rows(self, seed: int) -> Tokens:
         noise = torch.from_numpy(np.random.default_rng(seed).standard_normal((N_ROWS, 6, 4)))

@@ -36,6 +36,10 @@ def normalisation(trial: Trial, found: list[Mass]) -> Finding:
         error = f" ± {worst.error:.2g}" if worst.error else ""
         text = f"the probabilities of {where} add up to {total:.6g}{error}, not to 1"
         return trial.finding("normalisation", "failed", text, did, look_at=_LOOK_AT, **numbers)
+    unsure = [mass for mass in found if mass.n_samples and mass.note]
+    if unsure:
+        text = f"{unsure[0].note}, which add up to {unsure[0].total():.2g}: no more than a rough number"
+        return trial.finding("normalisation", "noted", text, did, **numbers)
     short = [mass for mass in found if not mass.complete and mass.total() < 1 - allowed - _room(mass, trial)]
     if short:
         beyond = "whether there are other values is not known"

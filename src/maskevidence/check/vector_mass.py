@@ -14,7 +14,7 @@ from maskevidence.tokens import Tokens
 MOST_ENTRIES = 200
 _SAMPLES = 256
 _STEPS = 9
-_FEWEST_EFFECTIVE = 20
+_FEWEST_EFFECTIVE = 230  # of 256: with fewer the entries depend on each other, and the error is too small
 _UNIFORM = 1e-3  # the share of a uniform distribution in the proposal, so that no level is left out
 _LEVELS = 256
 
@@ -46,7 +46,11 @@ def vector_mass(trial: Trial, row: int, column: int, make: Any) -> Any:
     weight = np.exp(np.clip(log_p + log_weight, -700, 700))
     error = float(weight.std(ddof=1) * np.sqrt(_SAMPLES))
     effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.sum() > 0 else 0.0
-    note = "" if effective >= _FEWEST_EFFECTIVE else f"only {effective:.0f} effective draws"
+    note = (
+        ""
+        if effective >= _FEWEST_EFFECTIVE
+        else f"the entries depend on each other: only {effective:.0f} of {_SAMPLES} draws are effective"
+    )
     said = base_measure_of(trial.model)
     a_mass = levels and said is not None and said.startswith(MASS)
     density = (not a_mass) if said is not None or not levels else None
