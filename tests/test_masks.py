@@ -424,8 +424,12 @@ class TestEverySize:
         assert reason == ("every-size with 2 own masks per size needs 4 or more for 1 observation")
         assert me.EverySize(4).unknown_error(np.array([30]), "own") is None
         reason = me.EverySize(4).unknown_error(np.array([4]), "own")
-        assert reason == "every-size with 4 masks per size leaves out 2 of 6 masks of a size; give 6 or more"
-        assert me.EverySize(4).unknown_error(np.array([4, 4]), "own") is None
+        assert reason == (
+            "every-size with 4 masks per size leaves out only 2 of all masks; give 6 or more, which scores them all"
+        )
+        assert me.EverySize(4).unknown_error(np.full(4, 4), "own") is not None
+        assert me.EverySize(4).unknown_error(np.full(5, 4), "own") is None
+        assert me.EverySize(4).unknown_error(np.full(5, 4), "shared") is not None
         assert me.EverySize(6).unknown_error(np.array([4]), "own") is None
         assert me.EverySize(2).unknown_error(np.array([2, 2]), "shared") is None  # every mask is scored
 

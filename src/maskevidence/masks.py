@@ -32,6 +32,7 @@ _BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and c
 MAX_REPLICATES = 8
 MAX_LISTED = 32
 MIN_DF = 3
+FEWEST_LEFT_OUT = 10  # masks that are not scored, from which an error is worth knowing
 # Of random sizes: the fewest masks in all, and for each size, and the number that is enough for any sizes.
 FEWEST_MASKS, FEWEST_PER_SIZE, ENOUGH_MASKS = 16, 4, 128
 
@@ -497,14 +498,20 @@ class EverySize(MaskDesign):
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
-        counts = np.unique(np.concatenate(listed))
-        counts = counts[counts > self.masks_per_size]
-        if masks == "own" and len(counts) and (counts[0] - self.masks_per_size) * len(n_tokens) < MIN_DF:
+        left_out = np.array([self._n_left_out(c) for c in listed])
+        n_left_out = left_out[place].sum() if masks == "own" else left_out.max()
+        if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
-                f"{self.name} with {self.masks_per_size} masks per size leaves out "
-                f"{counts[0] - self.masks_per_size} of {counts[0]} masks of a size; give {counts[0]} or more"
+                f"{self.name} with {self.masks_per_size} masks per size leaves out only {n_left_out:.0f} of all "
+                f"masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
             )
         return _too_few(self, self.masks_per_size, int(random[place].sum()), masks)
+
+    def _n_left_out(self, n_masks: Integers) -> float:
+        """How many masks of an observation are not scored; n_masks are those of each size, 0 for very many."""
+        if (n_masks == 0).any():
+            return math.inf
+        return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
 
 
 def _too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
