@@ -425,7 +425,8 @@ class TestEverySize:
         assert me.EverySize(4).unknown_error(np.array([30]), "own") is None
         reason = me.EverySize(4).unknown_error(np.array([4]), "own")
         assert reason == (
-            "every-size with 4 masks per size leaves out only 2 of all masks; give 6 or more, which scores them all"
+            "every-size with 4 masks per size leaves out only 2 of all masks; "
+            "give 6 or more, which scores them all"
         )
         assert me.EverySize(4).unknown_error(np.full(4, 4), "own") is not None
         assert me.EverySize(4).unknown_error(np.full(5, 4), "own") is None

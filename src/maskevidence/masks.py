@@ -502,13 +502,13 @@ class EverySize(MaskDesign):
         n_left_out = left_out[place].sum() if masks == "own" else left_out.max()
         if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
-                f"{self.name} with {self.masks_per_size} masks per size leaves out only {n_left_out:.0f} of all "
-                f"masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
+                f"{self.name} with {self.masks_per_size} masks per size leaves out only {n_left_out:.0f} of "
+                f"all masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
             )
         return _too_few(self, self.masks_per_size, int(random[place].sum()), masks)
 
     def _n_left_out(self, n_masks: Integers) -> float:
-        """How many masks of an observation are not scored; n_masks are those of each size, 0 for very many."""
+        """How many masks of an observation are not scored; n_masks has those of each size, 0 for many."""
         if (n_masks == 0).any():
             return math.inf
         return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
