@@ -124,3 +124,37 @@ def test_masked_image_models(device: torch.device) -> None:
         model.calibrate(tokens, "gaussian")
         estimates.append(me.estimate_evidence(model, tokens, me.RandomSize(4)).log_evidence)
     assert estimates[1] == pytest.approx(estimates[0], rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # no memory to pin for a pretended device
+@pytest.mark.parametrize("kind", ["masked-lm", "vit-mae"])
+def test_transformers_train_where_they_are_asked_to(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The whole Trainer on the device; the model, with what belongs to it, is there afterwards and scores."""
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
+    from maskevidence.integrations.huggingface.recipe import Recipe
+    from maskevidence.integrations.huggingface.vit_mae_training import train_vit_mae
+
+    for name in ("set_device", "manual_seed_all"):
+        monkeypatch.setattr(torch.cuda, name, lambda _argument: None)
+    recipe = Recipe(steps=2, batch_size=2, warmup=0)
+    estimates = []
+    for place in ("cpu", "cuda"):
+        tokenizer = small_tokenizer()
+        torch.manual_seed(0)
+        model: Any
+        if kind == "masked-lm":
+            model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
+            tokens = model.tokens(SENTENCES)
+            trained = train_masked_lm(model, tokens, recipe=recipe, device=place)
+        else:
+            model = me.models.MaskedImage(small_vit_mae(), pixel_mean=[0.4], pixel_std=[0.3])
+            tokens = model.tokens(random_images())
+            trained = train_vit_mae(model, tokens, recipe=recipe, device=place)
+            model.calibrate(tokens, "gaussian")
+        assert trained.devices == ({"cuda": "cuda:0"}.get(place, place),)
+        assert {value.device.type for value in model.state_dict().values()} == {place}
+        estimates.append(me.estimate_evidence(model, tokens, me.RandomSize(2)).log_evidence)
+    assert estimates[1] == pytest.approx(estimates[0], rel=1e-5)

@@ -4,6 +4,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,16 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save("rows.npy", np.random.default_rng(0).normal(size=(60, 3)))
 
 
-@pytest.mark.parametrize("command", [("score", *ROWS), ("train", *ROWS, "--out", "a"), ("bias", *ROWS)])
+COMMANDS = [
+    ("score", *ROWS),
+    ("train", *ROWS, "--out", "a"),
+    ("train", "masked-lm", "no.txt", "--out", "a"),
+    ("train", "vit-mae", "no-folder", "--out", "a"),
+    ("bias", *ROWS),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("word", ["gpu", "meta", "cuda:x", "mps"])
 def test_a_device_that_cannot_be_used_is_one_line(
     run: CommandLine, command: tuple[str, ...], word: str
@@ -74,6 +84,36 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
     assert result.code == 0, result.err
     assert "scored on cpu and cuda:0, which agree up to rounding" in json.loads(result.out)["notes"]
     assert json.loads(Path("a/run.json").read_text())["devices"] == ["cpu", "cuda:0"]
+
+
+@pytest.mark.parametrize("model", ["vae:1", "masked-lm"])
+def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
+    """The first part is said to be of another device, as the checkpoint records it."""
+    from maskevidence.integrations.huggingface import base_trainer
+    from maskevidence.tasks import train_transformer
+    from maskevidence.training import loop
+
+    Path("x.txt").write_text("the rain falls on the roof and the dog sings\n" * 40)
+    words: tuple[Any, ...] = ("train", "vae:1", "rows.npy", "--out", "b", "--epochs")
+    with pytest.MonkeyPatch.context() as patched:
+        if model == "masked-lm":
+            words = ("train", "masked-lm", "x.txt", "--device", "cpu", "--out", "b", "--checkpoint-every", 1)
+            words = (*words, "--batch-size", 2, "--block-size", 8, "--steps", 2)
+            patched.setattr(base_trainer, "str", lambda _device: "cuda:0", raising=False)
+            patched.setattr(train_transformer.TransformerJob, "save", interrupted)
+            assert run(*words).code == 130
+        else:
+            patched.setattr(loop, "device_of", lambda _model: "cuda:0")
+            assert run(*words, 2).code == 0
+            words = (*words, 3)
+    resumed = run(*words)
+    assert "trained on cuda:0 and cpu; a training on one of them" in " ".join(resumed.out.split())
+    result = json.loads(Path("b/train.json").read_text())
+    assert (result["devices"], result["device"]) == (["cuda:0", "cpu"], "cpu")
+
+
+def interrupted(*_arguments: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_precision_belongs_to_models_of_rows(run: CommandLine) -> None:

@@ -67,6 +67,7 @@ def _show_rows(screen: Console, result: Mapping[str, Any]) -> None:
     what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
     title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
     screen.print(FittingTable(["rows", "nats per observation"], rows, title))
+    _show_devices(screen, result)
     if result["dropped_columns"]:
         screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")
     if result["stopped"] is not None:
@@ -100,11 +101,21 @@ def _show_images(screen: Console, result: Mapping[str, Any]) -> None:
         )
 
 
+def _show_devices(screen: Console, result: Mapping[str, Any]) -> None:
+    devices = result.get("devices", ())  # older versions do not write them
+    if len(devices) > 1:
+        screen.print(
+            f"note: trained on {' and '.join(devices)}; a training on one of them differs by rounding and in "
+            "what is drawn there"
+        )
+
+
 def _show_transformer(screen: Console, title: str, result: Mapping[str, Any], heading: str) -> None:
     """Print the notes of a training and, below a heading, the held-out estimate."""
     screen.print(title, style="bold")
     for note in result["notes"]:
         screen.print(f"note: {note}")
+    _show_devices(screen, result)
     if result["resumed_from"] is not None:
         screen.print(f"note: resumed from the checkpoint after step {result['resumed_from']}")
     if result["held_out"] is None:

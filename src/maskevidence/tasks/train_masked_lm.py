@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import torch
+
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
@@ -57,7 +59,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
     train_texts, test_texts = _parts(
         texts, TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
-    given = _given_model(options)
+    given = _given_model(options, job.device)
     start = {
         "config": options.transformers.config or "small",
         "weights": None if given is None else weights_fingerprint(given),
@@ -68,7 +70,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
     }
     main, settings = is_main_process(), job.settings(start)
     with ExitStack() as until_the_end:
-        with main_process_first():
+        with main_process_first(job.device):
             finished = finished_training(options, settings) if main else None
             if finished is not None or (not main and (options.out / RESULT).exists()):
                 return finished
@@ -88,6 +90,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
             job.recipe,
             out=options.out,
             checkpoint_every=job.checkpoint_every,
+            device=job.device,
         )
         if not main:
             return None
@@ -120,13 +123,13 @@ def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | N
     return train, test if any(text.strip() for text in test) else None
 
 
-def _given_model(options: TrainingOptions) -> MaskedLM | None:
+def _given_model(options: TrainingOptions, device: torch.device | None) -> MaskedLM | None:
     """The model whose training is continued; None for a new one."""
     config, texts = options.transformers.config or "small", options.texts
     if config not in SIZES:
         if texts.vocabulary_size is not None:
             raise InputError(f"--vocabulary-size belongs to new models; {config!r} has its tokenizer")
-        return MaskedLM.from_pretrained(config, tokenizer=texts.tokenizer)
+        return MaskedLM.from_pretrained(config, tokenizer=texts.tokenizer, device=device)
     if texts.tokenizer is not None and texts.vocabulary_size is not None:
         raise InputError("--tokenizer brings its vocabulary; leave --vocabulary-size out")
     return None

@@ -79,6 +79,7 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
             best_epoch=history.best_epoch,
             stopped=history.stopped,
             resumed_from=history.resumed_from,
+            devices=list(history.devices),
             n_train=len(train),
             n_test=0 if test is None else len(test),
             learning_rate=_learning_rate(fitted, options),

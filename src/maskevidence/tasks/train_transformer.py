@@ -4,17 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
-from maskevidence.integrations.huggingface.processes import is_main_process
+from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
 from maskevidence.masks import MaskDesign, RandomSize
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.files import write_atomic
+from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.parse import parse_design
 from maskevidence.tasks.training_folder import (
     HISTORY,
@@ -39,6 +41,7 @@ class TransformerJob:
         design: the masks of training, one for each observation and step.
         recipe: steps, batch size and learning rate.
         checkpoint_every: the number of steps between two checkpoints.
+        device: where the model is trained; None leaves it to the Trainer.
     """
 
     model: str
@@ -47,6 +50,7 @@ class TransformerJob:
     design: MaskDesign
     recipe: Recipe
     checkpoint_every: int
+    device: torch.device | None
 
     def settings(self, start: Mapping[str, Any]) -> dict[str, Any]:
         """Everything that the training depends on.
@@ -85,6 +89,8 @@ class TransformerJob:
             self.options,
             recipe=asdict(self.recipe),
             resumed_from=trained.resumed_from,
+            devices=list(trained.devices),
+            **recorded(network),
             n_parameters=sum(parameter.numel() for parameter in network.parameters()),
             loss=trained.history[-1]["loss"],
             **numbers,
@@ -106,8 +112,8 @@ def transformer_job(
         checkpoint_every: the default number of steps between two checkpoints.
 
     Raises:
-        InputError: an objective without masks, an unknown design, a recipe that cannot be used, or a folder
-            that holds something else.
+        InputError: an objective without masks, an unknown design, a recipe or a device that cannot be used,
+            or a folder that holds something else.
 
     Example:
         >>> from pathlib import Path
@@ -115,6 +121,7 @@ def transformer_job(
         >>> job.design, job.recipe.seed
         (RandomSize(draws=1, replicates=1, numbering='id'), 1)
     """
+    device = training_device(options.device)
     if is_main_process():  # while the others look, it may be writing
         check_training_folder(options, SETTINGS)
     word = options.objective
@@ -129,7 +136,7 @@ def transformer_job(
     }
     recipe = replace(default, **{name: value for name, value in asked.items() if value is not None})
     every = checkpoint_every if options.checkpoint_every is None else options.checkpoint_every
-    return TransformerJob(model, data, options, design, recipe, every)
+    return TransformerJob(model, data, options, design, recipe, every, device)
 
 
 def numbers_of(estimate: EvidenceEstimate) -> dict[str, Any]:

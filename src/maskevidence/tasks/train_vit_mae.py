@@ -52,7 +52,7 @@ def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
     train, calibration, test = _parts(
         images, TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
     )
-    model = _model(options, train)
+    model = _model(options, train, job.device)
     config = options.transformers.config
     start = {
         "config": config or "small",
@@ -71,6 +71,7 @@ def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
             job.recipe,
             out=options.out,
             checkpoint_every=job.checkpoint_every,
+            device=job.device,
         )
         model.calibrate(
             model.tokens(calibration.pixels, calibration.ids),
@@ -107,13 +108,13 @@ def _parts(images: Images, test_fraction: float, seed: int) -> tuple[Images, Ima
     return train, calibration, test
 
 
-def _model(options: TrainingOptions, train: Images) -> MaskedImage:
+def _model(options: TrainingOptions, train: Images, device: torch.device | None) -> MaskedImage:
     """A new model for the images, or the model whose training is continued."""
     config, patch_size = options.transformers.config or "small", options.transformers.patch_size
     if config not in SIZES:
         if patch_size is not None:
             raise InputError(f"--patch-size belongs to new models; {config!r} has its own")
-        model = MaskedImage.from_pretrained(config)
+        model = MaskedImage.from_pretrained(config, device=device)
         model.tokens(train.pixels[:1])  # raises if the images do not fit
         return model
     _, height, width, channels = train.pixels.shape

@@ -8,6 +8,7 @@ from maskevidence.tasks.declaring import Kind, Option
 from maskevidence.tasks.options import (
     AllowUnknown,
     BlockSize,
+    Device,
     Dtype,
     Limit,
     Overwrite,
@@ -18,16 +19,6 @@ from maskevidence.tasks.options import (
     Threads,
     Tokenizer,
 )
-
-RowTrainingDevice = Annotated[
-    str | None,
-    Option(
-        "Where a model of rows is trained: cpu (the default), cuda, cuda:N, or auto for the fastest.",
-        "DEVICE",
-        panel="Models of rows",
-        kinds=("rows",),
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -139,7 +130,7 @@ class TrainingOptions:
     limit: Limit = None
     overwrite: Overwrite = False
     threads: Threads = None
-    device: RowTrainingDevice = None
+    device: Device = None
     dtype: Dtype = None
     rows: RowTraining = field(default_factory=RowTraining)
     reading: RowReading = field(default_factory=RowReading)

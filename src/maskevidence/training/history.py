@@ -42,6 +42,7 @@ class History:
             without patience.
         stopped: why training ended before its last epoch; None if it did not.
         resumed_from: the epoch of the checkpoint from which training resumed; None for a fresh start.
+        devices: where the model was trained, each device once.
     """
 
     epoch: Int64[np.ndarray, " n_epochs"]
@@ -51,6 +52,7 @@ class History:
     best_epoch: int | None = None
     stopped: str | None = None
     resumed_from: int | None = None
+    devices: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.epoch)

@@ -16,7 +16,7 @@ from maskevidence.errors import InputError, NumericalError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import RandomSize
-from maskevidence.model import HasLogEvidence, HasScoreMoments, beside
+from maskevidence.model import HasLogEvidence, HasScoreMoments, beside, device_of
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -66,6 +66,7 @@ class TrainingLoop:
         best: the parameters of the best epoch; None without patience.
         best_epoch: the epoch with the highest held-out evidence; None without patience.
         saved: the last checkpoint and its epoch; None before the first.
+        devices: where the model was trained, in the order of the epochs.
     """
 
     model: Any
@@ -78,6 +79,7 @@ class TrainingLoop:
     best: dict[str, Tensor] | None = field(default=None, init=False)
     best_epoch: int | None = field(default=None, init=False)
     saved: tuple[Path, int] | None = field(default=None, init=False)
+    devices: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
@@ -88,6 +90,7 @@ class TrainingLoop:
         """Train until the last epoch, until patience runs out or until a callback ends it."""
         options = self.options
         resumed_from = self._resume()
+        self._add_device()
         stopped = self._out_of_patience()
         with _random_state_restored(self.model), progress("training", options.epochs) as advance:
             advance(len(self.records))
@@ -108,8 +111,21 @@ class TrainingLoop:
         columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
         epoch, objective, log_evidence, held_out = columns
         return History(
-            epoch.astype(np.int64), objective, log_evidence, held_out, self.best_epoch, stopped, resumed_from
+            epoch.astype(np.int64),
+            objective,
+            log_evidence,
+            held_out,
+            self.best_epoch,
+            stopped,
+            resumed_from,
+            tuple(self.devices),
         )
+
+    def _add_device(self) -> None:
+        """Note where the model is, unless the checkpoint holds the last epoch."""
+        place = device_of(self.model)
+        if place is not None and str(place) not in self.devices and len(self.records) < self.options.epochs:
+            self.devices.append(str(place))
 
     def _epoch(self, epoch: int) -> EpochRecord:
         """One pass over the data, and the evidences after it."""
@@ -231,6 +247,7 @@ class TrainingLoop:
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
             "best_epoch": self.best_epoch,
+            "devices": self.devices,
             "records": torch.tensor(self.records, dtype=torch.float64),
         }
         self.saved = save_checkpoint(self.options.checkpoint, self._settings(), state), len(self.records)
@@ -258,7 +275,7 @@ class TrainingLoop:
         self.optimizer.load_state_dict(state["optimizer"])
         self.best, self.best_epoch = state["best"], state["best_epoch"]
         self.records = [EpochRecord(int(row[0]), *row[1:]) for row in state["records"].tolist()]
-        self.saved = Path(folder) / FILE, done
+        self.saved, self.devices = (Path(folder) / FILE, done), state.get("devices", [])
         return done
 
 

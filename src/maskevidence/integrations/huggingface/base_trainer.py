@@ -24,7 +24,8 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     The Trainer takes the mean of the L_k, which is wrong if the last batch of an epoch is shorter.
 
     The loss of a log is the mean over the steps since the previous log. The Trainer forgets the losses before
-    a checkpoint when it resumes; this class saves their sum with the random state of each process.
+    a checkpoint when it resumes; this class saves their sum with the random state of each process, and the
+    devices of the training.
     """
 
     data_collator: Any
@@ -34,6 +35,7 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         self._losses: tuple[Tensor, int] | None = None  # their sum since a step; None before the first
+        self.devices: list[str] = []
         super().__init__(*args, **keywords)
         self.model_accepts_loss_kwargs = False  # for versions without the attribute above
 
@@ -82,18 +84,22 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
         super().log(logs, start_time)
 
     def _inner_training_loop(self, *args: Any, **keywords: Any) -> Any:
-        self._losses = None
+        self._losses, self.devices = None, []
         checkpoint = keywords.get("resume_from_checkpoint")
         if checkpoint is not None and self._losses_file(checkpoint).exists():
             saved = read_json(self._losses_file(checkpoint))
             self._losses = (torch.tensor(float(saved["sum"]), device=self.args.device), saved["since_step"])
+            self.devices = list(saved.get("devices", []))
+        place = str(self.args.device)
+        self.devices += [] if place in self.devices else [place]
         return super()._inner_training_loop(*args, **keywords)
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
         step = self.state.global_step
         total, since = self._losses or (torch.tensor(0.0), step)
-        write_json(self._losses_file(output_dir), {"sum": repr(total.item()), "since_step": since})
+        state = {"sum": repr(total.item()), "since_step": since, "devices": self.devices}
+        write_json(self._losses_file(output_dir), state)
 
     def _losses_file(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"losses_{self.args.process_index}.json"

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained, TrainingOrder
@@ -24,6 +26,7 @@ def train_masked_lm(
     checkpoint_every: int = 200,
     report_to: str = "none",
     callbacks: Sequence[Callable[[Any], Any]] = (),
+    device: str | torch.device | None = None,
 ) -> Trained:
     """Train a masked language model in place by one mask per text and step.
 
@@ -42,6 +45,8 @@ def train_masked_lm(
         report_to: where the Trainer reports to, such as "tensorboard" (in `out`); "none" for no report.
         callbacks: functions of the trainer that return a callback for it, such as
             `lambda trainer: EvidenceCallback(trainer, held_out)`.
+        device: where to train, and where the model is afterwards: "cpu", "cuda", "cuda:1", "mps"; by default
+            on all GPUs, if there is one.
 
     Raises:
         InputError: options that cannot be used, or a batch that the processes cannot share.
@@ -72,6 +77,6 @@ def train_masked_lm(
             processing_class=model.tokenizer,
         )
 
-    options = TrainerOptions(out, checkpoint_every, report_to, callbacks)
+    options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
     tokens_per_text = float(tokens.n_tokens.double().mean())
     return run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)

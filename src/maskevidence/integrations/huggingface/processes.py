@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from maskevidence.errors import import_extra
+from maskevidence.errors import InputError, import_extra
+from maskevidence.support.devices import choose_device
 
 
 def n_processes() -> int:
@@ -39,18 +40,52 @@ def is_main_process() -> bool:
 
 
 @contextmanager
-def main_process_first() -> Iterator[None]:
-    """Run the block in the main process first, so that the other processes find what it wrote."""
+def main_process_first(device: torch.device | None = None) -> Iterator[None]:
+    """Run the block in the main process first, so that the other processes find what it wrote.
+
+    Args:
+        device: where the processes train; see `training_device`.
+    """
     if n_processes() == 1:
         yield
         return
-    state = import_extra("accelerate", "hf", "training in several processes").PartialState(cpu=on_cpu())
+    state = import_extra("accelerate", "hf", "training in several processes").PartialState(cpu=on_cpu(device))
     with state.main_process_first():
         yield
 
 
-def on_cpu() -> bool:
-    """Whether training runs on the CPU, because there is no accelerator."""
+def training_device(word: str | torch.device | None) -> torch.device | None:
+    """The device of a training; None leaves it to the Trainer, which takes all GPUs, or one for each process.
+
+    Args:
+        word: as for `choose_device`.
+
+    Raises:
+        InputError: a device that cannot be used, or one GPU for several processes.
+
+    Example:
+        >>> training_device("cpu"), training_device("auto")
+        (device(type='cpu'), None)
+    """
+    device = choose_device(word)
+    if word is None or word == "auto":
+        return None
+    if device.index is not None and n_processes() > 1:
+        raise InputError(
+            f"device {str(word)!r} is one GPU, but torchrun started {n_processes()} processes, which take "
+            "one each; give cuda, or choose GPUs with CUDA_VISIBLE_DEVICES"
+        )
+    return device
+
+
+def on_cpu(device: torch.device | None = None) -> bool:
+    """Whether training runs on the CPU: it was asked for, or there is no accelerator.
+
+    Args:
+        device: what was asked for; see `training_device`.
+    """
+    if device is not None:
+        return device.type == "cpu"
     return not torch.cuda.is_available() and not torch.backends.mps.is_available()
 
 

@@ -90,10 +90,12 @@ class Trained:
         history: the loss (mean over the steps since the previous entry; nats per text for texts), the norm
             of the gradient and the learning rate, by step; includes the entries of a checkpoint.
         resumed_from: the step of the checkpoint from which training resumed; None for a fresh start.
+        devices: where the main process trained, each device once.
     """
 
     history: tuple[dict[str, float], ...]
     resumed_from: int | None
+    devices: tuple[str, ...] = ()
 
     def to_csv(self) -> str:
         """CSV text with the columns step,loss,grad_norm,learning_rate."""

@@ -13,7 +13,12 @@ import numpy as np
 import torch
 
 from maskevidence.errors import InputError, NumericalError, import_extra
-from maskevidence.integrations.huggingface.processes import end_processes, on_cpu
+from maskevidence.integrations.huggingface.processes import (
+    end_processes,
+    n_processes,
+    on_cpu,
+    training_device,
+)
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
 from maskevidence.support.files import read_json
 from maskevidence.support.progress import Advance, progress, quiet
@@ -33,12 +38,14 @@ class TrainerOptions:
         checkpoint_every: steps between two checkpoints.
         report_to: where the Trainer reports to, such as "tensorboard"; "none" for no report.
         callbacks: functions of the trainer that return a callback for it.
+        device: where to train, as for `choose_device`; None for all GPUs, if there is one.
     """
 
     out: str | Path | None
     checkpoint_every: int
     report_to: str
     callbacks: Sequence[Callable[[Any], Any]]
+    device: str | torch.device | None = None
 
 
 def run_trainer(
@@ -60,7 +67,7 @@ def run_trainer(
             in nats per text and the unit is nats per token.
 
     Raises:
-        InputError: a batch that the processes cannot share.
+        InputError: a batch that the processes cannot share, or a device that cannot be used.
         NumericalError: a loss that is not finite.
     """
     checkpoint = None if options.out is None else newest_checkpoint(options.out)
@@ -73,11 +80,12 @@ def run_trainer(
             trainer.add_callback(_Watch(advance, loss_scale, unit))
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
+        devices = tuple(trainer.devices)
         trainer.model.eval()
         trainer.callback_handler.callbacks.clear()  # they hold the trainer, and it holds the wrapped model
         del trainer
         end_processes()
-    return Trained(history, None if checkpoint is None else _step_of(checkpoint))
+    return Trained(history, None if checkpoint is None else _step_of(checkpoint), devices)
 
 
 def _folder(out: str | Path | None) -> AbstractContextManager[str]:
@@ -94,7 +102,8 @@ def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folde
         loss_scale: as for `run_trainer`.
         folder: where the Trainer writes.
     """
-    slow = on_cpu()
+    device = training_device(options.device)
+    slow = on_cpu(device)
     arguments = _transformers.TrainingArguments(
         output_dir=folder,
         max_steps=recipe.steps,
@@ -119,14 +128,28 @@ def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folde
         report_to=options.report_to,
         disable_tqdm=True,
     )
-    n_processes = arguments.world_size * max(1, arguments.n_gpu)
-    if recipe.batch_size % n_processes:
+    if device is not None and n_processes() == 1:
+        _train_on(arguments, device)
+    shares = arguments.world_size * max(1, arguments.n_gpu)
+    if recipe.batch_size % shares:
         raise InputError(
-            f"{recipe.batch_size} observations in a step cannot be shared by {n_processes} processes; give a "
-            f"multiple of {n_processes}"
+            f"{recipe.batch_size} observations in a step cannot be shared by {shares} processes; give a "
+            f"multiple of {shares}"
         )
-    arguments.per_device_train_batch_size = recipe.batch_size // n_processes
+    arguments.per_device_train_batch_size = recipe.batch_size // shares
     return arguments
+
+
+def _train_on(arguments: Any, device: torch.device) -> None:
+    """Train on one device; by itself, the Trainer takes the first GPU, or all of them.
+
+    Its device is a cached property, and its accelerator has the one of the process's state.
+    """
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    arguments.distributed_state.device = arguments._setup_devices = device
+    arguments._n_gpu = int(device.type == "cuda")
 
 
 def newest_checkpoint(folder: str | Path) -> Path | None:

@@ -91,6 +91,7 @@ def train_vit_mae(
     checkpoint_every: int = 500,
     report_to: str = "none",
     callbacks: Sequence[Callable[[Any], Any]] = (),
+    device: str | torch.device | None = None,
 ) -> Trained:
     """Train a ViT-MAE in place by its reconstruction loss, with one mask size per step.
 
@@ -103,7 +104,7 @@ def train_vit_mae(
         tokens: the images, `model.tokens(pixels)`.
         design: how sizes are drawn; see `PatchMaskCollator`.
         recipe: how to train.
-        out, checkpoint_every, report_to, callbacks: as for `train_masked_lm`.
+        out, checkpoint_every, report_to, callbacks, device: as for `train_masked_lm`.
 
     Raises:
         InputError: a model that is not a ViT-MAE, or options that cannot be used.
@@ -119,7 +120,7 @@ def train_vit_mae(
     """
     if not isinstance(model.network, ViTMAENetwork):
         raise InputError("only a ViT-MAE can be trained by the Trainer; train the function yourself")
-    network = model.network.model
+    network = model.to("cpu").network.model  # batches are made on the processor, and the Trainer moves them
     checkpoint = None if out is None else newest_checkpoint(out)
     if checkpoint is not None:
         # The Trainer would not load these weights: it looks for the current names of parameters in a file
@@ -138,5 +139,7 @@ def train_vit_mae(
         )
 
     model.density = None
-    options = TrainerOptions(out, checkpoint_every, report_to, callbacks)
-    return run_trainer(make, recipe, options, unit="squared error")
+    options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
+    trained = run_trainer(make, recipe, options, unit="squared error")
+    model.to(network.device)  # the Trainer moved the network alone
+    return trained
