@@ -79,4 +79,6 @@ def train_masked_lm(
 
     options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
     tokens_per_text = float(tokens.n_tokens.double().mean())
-    return run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)
+    trained = run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)
+    model.to(model.device)  # the Trainer moved the network alone
+    return trained
