@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks
 from maskevidence.standard_errors import cell_variances, mean_with_errors, t_half_width
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.support.subsets import subsets
+from maskevidence.support.subsets import listed_subsets, mask_of
 
 LARGEST_SE, ONE_SE = 3.0, 0.1  # of the scores of one size, and of all others
 COVERED = 1e-9
@@ -102,9 +102,8 @@ class RandomScores:
                 if (count := math.comb(n, size)) > limit:
                     expected[i] += -math.exp(0.5) if self.lognormal else 0.0
                     continue
-                listed = np.zeros((count, len(seen)), dtype=np.bool_)
-                listed[:, seen] = subsets(n, size)
-                masks.append(listed)
+                subsets = listed_subsets(np.array([n]), np.array([size]), limit)[0, :count]
+                masks.append(mask_of(subsets, np.tile(seen, (count, 1))))
                 rows.append(np.full(count, i))
                 sizes.append(np.full(count, size))
                 weights.append(np.full(count, 1.0 / count))

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.keyed_random import golden, keyed_bits, keyed_ranks, kronecker, scaled
-from maskevidence.support.subsets import n_subsets, subsets
+from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
 
 Masks = Literal["own", "shared"]
 Numbering = Literal["position", "id"]
@@ -407,8 +407,8 @@ class EverySize(MaskDesign):
     C <= P, each is scored once, without Monte-Carlo error. Weights: 1/P, or 1/C if C < P. The strata are the
     sizes; the variance of a stratum that is drawn without replacement has the factor 1 - P/C. Since a single
     size can hold all of the variance, the standard error needs 3 degrees of freedom for each: N·(P - 1) with
-    own masks of N observations, P - 1 with shared masks. Where the masks of a size are listed, it also needs
-    3 own masks that are left out, N·(C - P), or none.
+    own masks of N observations, P - 1 with shared masks. Where the masks of all sizes are listed, at least 10
+    of them have to be left out, or none.
 
     Args:
         masks_per_size: P.
@@ -451,33 +451,16 @@ class EverySize(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        n_tokens = maskable.sum(1)
-        later = (draw > 0) & (n_subsets(n_tokens, size, self.max_listed) > 1)
-        if not later.any():
-            return super().masked(key, ids, draw, size, maskable)
-        masked = np.zeros_like(maskable)
-        first = ~later
-        masked[first] = super().masked(key, ids[first], draw[first], size[first], maskable[first])
-        kind = np.where(later, n_tokens * (self.max_listed + 1) + size, 0)
-        for one in np.unique(kind[later]):
-            rows = np.flatnonzero(kind == one)
-            masked[rows] = self._without_replacement(key, ids[rows], draw[rows], size[rows], maskable[rows])
-        return masked
-
-    def _without_replacement(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        """The masks of draws 1, 2, ... of a size: those that draw 0 did not give, in a random order."""
-        listed = subsets(int(maskable[0].sum()), int(size[0]))
-        _, rows, place = np.unique(ids, return_index=True, return_inverse=True)
-        sizes, here = size[rows], maskable[rows]
-        first = super().masked(key, ids[rows], np.zeros_like(rows), sizes, here)
-        same = (first[here].reshape(len(rows), 1, -1) == listed).all(2)
-        columns = key.columns(ids[rows], sizes, np.full_like(rows, len(listed)))
-        bits = keyed_bits(key.seed, *columns.T[:, :, None], np.arange(len(listed)))
-        order = np.argsort(np.where(same, np.uint64(0), bits), axis=1, kind="stable")
-        masked = np.zeros_like(maskable)
-        masked[maskable] = listed[order[place, draw % len(listed)]].ravel()
+        n_listed = n_subsets(maskable.sum(1), size, self.max_listed)
+        later = np.flatnonzero((draw > 0) & (n_listed > 1))
+        draw_or_first = draw.copy()
+        draw_or_first[later] = 0
+        masked = super().masked(key, ids, draw_or_first, size, maskable)
+        if len(later):
+            those = maskable[later]
+            left = _in_random_order(key, ids[later], size[later], those, masked[later], self.max_listed)
+            chosen = left[np.arange(len(later)), draw[later] % n_listed[later]]
+            masked[later] = mask_of(chosen, those)
         return masked
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -530,6 +513,19 @@ def _too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: M
         f"{design.name} with {per_stratum} {masks} mask{'s' * (per_stratum > 1)} per size needs "
         f"{1 + math.ceil(MIN_DF / n)} or more for {n_observations} observation{'s' * (n_observations > 1)}"
     )
+
+
+def _in_random_order(
+    key: MaskKey, ids: Integers, size: Integers, maskable: BoolMatrix, first: BoolMatrix, limit: int
+) -> Int64[np.ndarray, "B limit"]:
+    """All subsets of the maskable tokens of a size in a random order that begins with a given subset."""
+    n_tokens = maskable.sum(1)
+    listed = listed_subsets(n_tokens, size, limit)
+    columns = key.columns(ids, size, n_subsets(n_tokens, size, limit))
+    bits = keyed_bits(key.seed, *columns.T[:, :, None], np.arange(limit))
+    bits[listed == 0] = np.iinfo(np.uint64).max
+    bits[listed == subset_of(first, maskable)[:, None]] = 0
+    return np.take_along_axis(listed, np.argsort(bits, axis=1, kind="stable"), axis=1)
 
 
 @dataclass(frozen=True)

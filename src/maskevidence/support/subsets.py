@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 Integers = Int64[np.ndarray, " B"]
+BoolMatrix = Bool[np.ndarray, "B D"]
 
 
 def n_subsets(n_tokens: Integers, size: Integers, limit: int) -> Integers:
@@ -36,15 +37,49 @@ def _binomials(limit: int) -> Int64[np.ndarray, "n m"]:
     return counts
 
 
-@cache
-def subsets(n_tokens: int, size: int) -> Bool[np.ndarray, "n_subsets n_tokens"]:
-    """Every subset of a size in lexicographic order, as rows with True for its tokens.
+def listed_subsets(n_tokens: Integers, size: Integers, limit: int) -> Int64[np.ndarray, "B limit"]:
+    """Every subset of a size in lexicographic order; bit j of a number stands for the j-th of n tokens.
+
+    Args:
+        n_tokens: shape (B,); n, at most `limit`.
+        size: shape (B,); M, with at most `limit` subsets.
+        limit: the largest number of subsets. Rows with fewer of them end in zeros.
 
     Example:
-        >>> subsets(3, 2).astype(int).tolist()
-        [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
+        >>> [f"{one:03b}" for one in listed_subsets(np.array([3]), np.array([2]), 4)[0]]
+        ['011', '101', '110', '000']
     """
-    chosen = np.array(list(combinations(range(n_tokens), size)), dtype=np.int64)
-    rows = np.zeros((len(chosen), n_tokens), dtype=np.bool_)
-    np.put_along_axis(rows, chosen, True, axis=1)
-    return rows
+    return _all_listed(limit)[n_tokens, size]
+
+
+@cache
+def _all_listed(limit: int) -> Int64[np.ndarray, "n m limit"]:
+    counts = _binomials(limit)
+    listed = np.zeros((*counts.shape, limit), dtype=np.int64)
+    for n, m in np.argwhere(counts):
+        listed[n, m, : counts[n, m]] = [sum(1 << j for j in one) for one in combinations(range(n), m)]
+    return listed
+
+
+def subset_of(masked: BoolMatrix, maskable: BoolMatrix) -> Integers:
+    """The masked ones of the maskable tokens as numbers; at most 62 maskable tokens; shape (B,).
+
+    Example:
+        >>> subset_of(np.array([[True, False, True]]), np.array([[True, False, True]])).tolist()
+        [3]
+    """
+    return (masked * np.left_shift(1, _places(maskable))).sum(1)
+
+
+def mask_of(subset: Integers, maskable: BoolMatrix) -> BoolMatrix:
+    """The masks of shape (B, D) that these subsets of the maskable tokens stand for.
+
+    Example:
+        >>> mask_of(np.array([3]), np.array([[True, False, True]])).tolist()
+        [[True, False, True]]
+    """
+    return (np.right_shift(subset[:, None], _places(maskable)) & 1 == 1) & maskable
+
+
+def _places(maskable: BoolMatrix) -> Int64[np.ndarray, "B D"]:
+    return np.where(maskable, maskable.cumsum(1) - 1, 0)
