@@ -78,7 +78,8 @@ def test_tokens_of_one_device_and_a_model_of_the_other(device: torch.device, nam
     for use in ("every size", "orderings", "score_masks", "score_observations", "train by random sizes"):
         for model in (here, there):
             found = list(numbers(USES[use](model, tokens.to(device))))
-            np.testing.assert_allclose(found, list(numbers(USES[use](model, tokens))), err_msg=use)
+            wanted = list(numbers(USES[use](model, tokens)))
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=use)  # in float32
 
 
 class Independent(torch.nn.Module):

@@ -104,6 +104,8 @@ def replacing_files(folder: Path) -> Iterator[Path]:
 def check_place(path: str | Path, *, folder: bool = False) -> None:
     """Refuse a place that nothing can be written to, before work is done for it. Nothing is left there.
 
+    A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
+
     Args:
         path: a file, or a folder, which need not exist yet.
         folder: whether a folder will be written.
@@ -135,6 +137,8 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
             raise InputError(
                 f"{str(place)!r} cannot be written: {str(nearest)!r} is a file; give another place"
             )
+        if nearest == target and any(target.iterdir()):
+            return  # it may hold a finished run, which is read and not written
         with tempfile.TemporaryFile(dir=nearest):
             pass
 
