@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +16,12 @@ from maskevidence.cli import options, output
 from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.tasks.declaring import Option
-from maskevidence.tasks.options import Common, Quick
+from maskevidence.tasks.options import Common, Device, Dtype, Quick
+
+if TYPE_CHECKING:
+    from maskevidence.support.devices import Place
+
+EXACT, TRANSFORMER = "float64", "float32"
 
 app = typer.Typer(help="The paper's tables and figures, with our numbers beside the printed ones.")
 
@@ -92,6 +97,8 @@ class PaperOptions(Common):
         str | None, Option("Random seeds, such as 4,44,444; by default the paper's.", "S,S,...")
     ] = None
     quick: Quick = False
+    device: Device = None
+    dtype: Dtype = None
 
 
 def _own(name: str, annotation: Any, default: Any = None) -> Parameter:
@@ -132,6 +139,7 @@ class Entry:
         help: one line on what it computes.
         options: what the command takes beyond `PaperOptions`.
         optional: whether `paper all` skips it when its data, model or extra is missing.
+        precision: "free" if --dtype sets it; otherwise the one in which it computes.
         show: prints the result, writes its files and returns its JSON.
     """
 
@@ -139,6 +147,7 @@ class Entry:
     help: str
     options: tuple[Parameter, ...] = ()
     optional: bool = False
+    precision: str = "free"
     show: Callable[[Console, Any, Path | None, float], dict[str, Any]] = show_figure
 
     def make(self, screen: Console, common: PaperOptions, **own: Any) -> dict[str, Any]:
@@ -152,6 +161,7 @@ class Entry:
         Raises:
             InputError: an option whose value `--quick` sets, or whatever the function raises.
         """
+        where = self.place(common)
         name = self.word.replace("-", "_")
         module = import_module(f"maskevidence.paper.{name}")
         settings = dict(module.QUICK) if common.quick else {}
@@ -161,8 +171,27 @@ class Entry:
         if common.seeds is not None:
             given["seeds"] = parse_seeds(common.seeds)
         start = time.perf_counter()
-        result = getattr(module, name)(**settings | given)
+        from maskevidence.support.devices import computing_at
+
+        with computing_at(where):
+            result = getattr(module, name)(**settings | given)
         return self.show(screen, result, common.out, time.perf_counter() - start)
+
+    def place(self, common: PaperOptions) -> "Place":
+        """Where and in which precision the entry computes.
+
+        Raises:
+            InputError: a precision that the entry does not compute in, or a device that cannot be used.
+        """
+        import torch
+
+        from maskevidence.support.devices import Place, choose_device
+
+        if common.dtype not in (None, self.precision) and self.precision != "free":
+            raise InputError(f"{self.word} computes in {self.precision}; leave --dtype out")
+        rows = self.precision != TRANSFORMER
+        device = None if common.device is None else choose_device(common.device, float64=rows)
+        return Place(device, None if common.dtype is None else getattr(torch, common.dtype))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -180,11 +209,14 @@ ENTRIES = (
         show=show_table_1,
     ),
     Entry(
-        "figure-1", "Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512)."
+        "figure-1",
+        "Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512).",
+        precision=EXACT,
     ),
     Entry(
         "figure-2",
         "Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs).",
+        precision=EXACT,
     ),
     Entry(
         "figure-3-upper",
@@ -208,24 +240,28 @@ ENTRIES = (
         "Table 2: the area under BERT-base's curve, random and pre-trained weights, GLUE text (10 minutes).",
         (_BERT,),
         optional=True,
+        precision=TRANSFORMER,
     ),
     Entry(
         "figure-5-right",
         "Figure 5, right: BERT-base beside the published curves; a small BERT before and after training.",
         (_BERT,),
         optional=True,
+        precision=TRANSFORMER,
     ),
     Entry(
         "figure-6",
         "Figure 6: masked autoencoders of images, random and trained weights, on three data sets.",
         (_VIT_MAE,),
         optional=True,
+        precision=TRANSFORMER,
     ),
     Entry(
         "masking-rates",
         "Which masking rate: small BERTs trained at 15, 25, 40, 75 % and by random sizes (12 minutes).",
         (_STEPS,),
         optional=True,
+        precision=TRANSFORMER,
     ),
 )
 
@@ -252,6 +288,8 @@ def _add(word: str, help_: str, make: Callable[..., dict[str, Any]], own: Sequen
 
 def _make_all(screen: Console, common: PaperOptions) -> dict[str, Any]:
     results = {}
+    for entry in ENTRIES:
+        entry.place(common)  # an option that one of them refuses is refused before any work
     for entry in ENTRIES:
         folder = None if common.out is None else common.out / entry.word
         try:

@@ -11,6 +11,7 @@ from jaxtyping import Float64
 from maskevidence.evidence import estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign
+from maskevidence.model import beside
 from maskevidence.models import PPCA
 from maskevidence.paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, long_form, new_figure
 from maskevidence.paper.known_noise import published
@@ -47,7 +48,7 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
             )
             for seed in seeds:
                 x, model = published(N_ROWS, width, N_COMPONENTS, seed)
-                tokens = Tokens.from_array(x)
+                tokens = beside(model, Tokens.from_array(x))
                 with torch.no_grad():
                     true = float(model.log_evidence(tokens).mean())
                 estimate = estimate_evidence(model, GaussianMoments.from_rows(x), design, seed=seed)

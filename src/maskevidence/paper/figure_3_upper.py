@@ -31,6 +31,7 @@ from maskevidence.paper.image_training import (
     initialisations,
     when,
 )
+from maskevidence.support.devices import place
 from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
@@ -89,6 +90,7 @@ def train(
     model = BernoulliPCA(
         len(table.columns), n_components, encoder=variational, seed=seed, dtype=torch.float32
     )
+    model = place().put(model)
     tokens = model.tokens(table.values)
 
     def look() -> tuple[float, float]:

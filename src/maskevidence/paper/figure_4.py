@@ -11,6 +11,7 @@ from jaxtyping import Float64
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
+from maskevidence.model import beside
 from maskevidence.paper.figures import (
     BLACK,
     BLUE,
@@ -121,7 +122,7 @@ def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[
     moments = GaussianMoments.from_rows(x)
     model = best_with_known_noise(moments, panel.n_components)
     with torch.no_grad():
-        exact = float(model.log_evidence(Tokens.from_array(x)).mean())
+        exact = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
     estimates = []
     for seed in seeds:
         design = EverySize(panel.masks_per_size, max_listed=0)

@@ -10,6 +10,7 @@ from torch import Tensor
 from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
+from maskevidence.support.devices import place
 
 PRECISION = 5.0
 DATA_SEED = 1991
@@ -18,7 +19,7 @@ DATA_SEED = 1991
 def published(n_rows: int, n_features: int, n_components: int, seed: int = DATA_SEED) -> tuple[Tensor, PPCA]:
     """The rows of the published generator in float64, and the model with its parameters."""
     x, model = published_ppca_data(n_rows, n_features, n_components, PRECISION, seed)
-    return x.double(), model
+    return x.double(), place().put(model)
 
 
 def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
@@ -30,7 +31,7 @@ def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
     noise = 1.0 / PRECISION
     values, vectors = torch.linalg.eigh(second_moments(moments))
     scale = (values[-n_components:] - noise).clamp(min=0.0).sqrt()
-    return PPCA.from_parameters(vectors[:, -n_components:] * scale, noise)
+    return place().put(PPCA.from_parameters(vectors[:, -n_components:] * scale, noise))
 
 
 def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -> Float[Tensor, "R D K"]:
@@ -38,7 +39,7 @@ def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -
     draws = [
         torch.randn(n_features, n_components, generator=torch.Generator().manual_seed(seed)) for seed in seeds
     ]
-    return torch.stack(draws).double()
+    return place().move(torch.stack(draws).double())
 
 
 def moment_scores(
@@ -70,7 +71,7 @@ def moment_scores(
     noise, k = 1.0 / PRECISION, loadings.shape[2]
     hidden = masked.to(loadings.dtype)
     outer = (loadings[:, :, :, None] * loadings[:, :, None, :]).flatten(2)
-    identity = torch.eye(k, dtype=loadings.dtype).flatten()
+    identity = torch.eye(k, dtype=loadings.dtype, device=loadings.device).flatten()
     precision = torch.add(identity, (1.0 - hidden) @ outer, alpha=PRECISION)
     # The eigenvalues of the matrix are 1 or more, so that the unchecked inverse is safe.
     inverse = torch.linalg.inv_ex(precision.reshape(*precision.shape[:2], k, k)).inverse
@@ -98,9 +99,9 @@ def log_evidences(loadings: Float[Tensor, "R D K"], moments: GaussianMoments) ->
     -½ (D log 2π + log|C| + tr C⁻¹ S), C = W Wᵀ + I/β, S the second moments about 0.
     """
     width = loadings.shape[1]
-    noise = torch.eye(width, dtype=loadings.dtype) / PRECISION
+    noise = torch.eye(width, dtype=loadings.dtype, device=loadings.device) / PRECISION
     factor = torch.linalg.cholesky(loadings @ loadings.mT + noise)
-    second = second_moments(moments)
+    second = second_moments(moments).to(loadings.device)
     distance = torch.cholesky_solve(second.expand_as(factor), factor).diagonal(dim1=1, dim2=2).sum(1)
     log_determinant = 2 * torch.log(factor.diagonal(dim1=1, dim2=2)).sum(1)
     return -0.5 * (width * math.log(2 * math.pi) + log_determinant + distance)
@@ -108,4 +109,4 @@ def log_evidences(loadings: Float[Tensor, "R D K"], moments: GaussianMoments) ->
 
 def log_evidence(model: PPCA, moments: GaussianMoments) -> float:
     """Exact log evidence of a model with mean 0 and the known noise, averaged over the rows."""
-    return float(log_evidences(model.loadings.detach()[None], moments))
+    return float(log_evidences(model.loadings.detach().double()[None], moments))

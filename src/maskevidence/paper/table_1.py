@@ -11,7 +11,9 @@ from torch import Tensor
 
 from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.model import beside
 from maskevidence.models import PPCA
+from maskevidence.support.devices import place
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -42,10 +44,11 @@ def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int]
         not have.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
-    moments = GaussianMoments.from_rows(x)
+    model = place().put(model)
+    moments = beside(model, GaussianMoments.from_rows(x))
     rows = []
     with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
-        true = float(model.log_evidence(Tokens.from_array(x)).mean())
+        true = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
         for p in masks_per_size:
             estimates = []
             for seed in seeds:
@@ -73,7 +76,8 @@ def write_csv(result: dict[str, Any], out: Path) -> None:
 
 
 def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
-    scores = [model.score_moments(moments, masked) for masked in _published_masks(masks_per_size, seed)]
+    drawn = _published_masks(masks_per_size, seed)
+    scores = [model.score_moments(moments, place().move(masked)) for masked in drawn]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 

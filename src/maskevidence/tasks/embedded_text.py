@@ -24,20 +24,24 @@ class EmbeddedText:
         tokenizer: by default 2,048 word pieces, made from the training part.
         train: the first nine tenths of the lines.
         held_out: the last tenth of the lines.
+        device: where models are made and trained; None for new models on the processor, trained on the
+            fastest device.
     """
 
     tokenizer: Any
     train: Tokens
     held_out: Tokens
+    device: torch.device | None = None
 
     def new_model(self, seed: int = 0) -> MaskedLM:
         """A BERT with 2 layers of width 128 and random weights."""
-        return new_bert(self.tokenizer, seed=seed)
+        model = new_bert(self.tokenizer, seed=seed)
+        return model if self.device is None else model.to(self.device)
 
     def trained(self, design: MaskDesign, recipe: Recipe) -> MaskedLM:
         """A new model trained with the masks of a design; the seed of the recipe also sets its weights."""
         model = self.new_model(recipe.seed)
-        train_masked_lm(model, self.train, design, recipe)
+        train_masked_lm(model, self.train, design, recipe, device=self.device)
         return model
 
     def unigram_score(self) -> float:

@@ -1,0 +1,162 @@
+"""The figures on the pretended device and in another precision: nothing mixes, and the numbers agree."""
+
+# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from command_line import CommandLine, run  # noqa: F401
+from maskevidence.data.images import Images
+from maskevidence.data.table import Table
+from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
+from maskevidence.paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1
+from maskevidence.paper.figure_5_left import figure_5_left
+from maskevidence.support.devices import Place, computing_at, place
+from maskevidence.tasks.embedded_text import EmbeddedText
+from pretend_device import pretended_device
+from text_models import SENTENCES, small_bert, small_tokenizer
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    for name in ("set_device", "manual_seed_all"):
+        monkeypatch.setattr(torch.cuda, name, lambda _argument: None)
+    with pretended_device(monkeypatch) as device:
+        yield device
+
+
+def of_table_1() -> list[float]:
+    result = table_1.table_1((1,), (4,))
+    return [result["true"], *result["rows"][0]["estimates"]]
+
+
+def of_figure_1() -> Any:
+    return list(figure_1.figure_1((4,), max_masks=2).numbers["mean_difference"].values())
+
+
+def of_figure_2() -> list[float]:
+    x, model = figure_2.published(60, 5, 2)
+    designs: tuple[MaskDesign, ...] = (EverySize(1), RandomSize(1, 1), FixedRate(0.2, 1))
+    runs = [figure_2.train_together(x, design, (1, 2), 3, [0, 3]) for design in designs]
+    moments = figure_2.GaussianMoments.from_rows(x)
+    ends = [figure_2.log_evidence(model, moments), figure_2.optimum_of_rate(moments, (1, 2))]
+    return [value for run in runs for part in (run.objective, run.bias) for value in part.ravel()] + ends
+
+
+def of_figure_3_upper() -> list[float]:
+    table = Table.from_array((np.random.default_rng(0).random((20, 6)) < 0.5).astype(float))
+    runs = [figure_3_upper.train(table, method, 0, 0, [0]) for method in figure_3_upper.METHODS]
+    return [float(value) for run in runs for value in run.log_evidence]
+
+
+def of_figure_3_lower() -> list[float]:
+    from maskevidence.models import VAE
+
+    model = place().put(VAE(4, figure_3_lower.N_COMPONENTS, seed=1))
+    x = np.random.default_rng(0).random((6, 4))
+    model.set_units(x)
+    numbers = list(figure_3_lower.simple_estimates(model, x, 4).values())
+    return [*numbers, figure_3_lower.code_size(model, x)]
+
+
+def of_figure_4() -> Any:
+    return figure_4.figure_4((4,), masks_per_size=(1, 1, 1)).numbers["panels"][0]["area"]
+
+
+def of_figure_5_left() -> Any:
+    numbers = figure_5_left((4,), epochs=2, masks_per_size=1).numbers
+    return [*numbers["area"], *numbers["exact"], numbers["true_model"]]
+
+
+ROWS: dict[str, Callable[[], Any]] = {
+    "table-1": of_table_1,
+    "figure-1": of_figure_1,
+    "figure-2": of_figure_2,
+    "figure-3-upper": of_figure_3_upper,
+    "figure-3-lower": of_figure_3_lower,
+    "figure-4": of_figure_4,
+    "figure-5-left": of_figure_5_left,
+}
+
+
+@pytest.mark.parametrize("word", ROWS)
+def test_figures_of_rows_on_a_device(
+    device: torch.device, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figure_1, "RATE_WIDTH", 20)
+    monkeypatch.setattr(figure_1, "WIDTHS", (5,))
+    here = ROWS[word]()
+    with computing_at(Place(torch.device("cpu"))):
+        assert list(ROWS[word]()) == list(here)
+    with computing_at(Place(device)):
+        np.testing.assert_allclose(ROWS[word](), here, rtol=1e-5)
+
+
+@pytest.mark.parametrize("word", ["table-1", "figure-3-upper", "figure-3-lower", "figure-4", "figure-5-left"])
+def test_figures_of_rows_in_another_precision(word: str) -> None:
+    other = torch.float64 if "3" in word else torch.float32
+    with computing_at(Place(dtype=other)):
+        found = ROWS[word]()
+    here = ROWS[word]()
+    np.testing.assert_allclose(found, here, rtol=1e-3)
+    assert list(found) != list(here)
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+def test_the_small_bert_on_a_device(device: torch.device) -> None:
+    tokenizer = small_tokenizer()
+    from maskevidence.models.text.masked_lm import MaskedLM
+
+    tokens = MaskedLM(small_bert(tokenizer), tokenizer).tokens(SENTENCES)
+    text = EmbeddedText(tokenizer, tokens, tokens, device)
+    assert text.trained(RandomSize(1, 1), Recipe(steps=1, batch_size=2, warmup=0)).device == device
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+def test_small_masked_autoencoders_on_a_device(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)
+    images = Images("noise", pixels, np.arange(24))
+    monkeypatch.setattr(figure_6, "read_images", lambda *_words, **_options: images)
+    data = figure_6.ImageSet("noise", "noise", None, 2, 1, 24)
+    curves = []
+    for where in (Place(torch.device("cpu")), Place(device)):
+        with computing_at(where):
+            panel = figure_6._small(data, 0, figure_6.Rates((0.5,), 1), 4)
+        curves.append([panel.random.estimate.log_evidence, panel.trained.estimate.log_evidence])
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("word", ["table-1", "table-2", "figure-6", "all"])
+def test_a_device_that_cannot_be_used_is_one_line(run: CommandLine, word: str, tmp_path: Path) -> None:
+    error = run("paper", word, "--device", "gpu", "--out", tmp_path / "a").error
+    assert "device 'gpu' cannot be used: there is no such device; give cpu, cuda" in error
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "precision"),
+    [("figure-1", "float64"), ("figure-2", "float64"), ("table-2", "float32"), ("all", "float64")],
+)
+def test_a_precision_that_an_entry_has_not_is_one_line(run: CommandLine, word: str, precision: str) -> None:
+    other = "float32" if precision == "float64" else "float64"
+    assert f"computes in {precision}; leave --dtype out" in run("paper", word, "--dtype", other).error
+
+
+def test_the_options_reach_an_entry(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def stop(*_words: Any, **_options: Any) -> None:
+        seen.append(place())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figure_4, "figure_4", stop)
+    assert run("paper", "figure-4", "--device", "cpu", "--dtype", "float32").code == 130
+    assert seen == [Place(torch.device("cpu"), torch.float32)]
