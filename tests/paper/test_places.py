@@ -17,7 +17,7 @@ from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
 from maskevidence.paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1
 from maskevidence.paper.figure_5_left import figure_5_left
-from maskevidence.support.devices import Place, computing_at, place
+from maskevidence.support.devices import Place, computing_at, current_place
 from maskevidence.tasks.embedded_text import EmbeddedText
 from pretend_device import pretended_device
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -52,7 +52,8 @@ def of_figure_2() -> list[float]:
 
 
 def of_figure_3_upper() -> list[float]:
-    table = Table.from_array((np.random.default_rng(0).random((20, 6)) < 0.5).astype(float))
+    values = (np.random.default_rng(0).random((20, 6)) < 0.5).astype(float)
+    table = Table("rows", values, tuple("abcdef"), np.arange(20))
     runs = [figure_3_upper.train(table, method, 0, 0, [0]) for method in figure_3_upper.METHODS]
     return [float(value) for run in runs for value in run.log_evidence]
 
@@ -60,7 +61,7 @@ def of_figure_3_upper() -> list[float]:
 def of_figure_3_lower() -> list[float]:
     from maskevidence.models import VAE
 
-    model = place().put(VAE(4, figure_3_lower.N_COMPONENTS, seed=1))
+    model = current_place().put(VAE(n_features=4, n_components=figure_3_lower.N_COMPONENTS, seed=1))
     x = np.random.default_rng(0).random((6, 4))
     model.set_units(x)
     numbers = list(figure_3_lower.simple_estimates(model, x, 4).values())
@@ -154,7 +155,7 @@ def test_the_options_reach_an_entry(run: CommandLine, monkeypatch: pytest.Monkey
     seen = []
 
     def stop(*_words: Any, **_options: Any) -> None:
-        seen.append(place())
+        seen.append(current_place())
         raise KeyboardInterrupt
 
     monkeypatch.setattr(figure_4, "figure_4", stop)

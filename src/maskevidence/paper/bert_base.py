@@ -14,7 +14,7 @@ from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import new_bert
 from maskevidence.paper.bert_curves import Curves, rate_curve
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -49,7 +49,7 @@ def base_curves(
     texts = texts_at_hand()
     if model is None and hub_reachable():
         model = PRETRAINED
-    given = None if model is None else MaskedLM.from_pretrained(model, device=place().device)
+    given = None if model is None else MaskedLM.from_pretrained(model, device=current_place().device)
     if given is None:
         parts = {ALL if len(texts) > 1 else next(iter(texts)): texts}
     else:
@@ -83,7 +83,7 @@ def _vocabulary() -> Any:
 def _random_weights(tokenizer: Any, given: MaskedLM | None, seed: int) -> MaskedLM:
     """A model with the shape of the given one, or of BERT-base, and untrained weights."""
     if given is None:
-        return place().put(new_bert(tokenizer, "base", seed=seed))
+        return current_place().put(new_bert(tokenizer, "base", seed=seed))
     transformers = import_extra("transformers", "hf", "a masked language model")
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -22,7 +22,7 @@ from maskevidence.paper.known_noise import (
     published,
     second_moments,
 )
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.progress import progress
 from maskevidence.training.objectives import MaskedObjective, shared_masks
 
@@ -79,7 +79,7 @@ def train_together(
     width = x.shape[1]
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
-    second = place().move(second_moments(moments))
+    second = current_place().move(second_moments(moments))
     objectives = [MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
     masks_of_rate = _every_mask_of_rate(width, len(seeds))
     objective, evidence, bias = [], [], []
@@ -96,7 +96,9 @@ def train_together(
                 value = _score_rows(loadings, x, design, seeds, epoch)
             else:
                 drawn = [shared_masks(design, o.step_key(epoch), width) for o in objectives]
-                masked, weight = (place().move(torch.stack(parts)) for parts in zip(*drawn, strict=True))
+                masked, weight = (
+                    current_place().move(torch.stack(parts)) for parts in zip(*drawn, strict=True)
+                )
                 value = (weight * moment_scores(loadings, second, masked)).sum(1)
             loss = -value.sum()  # the gradient of one initialisation does not depend on the others
             loss.backward()  # type: ignore[no-untyped-call]
@@ -114,7 +116,7 @@ def train_together(
 
 def _every_mask_of_rate(width: int, n_initialisations: int) -> Bool[Tensor, "R P D"]:
     masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9)))
-    return place().move(masked.expand(n_initialisations, -1, -1))
+    return current_place().move(masked.expand(n_initialisations, -1, -1))
 
 
 def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence[int], epoch: int) -> Tensor:
@@ -130,7 +132,7 @@ def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence
         key = MaskedObjective(design, seed=seed).step_key(epoch)
         draw, size = design.plan(key, ids, lengths, np.zeros_like(ids))
         masked.append(torch.from_numpy(design.masked(key, ids, draw, size, maskable)))
-    x, hidden = place().move(x), place().move(torch.stack(masked).double())  # (R, N, D)
+    x, hidden = current_place().move(x), current_place().move(torch.stack(masked).double())  # (R, N, D)
     seen = 1 - hidden
     outer = (loadings[:, :, :, None] * loadings[:, :, None, :]).reshape(len(seeds), width, -1)
     a, b, _, d = (torch.eye(2, dtype=x.dtype, device=x.device).flatten() + seen @ outer / noise).unbind(2)
@@ -151,7 +153,7 @@ def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
     """
     width = len(moments.mean)
     masked = _every_mask_of_rate(width, len(seeds))
-    second = place().move(second_moments(moments))
+    second = current_place().move(second_moments(moments))
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
         [loadings],

@@ -38,7 +38,7 @@ from maskevidence.paper.image_training import (
     initialisations,
     when,
 )
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
@@ -134,7 +134,7 @@ def train(
     how, conditioning = METHODS[method]
     objective: Objective = MaskedObjective(how, seed=seed) if isinstance(how, FixedRate) else Elbo(seed=seed)
     model = VAE(n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed)
-    model = place().put(model)
+    model = current_place().put(model)
     model.set_units(x)
     judged = x[:n_judged]
     settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}

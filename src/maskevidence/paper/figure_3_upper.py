@@ -31,7 +31,7 @@ from maskevidence.paper.image_training import (
     initialisations,
     when,
 )
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
@@ -90,7 +90,7 @@ def train(
     model = BernoulliPCA(
         len(table.columns), n_components, encoder=variational, seed=seed, dtype=torch.float32
     )
-    model = place().put(model)
+    model = current_place().put(model)
     tokens = model.tokens(table.values)
 
     def look() -> tuple[float, float]:

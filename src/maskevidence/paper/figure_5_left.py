@@ -26,7 +26,7 @@ from maskevidence.paper.known_noise import (
     log_evidence,
     published,
 )
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.training.fit import fit
 from maskevidence.training.history import EpochRecord
 from maskevidence.training.objectives import MaskedObjective
@@ -53,7 +53,7 @@ def figure_5_left(
     x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
     moments = GaussianMoments.from_rows(x)
     start = initial_loadings(N_FEATURES, N_COMPONENTS, [seed])[0]
-    model = place().put(PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
+    model = current_place().put(PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
     model.mean.requires_grad_(False)
     model.log_noise_variance.requires_grad_(False)
     every = max(1, round(epochs * EVERY / EPOCHS))

@@ -21,7 +21,7 @@ from maskevidence.paper.bert_curves import (
     rate_curve,
 )
 from maskevidence.paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import embedded_text
 
@@ -63,7 +63,7 @@ def figure_5_right(
         if model is not None:
             raise
         base, note = {}, str(error)
-    text = replace(embedded_text(), device=place().device)
+    text = replace(embedded_text(), device=current_place().device)
     held_out = text.held_out[:limit]
     recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seeds[0])
     with progress("small BERT", 2 * _RATES_PER_BLOCK * len(held_out)) as advance:

@@ -23,7 +23,7 @@ from maskevidence.paper.figures import (
     long_form,
     new_figure,
 )
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.hub import hub_reachable
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
@@ -162,10 +162,10 @@ def _small(data: ImageSet, seed: int, design: Rates, test_images: int) -> Panel:
         pixel_std=[float(some.std())],
         seed=seed,
     )
-    model, test = place().put(model), test.head(test_images)
+    model, test = current_place().put(model), test.head(test_images)
     at_random = _curve(model, calibration, test, design, seed)
     recipe = replace(RECIPE, steps=data.steps, seed=seed)
-    train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=place().device)
+    train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=current_place().device)
     trained = _curve(model, calibration, test, design, seed)
     return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
 
@@ -174,7 +174,7 @@ def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -
     """A trained ViT-MAE, and a model of the same shape with random weights."""
     from maskevidence.models.image.new_vit_mae import with_random_weights
 
-    trained = MaskedImage.from_pretrained(name, device=place().device)
+    trained = MaskedImage.from_pretrained(name, device=current_place().device)
     assert trained.network is not None
     config = trained.network.model.config
     untrained = MaskedImage(

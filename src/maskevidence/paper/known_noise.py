@@ -10,7 +10,7 @@ from torch import Tensor
 from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 
 PRECISION = 5.0
 DATA_SEED = 1991
@@ -19,7 +19,7 @@ DATA_SEED = 1991
 def published(n_rows: int, n_features: int, n_components: int, seed: int = DATA_SEED) -> tuple[Tensor, PPCA]:
     """The rows of the published generator in float64, and the model with its parameters."""
     x, model = published_ppca_data(n_rows, n_features, n_components, PRECISION, seed)
-    return x.double(), place().put(model)
+    return x.double(), current_place().put(model)
 
 
 def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
@@ -31,7 +31,7 @@ def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
     noise = 1.0 / PRECISION
     values, vectors = torch.linalg.eigh(second_moments(moments))
     scale = (values[-n_components:] - noise).clamp(min=0.0).sqrt()
-    return place().put(PPCA.from_parameters(vectors[:, -n_components:] * scale, noise))
+    return current_place().put(PPCA.from_parameters(vectors[:, -n_components:] * scale, noise))
 
 
 def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -> Float[Tensor, "R D K"]:
@@ -39,7 +39,7 @@ def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -
     draws = [
         torch.randn(n_features, n_components, generator=torch.Generator().manual_seed(seed)) for seed in seeds
     ]
-    return place().move(torch.stack(draws).double())
+    return current_place().move(torch.stack(draws).double())
 
 
 def moment_scores(

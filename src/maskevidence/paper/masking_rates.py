@@ -25,7 +25,7 @@ from maskevidence.paper.figures import (
     standard_error,
 )
 from maskevidence.standard_errors import student_t_quantile
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
 
@@ -78,7 +78,7 @@ def masking_rates(
         limit: the number of held-out blocks to score; by default all.
     """
     text = embedded_text()
-    text = replace(text, held_out=text.held_out[:limit], device=place().device)
+    text = replace(text, held_out=text.held_out[:limit], device=current_place().device)
     held_out = text.held_out
     by_design = _trained_and_scored(text, seeds, steps)
     summary = {name: _summary(estimates) for name, estimates in by_design.items()}

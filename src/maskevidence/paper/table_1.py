@@ -13,7 +13,7 @@ from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.model import beside
 from maskevidence.models import PPCA
-from maskevidence.support.devices import place
+from maskevidence.support.devices import current_place
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -44,7 +44,7 @@ def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int]
         not have.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
-    model = place().put(model)
+    model = current_place().put(model)
     moments = beside(model, GaussianMoments.from_rows(x))
     rows = []
     with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
@@ -77,7 +77,7 @@ def write_csv(result: dict[str, Any], out: Path) -> None:
 
 def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
     drawn = _published_masks(masks_per_size, seed)
-    scores = [model.score_moments(moments, place().move(masked)) for masked in drawn]
+    scores = [model.score_moments(moments, current_place().move(masked)) for masked in drawn]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 

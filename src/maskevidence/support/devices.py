@@ -9,10 +9,9 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-_Module = TypeVar("_Module", bound=nn.Module)
-
 from maskevidence.errors import InputError
 
+_Module = TypeVar("_Module", bound=nn.Module)
 _CHOICES = "cpu, cuda, cuda:N, mps or auto"
 
 
@@ -85,12 +84,12 @@ class Place:
         return tensor if self.device is None else tensor.to(self.device)
 
 
-_PLACE: ContextVar[Place] = ContextVar("place", default=Place())
+_PLACE: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
-def place() -> Place:
+def current_place() -> Place:
     """The place of the innermost `computing_at`; by default one that leaves everything to each model."""
-    return _PLACE.get()
+    return _PLACE.get() or Place()
 
 
 @contextmanager
@@ -99,7 +98,7 @@ def computing_at(where: Place) -> Iterator[None]:
 
     Example:
         >>> with computing_at(Place(torch.device("cpu"))):
-        ...     place().device
+        ...     current_place().device
         device(type='cpu')
     """
     before = _PLACE.set(where)
