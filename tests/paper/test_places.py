@@ -54,7 +54,7 @@ def of_figure_2() -> list[float]:
 def of_figure_3_upper() -> list[float]:
     values = (np.random.default_rng(0).random((20, 6)) < 0.5).astype(float)
     table = Table("rows", values, tuple("abcdef"), np.arange(20))
-    runs = [figure_3_upper.train(table, method, 0, 0, [0]) for method in figure_3_upper.METHODS]
+    runs = [figure_3_upper.train(table, method, 0, 1, [0, 1]) for method in figure_3_upper.METHODS]
     return [float(value) for run in runs for value in run.log_evidence]
 
 

@@ -73,5 +73,7 @@ def embedded_text(vocabulary_size: int | None = None) -> EmbeddedText:
     size = SIZES["small"]
     tokenizer = word_pieces(lines[:n_train], vocabulary_size or size.vocabulary_size)
     model = new_bert(tokenizer)
-    parts = (model.tokens(part, block_size=size.block_size) for part in (lines[:n_train], lines[n_train:]))
-    return EmbeddedText(tokenizer, *parts)
+    train, held_out = (
+        model.tokens(part, block_size=size.block_size) for part in (lines[:n_train], lines[n_train:])
+    )
+    return EmbeddedText(tokenizer, train, held_out)
