@@ -15,6 +15,8 @@ from maskevidence.data.images import Images
 from maskevidence.data.table import Table
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
+from maskevidence.models import PPCA, VAE
+from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1
 from maskevidence.paper.figure_5_left import figure_5_left
 from maskevidence.support.devices import Place, computing_at, current_place
@@ -59,8 +61,6 @@ def of_figure_3_upper() -> list[float]:
 
 
 def of_figure_3_lower() -> list[float]:
-    from maskevidence.models import VAE
-
     model = current_place().put(VAE(n_features=4, n_components=figure_3_lower.N_COMPONENTS, seed=1))
     x = np.random.default_rng(0).random((6, 4))
     model.set_units(x)
@@ -101,6 +101,11 @@ def test_figures_of_rows_on_a_device(
         np.testing.assert_allclose(ROWS[word](), here, rtol=1e-5)
 
 
+def test_put_moves_a_model(device: torch.device) -> None:
+    assert Place(device).put(PPCA(3, 1)).loadings.device == device
+    assert Place().put(PPCA(3, 1)).loadings.device == torch.device("cpu")
+
+
 @pytest.mark.parametrize("word", ["table-1", "figure-3-upper", "figure-3-lower", "figure-4", "figure-5-left"])
 def test_figures_of_rows_in_another_precision(word: str) -> None:
     other = torch.float64 if "3" in word else torch.float32
@@ -114,8 +119,6 @@ def test_figures_of_rows_in_another_precision(word: str) -> None:
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument")
 def test_the_small_bert_on_a_device(device: torch.device) -> None:
     tokenizer = small_tokenizer()
-    from maskevidence.models.text.masked_lm import MaskedLM
-
     tokens = MaskedLM(small_bert(tokenizer), tokenizer).tokens(SENTENCES)
     text = EmbeddedText(tokenizer, tokens, tokens, device)
     assert text.trained(RandomSize(1, 1), Recipe(steps=1, batch_size=2, warmup=0)).device == device
