@@ -104,6 +104,10 @@ def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
     assert summarize(shards).folder is None
     with pytest.raises(me.InputError, match="is one of the runs"):
         summarize(shards, shards[0])
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(me.InputError, match="cannot be written"):
+        summarize(shards, loop / "x")
 
 
 def test_options_that_do_not_belong(table: str, tmp_path: Path) -> None:

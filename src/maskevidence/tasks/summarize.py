@@ -1,6 +1,7 @@
 """Summarize a run from its scores, and several shards as one run."""
 
 import shutil
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ def summarize(runs: Sequence[Path], out: Path | None = None, *, overwrite: bool 
     Raises:
         InputError: the directories are not all shards of one run, or `out` cannot be written.
     """
-    if out is not None and out.resolve() in {run.resolve() for run in runs}:
+    if out is not None and os.path.realpath(out) in {os.path.realpath(run) for run in runs}:
         raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
     if out is not None:
         RunDirectory(out).check_folder()
