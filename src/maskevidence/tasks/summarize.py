@@ -1,7 +1,7 @@
 """Summarize a run from its scores, and several shards as one run."""
 
-import shutil
 import os
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
