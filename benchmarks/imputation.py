@@ -38,7 +38,7 @@ from maskevidence.integrations.sklearn import FactorAnalysis, MaskedImputer
 IDENTIFIER = {"winequality-red": None, "breast-cancer-wisconsin": 0, "horse-colic": 2, "ionosphere": 34}
 HIDDEN_SHARE = 0.2
 LEVEL = 0.9
-NORMAL_QUANTILE = 1.6448536269514722  # 90 % of a normal density lie within so many standard deviations
+NORMAL_QUANTILE = 1.6448536269514722  # standard deviations on each side that hold 90 % of a normal density
 COMPONENTS = (1, 2, 4, 6)
 OURS = "MaskedImputer"
 SCIKIT_LEARN = ("IterativeImputer", "IterativeImputer, 100 rounds", "KNNImputer", "column mean")

@@ -116,7 +116,7 @@ def _apart(given: Tensor, expected: Tensor) -> Tensor:
 
 
 def few_tokens(tokens: Tokens, most: int, rng: np.random.Generator) -> Tokens:
-    """The rows with at most so many tokens to hide; the others become context."""
+    """The same rows with at most `most` random tokens of each to hide; its other tokens become context."""
     noise = torch.from_numpy(rng.random(tuple(tokens.maskable.shape))).to(tokens.maskable.device)
     ranks = torch.where(tokens.maskable, noise, 2.0).argsort(1).argsort(1)
     kept = tokens.maskable & (ranks < most)

@@ -159,7 +159,7 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
     for value in range(last + 1, last + 1 + _UNSEEN * (not complete)):
         try:
             more = log_prob(torch.tensor([value], device=seen.device))
-        except Exception:  # there is no such value
+        except Exception:  # the model does not accept this value
             complete = True
             break
         if not np.isfinite(more[0]):

@@ -85,7 +85,7 @@ class _Hidden(NamedTuple):
     column: Int64[Tensor, "n D"]
 
     def neighbour(self, step: int) -> Int64[Tensor, "n D"]:
-        """The column so many steps away where both are hidden, otherwise the column itself."""
+        """The column at this distance where both columns are hidden, otherwise the column itself."""
         there = (self.column + step).clamp(0, self.column.shape[1] - 1)
         return torch.where(self.masked & self.masked.gather(1, there), there, self.column)
 

@@ -34,7 +34,7 @@ class Replacements:
     present: Bool[Tensor, "N D"]
 
     def drawn(self, current: Tensor, rng: np.random.Generator) -> tuple[Tensor, Bool[Tensor, "b D"]]:
-        """A value for each place of `current` that differs from the one there, and where there is none.
+        """Replace each value of `current` by a different one of its column, and say where that was possible.
 
         A column with one value alone borrows from all columns.
         """

@@ -1,6 +1,7 @@
 """What all estimators share: log evidence of rows, and the checks of tables in scikit-learn's own words."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -133,10 +134,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
             design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
             seed: seed of the masks.
         """
-        table = self._fitted_table(X)
-        seen = with_values(table)
-        tokens = self.model_.tokens(table[seen])
-        return evidence_of_rows(self.model_, tokens, design, seed, n_empty=int((~seen).sum()))
+        return evidence_of_rows(self.model_, self._fitted_table(X), self.model_.tokens, design, seed)
 
     def impute(self, X: Any) -> Imputation:
         """Mean and variance of every missing value given the observed values of its row.
@@ -173,18 +171,24 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
 
 def evidence_of_rows(
-    model: MaskedModel, tokens: Tokens, design: MaskDesign | None, seed: int, n_empty: int
+    model: MaskedModel,
+    table: Float64[np.ndarray, "N D"],
+    to_tokens: Callable[[Float64[np.ndarray, "n D"]], Tokens],
+    design: MaskDesign | None,
+    seed: int,
 ) -> EvidenceEstimate:
     """The estimate of the rows that have an observed value, with a note on how many have none.
 
     Args:
         model: a fitted model.
-        tokens: the rows that have an observed value.
+        table: shape (N, D), NaN where a value is missing.
+        to_tokens: the tokens of rows that have an observed value.
         design: how masks are drawn.
         seed: seed of the masks.
-        n_empty: the number of rows that have none.
     """
-    estimate = estimate_evidence(model, tokens, design, seed=seed)
+    seen = with_values(table)
+    estimate = estimate_evidence(model, to_tokens(table[seen]), design, seed=seed)
+    n_empty = int((~seen).sum())
     if not n_empty:
         return estimate
     rows = "row without an observed value is" if n_empty == 1 else "rows without an observed value are"
