@@ -9,8 +9,8 @@ races. Beside them stand LLaDA's estimator with 128 masks of its own, the pseudo
 masks without a race.
 
 A question is resolved if the reference has its best choice 3 standard errors ahead of the next one. Results
-are written to --out question by question, and the same command goes on where it was stopped. A question
-takes about 10 to 30 seconds of a core.
+are written to --out after every question, and the same command resumes an interrupted run. A question
+takes about 10 to 30 seconds of one core.
 """
 
 import json

@@ -4,9 +4,9 @@
 
 Two processes of one thread each hold one revision and are called in turns, so that a change in the machine's
 speed affects both. What is measured is CPU time; each ratio is that of the two shortest rounds, which other
-work on the machine has disturbed least. The calls are those
-that every release has had: scores of PPCA, of a Gaussian and of a Bernoulli model, of a small BERT, and
-training by maximum likelihood and by masked prediction. Takes about four minutes.
+work on the machine has disturbed least. The calls are those that every release has had: scores of PPCA, of a
+Gaussian and of a Bernoulli model, of a small BERT, and training by maximum likelihood and by masked
+prediction. Takes about three minutes.
 """
 
 import os

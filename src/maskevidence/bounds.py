@@ -39,7 +39,7 @@ class Bracket:
         upper: the upper bound; None if it cannot be used.
         upper_se: its standard error.
         mixture: the log evidence of the order mixture; None unless it is exact.
-        no_upper: why there is no upper bound; None if there is one.
+        no_upper: the reason for a missing upper bound; None if there is one.
         n_averaged: shape (m,); 1, 2, 4, ... and n_orders.
         curve: shape (m,); L_n for each of these n, from the same orders (U-statistics).
         curve_se: shape (m,); their standard errors; NaN where they are not known.

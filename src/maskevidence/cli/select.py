@@ -66,7 +66,7 @@ def view(selection: "Selection") -> FittingTable:
         candidates.append(selection.chosen)
     errors = [error for one in candidates for error in (one.mask_se, one.data_se)]
     digits = digits_for(*errors)
-    masks = any(one.mask_se != 0 for one in candidates)  # with closed forms there is no such error
+    masks = any(one.mask_se != 0 for one in candidates)  # closed forms have no mask error
     rows = [_row(one, digits, chosen=one.name == selection.choice, masks=masks) for one in candidates]
     hidden = len(selection.candidates) - len(candidates)
     more = f"; the {count(hidden, 'other')} are worse" if hidden else ""

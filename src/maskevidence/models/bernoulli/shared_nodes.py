@@ -125,10 +125,11 @@ def drawn_nodes(
         visible: shape (B, D).
         uniform: shape (B,); uniform draws on (0, 1].
     """
+    at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     drawn = []
-    for rows in torch.split(torch.arange(len(values)), max(1, _MAX_POSTERIOR // len(nodes.points))):
-        log_joint = nodes.log_weights + log_likelihoods(decoder, values[rows], visible[rows], nodes.points)
-        drawn.append(chosen(torch.softmax(log_joint, 1), uniform[rows]))
+    for some, seen, u in zip(*(rows.split(at_once) for rows in (values, visible, uniform)), strict=True):
+        log_joint = nodes.log_weights + log_likelihoods(decoder, some, seen, nodes.points)
+        drawn.append(chosen(torch.softmax(log_joint, 1), u))
     return torch.cat(drawn)
 
 
