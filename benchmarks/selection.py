@@ -48,7 +48,9 @@ def grid_search(estimator: Any) -> Callable[[np.ndarray], int]:
     return choose
 
 
-METHODS: dict[str, tuple[Callable[[np.ndarray], int | None], int]] = {  # the second number: every how many data sets it runs
+METHODS: dict[
+    str, tuple[Callable[[np.ndarray], int | None], int]
+] = {  # the second number: every how many data sets it runs
     OURS: (select("ppca"), 1),
     "GridSearchCV over PCA": (grid_search(PCA()), 1),
     BOTH: (select("ppca", "factor-analysis"), 1),

@@ -48,3 +48,17 @@ def test_too_few_shared_masks_have_no_interval() -> None:
     before = coverage(setting, me.RandomSize(8, 4, "id"), 150, before=True)
     assert before.coverage < 0.93 - 2 * before.se
     assert coverage(setting, me.RandomSize(8), 10).known == 0
+
+
+def test_few_masks_have_no_curve_of_sizes_and_cover_the_true_value() -> None:
+    """With curves fitted to 16 or 24 masks, the intervals covered 90 % of 1,200 runs."""
+    settings = [
+        Setting(1, 2, "steep", "own"),
+        Setting(1, 5, "one size", "own"),
+        Setting(2, 5, "one size", "own"),
+    ]
+    covered = []
+    for setting in settings:
+        n_draws = me.RandomSize(8).enough_draws(setting.observed.sum(1), "own")
+        covered.append(coverage(setting, me.RandomSize(n_draws, 8), 400).coverage)
+    assert sum(covered) / 3 > 0.925, covered

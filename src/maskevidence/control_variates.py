@@ -47,6 +47,7 @@ MAX_FOLDS = 8
 MAX_MASKS = 20_000  # a curve of 30 knots that is fitted to as many adds 0.2 % to the variance
 FEWEST_AT_KNOT = 3.0  # masks near a knot; its value follows from other knots where there are fewer
 FEWEST_DF = 8  # of the masks that a curve is fitted to
+FEWEST_MASKS = 100  # of a run; curves that are fitted to fewer err together, which replicates do not show
 _PENALTIES = 10.0 ** np.arange(-6, 7)  # relative to the mean diagonal entry of the normal equations
 
 

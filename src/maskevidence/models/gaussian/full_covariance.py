@@ -16,7 +16,8 @@ from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_o
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.tokens import Tokens
 
-_MAX_ELEMENTS = 2**22  # of one batch of D×D matrices: 32 MiB in float64
+_MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
+_MAX_ELEMENTS_CUDA = 2**24  # 128 MiB: a GPU needs many matrices at once
 _MIN_ROWS_PER_PATTERN = 4  # from which a loop over patterns is faster than one batch
 
 
@@ -130,7 +131,7 @@ class Gaussian(GaussianFamily):
                 part = _condition(covariance, pattern[None], centred[rows][None])
                 mean, variance = mean.index_put((rows,), part[0][0]), variance.index_put((rows,), part[1])
             return mean, variance
-        step = max(1, _MAX_ELEMENTS // self.n_features**2)
+        step = _matrices_at_once(self.n_features, centred.device)
         parts = [
             _condition(covariance, visible[i : i + step], centred[i : i + step, None])
             for i in range(0, len(visible), step)
@@ -181,7 +182,7 @@ class Gaussian(GaussianFamily):
                 score = score.index_put((rows,), nn.functional.pad(part, (0, tokens.width - part.shape[1])))
             return score
         parts = []
-        step = max(1, _MAX_ELEMENTS // self.n_features**2)
+        step = _matrices_at_once(self.n_features, order.device)
         for rows in torch.split(torch.arange(len(order), device=order.device), step):
             arranged = order[rows]
             factor = torch.linalg.cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
@@ -206,7 +207,7 @@ class Gaussian(GaussianFamily):
         self.check_width(len(moments.mean))
         covariance = self.covariance
         second = moments.about(self.mean).to(covariance.dtype)
-        step = max(1, min(64, _MAX_ELEMENTS // self.n_features**2))
+        step = min(64, _matrices_at_once(self.n_features, masked.device))
         scores = []
         for part in torch.split(masked, step):
             visible = ~part
@@ -260,6 +261,11 @@ def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int
     return rows[torch.from_numpy(first).to(rows.device)], torch.from_numpy(which).to(rows.device)
 
 
+def _matrices_at_once(n_features: int, device: torch.device) -> int:
+    elements = _MAX_ELEMENTS_CUDA if device.type == "cuda" else _MAX_ELEMENTS
+    return max(1, elements // n_features**2)
+
+
 def _positions(wanted: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
     return torch.nonzero(wanted).flatten()
 
@@ -267,8 +273,7 @@ def _positions(wanted: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
 def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:
     """Cholesky factors of the visible blocks, with the identity for the other tokens."""
     both = visible[:, :, None] & visible[:, None, :]
-    rest = torch.diag_embed((~visible).to(covariance.dtype))
-    return torch.linalg.cholesky(torch.where(both, covariance, 0.0) + rest)
+    return torch.linalg.cholesky(torch.where(both, covariance, torch.eye(*covariance.shape).to(covariance)))
 
 
 def _condition(
