@@ -136,6 +136,11 @@ class _Box(NamedTuple):
             for low, step, count in zip(self.low, self.spacing, counts, strict=True)
         ]
 
+    def ends(self, points: Float[Tensor, "Q K"]) -> Bool[Tensor, "E Q"]:
+        """Which points lie in the outer tenth at the lower and the upper end of each dimension, E = 2·K."""
+        tenth = 0.1 * (self.high - self.low)
+        return torch.cat([(points < self.low + tenth).T, (points > self.high - tenth).T])
+
     def nodes(self) -> Nodes:
         """The trapezoidal rule for an integrand that vanishes at the ends: equal cells times the prior."""
         axes = self.axes()
@@ -181,10 +186,10 @@ def _refine_box(
                 "integration=Importance()"
             )
         nodes = box.nodes()
-        log_mass = log_masses(decoder, nodes, values, visible)
+        log_mass, at_ends = _masses_and_parts(decoder, nodes, values, visible, box.ends(nodes.points))
         change = math.inf if last is None else float((log_mass - last).abs().max())
         if last is None or change <= tolerance / 2:
-            share = _share_at_the_ends(decoder, nodes, values, visible, box, log_mass)
+            share = (at_ends - log_mass).amax(1).exp().reshape(2, -1)  # the largest one of any posterior
             allowed = tolerance / (4 * len(box.low))  # at each end, so that all ends are half the tolerance
             if bool((share > allowed).any()):
                 wider = 0.3 * (box.high - box.low) * (share > allowed)
@@ -196,28 +201,29 @@ def _refine_box(
         last, box = log_mass, box._replace(spacing=box.spacing / 2)
 
 
-def _share_at_the_ends(
-    decoder: Decoder, nodes: Nodes, values: Tensor, visible: Tensor, box: _Box, log_mass: Tensor
-) -> Float[Tensor, "2 K"]:
-    """The largest share of a posterior in the outer tenth of a box at each end of each dimension."""
-    share = torch.zeros(2, len(box.low), dtype=values.dtype, device=values.device)
-    tenth = 0.1 * (box.high - box.low)
-    for end, far in enumerate((nodes.points < box.low + tenth, nodes.points > box.high - tenth)):
-        for axis, outer in enumerate(far.T):
-            outer_nodes = Nodes(nodes.points[outer], nodes.log_weights[outer])
-            share[end, axis] = (log_masses(decoder, outer_nodes, values, visible) - log_mass).max().exp()
-    return share
-
-
 def log_masses(
     decoder: Decoder, nodes: Nodes, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> Float[Tensor, " B"]:
     """log Σ_q w_q p(x_visible | z_q) at nodes that all rows share, some at a time; nats, shape (B,)."""
+    none = torch.zeros(0, len(nodes.points), dtype=torch.bool, device=values.device)
+    return _masses_and_parts(decoder, nodes, values, visible, none)[0]
+
+
+def _masses_and_parts(
+    decoder: Decoder,
+    nodes: Nodes,
+    values: Float[Tensor, "B D"],
+    visible: Bool[Tensor, "B D"],
+    subsets: Bool[Tensor, "E Q"],
+) -> tuple[Float[Tensor, " B"], Float[Tensor, "E B"]]:
+    """`log_masses` over all nodes, shape (B,), and over subsets of them, shape (E, B); nats."""
     size = max(64, _MAX_ELEMENTS // len(values))
-    masses = [
-        torch.logsumexp(log_weights + log_likelihoods(decoder, values, visible, points), 1)
-        for points, log_weights in zip(
-            torch.split(nodes.points, size), torch.split(nodes.log_weights, size), strict=True
-        )
-    ]
-    return masses[0] if len(masses) == 1 else torch.logsumexp(torch.stack(masses, 1), 1)
+    masses = []
+    for points, log_weights, chosen in zip(
+        nodes.points.split(size), nodes.log_weights.split(size), subsets.split(size, 1), strict=True
+    ):
+        log_joint = log_weights + log_likelihoods(decoder, values, visible, points)
+        parts = [log_joint, *(log_joint[:, subset] for subset in chosen)]
+        masses.append(torch.stack([torch.logsumexp(part, 1) for part in parts]))
+    total = masses[0] if len(masses) == 1 else torch.logsumexp(torch.stack(masses), 0)
+    return total[0], total[1:]
