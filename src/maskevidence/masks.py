@@ -837,6 +837,13 @@ class FixedRate(Rates):
         return {"name": self.name, "rate": self.rate, "masks_per_size": self.masks_per_size}
 
 
+def _places(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
+    """The number of each maskable token among those of its row, from 0; any such number elsewhere."""
+    if maskable.all():
+        return np.arange(maskable.shape[1])[None]
+    return np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
+
+
 @dataclass(frozen=True)
 class LeaveOneOut(MaskDesign):
     """Each token hidden alone: D·S(x; 1) = Σ_j log p(x_j | all others), the pseudo-log-likelihood.
@@ -859,7 +866,7 @@ class LeaveOneOut(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        return maskable & (np.cumsum(maskable, axis=1) - 1 == draw[:, None])
+        return maskable & (_places(maskable) == draw[:, None])
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         zero = np.zeros_like(draw)
@@ -951,6 +958,8 @@ class Exhaustive(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
+        if self.blocks is None:  # the draw is the subset
+            return maskable & ((draw[:, None] >> _places(maskable)) & 1 == 1)
         after, hidden = self._hidden(draw, maskable)
         return maskable & (hidden | (after > 0))
 
@@ -964,7 +973,7 @@ class Exhaustive(MaskDesign):
         n_tokens = maskable.sum(1)
         size = self.block_size(n_tokens)[:, None]
         block, subset, _ = self.subset(n_tokens, draw)
-        place = np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
+        place = _places(maskable)
         after = place // size - block[:, None]
         return after, (after == 0) & ((subset[:, None] >> place % size) & 1 == 1)
 
