@@ -36,7 +36,7 @@ SHARING: tuple[Literal["own", "shared"], ...] = ("own", "shared")
 MASKS_OF_A_CELL, FEWEST_RUNS, MOST_RUNS = 60_000, 50, 200
 LOWEST = {"steep": 0.93, "one size": 0.93, "lognormal": 0.91}
 HIGHEST, SURE = 0.97, 3.0  # standard errors by which a coverage is outside
-LARGE = 100  # tokens, of which one size holds the variance: the cell that stays too low
+LARGE = 100  # tokens, of which one size holds the variance: the hardest cell for random sizes
 ENOUGH = "RandomSize(enough)"
 """`RandomSize` with the number of draws from which its error is known."""
 
