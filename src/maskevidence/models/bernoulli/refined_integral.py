@@ -220,7 +220,10 @@ def _masses_and_parts(
     size = max(64, _MAX_ELEMENTS // len(values))
     masses = []
     for points, log_weights, chosen in zip(
-        nodes.points.split(size), nodes.log_weights.split(size), subsets.split(size, 1), strict=True
+        torch.split(nodes.points, size),
+        torch.split(nodes.log_weights, size),
+        torch.split(subsets, size, dim=1),
+        strict=True,
     ):
         log_joint = log_weights + log_likelihoods(decoder, values, visible, points)
         parts = [log_joint, *(log_joint[:, subset] for subset in chosen)]

@@ -127,7 +127,9 @@ def drawn_nodes(
     """
     at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     drawn = []
-    for some, seen, u in zip(*(rows.split(at_once) for rows in (values, visible, uniform)), strict=True):
+    for some, seen, u in zip(
+        *(torch.split(rows, at_once) for rows in (values, visible, uniform)), strict=True
+    ):
         log_joint = nodes.log_weights + log_likelihoods(decoder, some, seen, nodes.points)
         drawn.append(chosen(torch.softmax(log_joint, 1), u))
     return torch.cat(drawn)
