@@ -15,6 +15,7 @@ from pathlib import Path
 
 from environment import ROOT, python_of
 
+EVERYWHERE = ["tests/test_first_hours.py"]  # each script needs the extra that it installs
 TOOLS = ("pytest", "pytest-xdist", "beartype", "hypothesis", "threadpoolctl")
 MORE_TOOLS = {"hf": ["tensorboard"], "sklearn": ["pandas"]}
 PARTS = {
@@ -56,7 +57,7 @@ def test(extra: str, folder: Path) -> bool:
     where = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     print(f"== the wheel with {extra}", flush=True)
     sources = next(folder.glob("maskevidence-*"))
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARTS[extra]]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARTS[extra], *EVERYWHERE]
     return subprocess.run(command, cwd=sources, env=where).returncode == 0
 
 

@@ -9,6 +9,7 @@ from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r"\A# .+?<!-- include (\S+) -->\n", re.S)
+SHOW = re.compile(r"^\[`[\w.]+`\]\(([\w/.-]+)\) <!-- show -->$", re.M)
 COMMANDS = "<!-- commands -->"
 API = re.compile(r"<!-- api (\S+)(?: (\S+))? -->")
 PUBLIC = re.compile(r"^from (\.+)([\w.]*) import (\w+) as \3$", re.M)
@@ -46,6 +47,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     """Put a file of the repository, the names of a package, or all commands where a page asks for them."""
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](")
+    markdown = SHOW.sub(lambda match: shown_file(Path(page.file.abs_src_path).parent / match[1]), markdown)
     markdown = API.sub(lambda match: public_names(match[1], match[2]), markdown)
     if COMMANDS not in markdown:
         return markdown
@@ -55,6 +57,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     from maskevidence.cli.app import app
 
     return markdown.replace(COMMANDS, "\n".join(described("maskevidence", typer.main.get_command(app))))
+
+
+def shown_file(path: Path) -> str:
+    """A script as it is, or a notebook with what its cells show."""
+    if path.suffix == ".ipynb":
+        from site_notebooks import page_of
+
+        return page_of(path.read_text())
+    language = {".sh": "sh", ".py": "python"}[path.suffix]
+    return f'``` {language} title="{path.name}"\n{path.read_text().strip()}\n```'
 
 
 def public_names(package: str, shown: str | None) -> str:

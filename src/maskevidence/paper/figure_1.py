@@ -150,7 +150,7 @@ def _draw(
         return figure, missing
     for ax, (width, of_width) in zip(axes, lines.items(), strict=True):
         for seed, line, colour in zip(seeds, of_width, COLOURS * len(seeds), strict=False):
-            ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"seed {seed}")
+            ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"mask seed {seed}")
         ax.axhline(0.0, color=BLACK, linewidth=1.0, linestyle="--")
         what = "every size" if width in WIDTHS else "15 % of the tokens, 76, at a time"
         ax.set_title(f"D = {width}: {what}", fontsize=10)

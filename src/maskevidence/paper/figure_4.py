@@ -202,8 +202,9 @@ def _draw(
     for ax, of_panel, number in zip(axes, estimates, numbers, strict=True):
         size = of_panel[0].curve.size
         for seed, estimate, colour in zip(seeds, of_panel, COLOURS[1:] * len(seeds), strict=False):
-            ax.plot(size, estimate.curve.score, color=colour, linewidth=0.9, alpha=0.8, label=f"masks {seed}")
-        ax.plot(size, _mean_score(of_panel), color=BLUE, linewidth=1.8, label="their mean")
+            label = f"mask seed {seed}"
+            ax.plot(size, estimate.curve.score, color=colour, linewidth=0.9, alpha=0.8, label=label)
+        ax.plot(size, _mean_score(of_panel), color=BLUE, linewidth=1.8, label="mean over the mask seeds")
         for share in (0.15, 0.85):
             ax.axvline(share * N_FEATURES, color=BLACK, linewidth=0.9, linestyle="--")
         ax.axvline(number["drop"] * N_FEATURES, color=BLACK, linewidth=0.9, linestyle=":")

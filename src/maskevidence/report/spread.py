@@ -95,11 +95,13 @@ def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread 
     far = [*low[:NAMED], *high[:NAMED]]
     points = {
         "type": "scatter",
-        "mode": "markers",
+        "mode": "markers+text",
         "x": [float(f"{values[place]:.6g}") for place in far],
         "y": [0] * len(far),
         "customdata": [f"{escape(names[place])}: {typeset(values[place], digits)}" for place in far],
         "hovertemplate": "%{customdata}<extra></extra>",
+        "text": [escape(names[place]) if place in (*low[:1], *high[:1]) else "" for place in far],
+        "textposition": ["top right" if place in low else "top left" for place in far],
         "marker": {"symbol": "diamond", "size": 10, "color": COLOURS[1]},
         "cliponaxis": False,
         "meta": {"where": [names[place] for place in far]},
