@@ -130,7 +130,7 @@ def test_the_page_shows_every_script() -> None:
 @script("table_with_holes.sh")
 def test_a_table_with_holes(here: Path, typed: Callable[[], str]) -> None:
     rng = np.random.default_rng(4)
-    x = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 6)) + 0.4 * rng.normal(size=(120, 6))
+    x = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
     numbers(here / "table.csv", np.where(rng.random(x.shape) < 0.1, np.nan, x))
     said = typed()
     assert json.loads((here / "runs/chosen/selection.json").read_text())["choice"].endswith(":2")

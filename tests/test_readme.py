@@ -18,7 +18,7 @@ def block(language: str) -> list[str]:
 
 
 def test_it_is_short_and_in_its_order() -> None:
-    parts = ("log p(data)", "digits_curve.png", "pip install", "make run", "```python", "```sh")
+    parts = ("log p(data)", "digits_curve.png", "pip install", "\nmake run", "```python", "```sh")
     places = [README.index(part) for part in parts]
     assert places == sorted(places)
     assert sum(line.startswith((">>> ", "... ")) for line in block("python")) <= 10
