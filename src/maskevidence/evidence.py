@@ -27,7 +27,8 @@ from maskevidence.model import (
     beside,
     check_conditionals,
 )
-from maskevidence.score import Scoring, score_observations, score_shared_moments
+from maskevidence.precise import FEWEST, Precise, check_own_masks
+from maskevidence.score import Scoring, check_tokens, score_in_memory, score_shared_moments
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, mean_with_errors, t_half_width
 from maskevidence.support.provenance import command, versions
@@ -230,7 +231,7 @@ class EvidenceEstimate:
 def estimate_evidence(
     model: MaskedModel,
     data: object,
-    design: MaskDesign | None = None,
+    design: MaskDesign | Precise | None = None,
     *,
     seed: int = 0,
     masks: Masks = "own",
@@ -254,7 +255,8 @@ def estimate_evidence(
         data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
             values; or `GaussianMoments` for models that score them (all rows then share their masks, and
             data_se is not known).
-        design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
+        design: how masks are drawn; by default `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws
+            as many random sizes as that error takes.
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
@@ -284,30 +286,58 @@ def estimate_evidence(
     check_conditionals(model)
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
+    key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
+    if isinstance(design, Precise):
+        check_own_masks(key)
     if isinstance(data, GaussianMoments):
-        key = MaskKey(seed, "shared")
+        assert not isinstance(design, Precise)
         table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
         n_tokens = data.n_rows * estimate.n_tokens
         estimate = replace(estimate, n_observations=data.n_rows, n_tokens=n_tokens, data_se=None)
         return replace(estimate, data_fingerprint=data.fingerprint())
-    key = MaskKey(seed, masks)
     tokens = as_tokens(model, data)
     notes: tuple[str, ...] = ()
     if refine and isinstance(model, HasRefine):
         model, notes = _refined(model, tokens)
+    first = FEWEST if isinstance(design, Precise) else design
+    record = _Record(model, tokens, Scoring(first, key, batch_size, timed=True, per_token=per_token))
     if check:
-        check_first_batch(model, tokens, design)
-    table, n_calls = score_observations(model, tokens, design, key, batch_size, per_token=per_token)
+        check_first_batch(model, tokens, first)
+    if isinstance(design, Precise):
+        check_tokens(tokens)
+        estimate = design.drawn(design.first(tokens.n_tokens.cpu().numpy()), record.extended)
+        estimate = replace(estimate, notes=(*estimate.notes, design.verdict(estimate)))
+    else:
+        estimate = record.extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
         notes = (*notes, model.call_note)
-    estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
     return replace(
         estimate,
         notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
     )
+
+
+class _Record:
+    """Scores in memory, which grow with the repeats of a design."""
+
+    def __init__(self, model: MaskedModel, tokens: Tokens, scoring: Scoring) -> None:
+        self.model, self.tokens, self.scoring = model, tokens, scoring
+        self.scores: ScoreTable | None = None
+        self.n_calls = self.n_repeats = 0
+
+    def extended(self, design: MaskDesign) -> EvidenceEstimate:
+        """Score the repeats that were not scored before, and summarise all."""
+        scoring = replace(self.scoring, design=design)
+        repeats = range(self.n_repeats, design.n_repeats)
+        table, n_calls = score_in_memory(self.model, self.tokens, scoring, repeats)
+        self.scores = table if self.scores is None else ScoreTable.join([self.scores, table])
+        self.n_calls += n_calls
+        self.n_repeats = design.n_repeats
+        base_measure, conditionals = base_measure_of(self.model), self.model.conditionals
+        return summarize_scores(self.scores, design, scoring.key, conditionals, self.n_calls, base_measure)
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:

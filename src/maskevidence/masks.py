@@ -30,7 +30,7 @@ Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
 
 MAX_TOKENS_EXHAUSTIVE = 20
 _MAX_COUNT = 2**31 - 1
-_BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and copies of some
+BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and copies of some
 MAX_REPLICATES = 8
 MAX_LISTED = 32
 MIN_DF = 3
@@ -359,7 +359,7 @@ def check_n_masks(n_draws: Integers) -> None:
     """
     n_masks = int(n_draws.sum(dtype=np.float64))
     check_memory(
-        n_masks * _BYTES_PER_MASK,
+        n_masks * BYTES_PER_MASK,
         f"{n_masks:,} masks",
         "ask for fewer masks, or use fewer rows",
     )
@@ -660,7 +660,8 @@ class RandomSize(MaskDesign):
 
     Args:
         draws: masks per observation.
-        replicates: R, which must divide `draws`; by default the largest such number up to 8.
+        replicates: R, which must divide `draws`, or be larger: each draw is then a replicate of its own. By
+            default the largest number up to 8 that divides them.
         numbering: "id" has the id for i, and the sequence of `kronecker`, as in training and in version
             0.1.0; over ids with gaps, the sizes are then uneven.
 
@@ -686,12 +687,12 @@ class RandomSize(MaskDesign):
         if self.replicates is None:
             best = max(r for r in range(1, MAX_REPLICATES + 1) if self.draws % r == 0)
             object.__setattr__(self, "replicates", best)
-        _check_counts(replicates=self.n_replicates)
+        assert self.replicates is not None
+        _check_counts(replicates=self.replicates)
         if self.draws % self.n_replicates:
             raise InputError(
                 f"draws={self.draws} is not a multiple of replicates={self.replicates}; give "
-                f"draws={self.n_replicates * math.ceil(self.draws / self.n_replicates)}, "
-                "or replicates=1 (and no standard error)"
+                f"draws={self.possible_draws(self.draws)}, or replicates=1 (and no standard error)"
             )
         if self.numbering not in ("position", "id"):
             raise InputError(f"numbering={self.numbering!r}; give 'position' or 'id'")
@@ -699,7 +700,18 @@ class RandomSize(MaskDesign):
     @property
     def n_replicates(self) -> int:
         assert self.replicates is not None
-        return self.replicates
+        return min(self.replicates, self.draws)
+
+    def possible_draws(self, at_least: float) -> int:
+        """The smallest number of draws, this many or more, to which these replicates can be extended.
+
+        Example:
+            >>> RandomSize(8, 4).possible_draws(13), RandomSize(8, 100).possible_draws(13)
+            (16, 13)
+        """
+        assert self.replicates is not None
+        whole = max(self.draws, math.ceil(at_least))
+        return whole if whole <= self.replicates else self.replicates * math.ceil(whole / self.replicates)
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, self.draws)
@@ -748,7 +760,7 @@ class RandomSize(MaskDesign):
             masks: "own" or "shared".
 
         Returns:
-            A multiple of the replicates.
+            The draws of this design, or a number to which they can be extended.
 
         Example:
             >>> [RandomSize(8).enough_draws(np.full(n, 30), "own") for n in (1, 5, 20)]
@@ -758,8 +770,7 @@ class RandomSize(MaskDesign):
         n_random = 1
         if masks == "own":
             n_random, per_size = max(1, int((n_tokens > 1).sum())), min(per_size, ENOUGH_MASKS)
-        needed = max(FEWEST_MASKS, per_size) / n_random
-        return self.n_replicates * math.ceil(needed / self.n_replicates)
+        return self.possible_draws(max(FEWEST_MASKS, per_size) / n_random)
 
 
 @dataclass(frozen=True)

@@ -153,13 +153,20 @@ def score_observations(
             whose masks are not a multiple of its repeats.
         NumericalError: a log-probability that is not finite.
     """
-    check_scorable(model, tokens, design)
-    if per_token:
-        check_per_token(design, key)
-    tokens = tokens.scored_together()
     scoring = Scoring(design, key, batch_size, timed=True, per_token=per_token)
-    with progress("scoring masks", scoring.n_masks(tokens, scoring.repeats)) as advance:
-        return score_repeats(model, tokens, scoring, scoring.repeats, advance)
+    return score_in_memory(model, tokens, scoring, scoring.repeats)
+
+
+def score_in_memory(
+    model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range
+) -> tuple[ScoreTable, int]:
+    """Check observations and score some of a design's repeats on them, as `score_observations` scores all."""
+    check_scorable(model, tokens, scoring.design)
+    if scoring.per_token:
+        check_per_token(scoring.design, scoring.key)
+    tokens = tokens.scored_together()
+    with progress("scoring masks", scoring.n_masks(tokens, repeats)) as advance:
+        return score_repeats(model, tokens, scoring, repeats, advance)
 
 
 def score_repeats(

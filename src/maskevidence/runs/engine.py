@@ -1,7 +1,7 @@
 """Engines, which call the model on the blocks of a run: this process, or workers elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from maskevidence.model import MaskedModel
@@ -63,3 +63,18 @@ def _score_in_turn(
 ) -> None:
     for one in work:
         done(one.piece, *one.score(model, scoring, advance))
+
+
+@contextmanager
+def kept_open(engine: Engine) -> Iterator[Engine]:
+    """The same engine for several runs, one after the other: entered once, by the first one that scores."""
+    with ExitStack() as stack:
+        entered: list[Scorer] = []
+
+        @contextmanager
+        def enter() -> Iterator[Scorer]:
+            if not entered:
+                entered.append(stack.enter_context(engine()))
+            yield entered[0]
+
+        yield enter

@@ -26,6 +26,7 @@ _INCIDENTAL = {
     "kept_model",
     "devices",
     "base_measure",
+    "precise",
 }
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
@@ -76,6 +77,7 @@ class Manifest(BaseModel):
         design: name and parameters of the mask design.
         masks: "own" or "shared".
         token_scores: whether the scores of hidden tokens are recorded, too.
+        precise: the settings of the `Precise` that found the number of draws; None if it was given.
         seed: random seed for the masks and the train/test split.
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
         rows_per_block: number of rows that are scored together; the model is always called in the same way
@@ -102,6 +104,7 @@ class Manifest(BaseModel):
     design: dict[str, Any]
     masks: Literal["own", "shared"]
     token_scores: bool = False
+    precise: dict[str, float] | None = None
     seed: int
     shard: tuple[int, int] = (1, 1)
     rows_per_block: int = Field(ge=1)

@@ -1,7 +1,7 @@
 """The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
 from maskevidence.observation_table import ObservationTable, observation_table
+from maskevidence.precise import Precise
 from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
@@ -95,6 +96,9 @@ def read_run(*folders: str | Path) -> Run:
         n_calls,
         base_measure_of_run(manifest),
     )
+    if manifest.precise is not None:
+        verdict = Precise(**manifest.precise).verdict(estimate)  # type: ignore[arg-type]  # a whole max_passes
+        estimate = replace(estimate, notes=(*estimate.notes, verdict))
     return Run(manifest, estimate, tuple(parts), labels)
 
 

@@ -43,12 +43,17 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
         ...
         maskevidence.errors.InputError: 10^15 masks need about 1,073,741,824 GiB of ...
     """
-    try:
-        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # other systems than Linux and macOS
-        return
-    if n_bytes > available:
+    available = machine_memory()
+    if available is not None and n_bytes > available:
         raise InputError(
             f"{what} need about {n_bytes / 2**30:,.0f} GiB of memory, this machine has "
             f"{available / 2**30:,.0f}; {remedy}"
         )
+
+
+def machine_memory() -> int | None:
+    """The bytes of memory of this machine; None on systems other than Linux and macOS, which do not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None

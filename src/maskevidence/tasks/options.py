@@ -367,7 +367,7 @@ class DesignOptions:
         int | None,
         Option(
             "Independent offsets, for random-size; an error estimate needs 4. By default the largest divisor "
-            "of --draws up to 8."
+            "of --draws up to 8; with as many as --draws or more, each draw has its own."
         ),
     ] = None
     orders: Annotated[int | None, Option("Number of random orders, for orderings.")] = None
@@ -440,6 +440,29 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True)
+class PrecisionOptions:
+    """Which error of the masks is wanted, in place of a number of masks."""
+
+    panel: ClassVar[str] = "Precision"
+
+    target_se: Annotated[
+        float | None,
+        Option(
+            "Draw random sizes until the mask error is this small, in nats per observation, or a tenth of "
+            "the data error.",
+            "NATS",
+        ),
+    ] = None
+    target_relative: Annotated[
+        float | None, Option("The same as a share of the log evidence, such as 0.01.", "SHARE")
+    ] = None
+    max_passes: Annotated[
+        int | None,
+        Option("With a target: the largest number of masks, over all observations.", "N", min=1),
+    ] = None
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
@@ -453,4 +476,5 @@ class RunOptions:
     save_every: Annotated[
         float, Option("Seconds between two saves of the scores in --out.", "SECONDS", min=0)
     ] = 10.0
+    precision: PrecisionOptions = field(default_factory=PrecisionOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)

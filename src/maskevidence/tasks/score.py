@@ -12,6 +12,7 @@ from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
 from maskevidence.model import HasLogEvidence, base_measure_of, beside
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
+from maskevidence.precise import FEWEST, Precise
 from maskevidence.runs import (
     Manifest,
     Recording,
@@ -23,7 +24,7 @@ from maskevidence.runs import (
 )
 from maskevidence.runs.blocks import parse_shard
 from maskevidence.runs.directory import TOKENS
-from maskevidence.runs.engine import Engine, local_engine
+from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
@@ -31,6 +32,7 @@ from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import DesignOptions, Preparation, RunOptions
 from maskevidence.tasks.parse import kind_of_model, parse_design
+from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared
 
@@ -83,10 +85,14 @@ def score(
         >>> scored.result["kind"], scored.result["n_observations"]
         ('pseudo', 359)
     """
+    precise = parse_precise(run.precision, design, run.shard)
     _check(run)
     kind = kind_of_model(model)
     resumed = None if run.overwrite else run.out
-    mask_design = parse_design(design.design or _DESIGN[kind], **design.chosen())
+    if precise is None:
+        mask_design = parse_design(design.design or _DESIGN[kind], **design.chosen())
+    else:
+        mask_design = FEWEST
     existing = _existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, design.chosen())
@@ -98,25 +104,32 @@ def score(
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     _check_folder(run, model, scoring)
     ready = prepare(kind, model, data, mask_design, preparation, resumed)
-    if existing is None:
+    if precise is not None:
+        assert isinstance(mask_design, RandomSize)
+        first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
+        scoring = replace(scoring, design=first)
+    elif existing is None:
         scoring, ready = _with_enough_draws(scoring, design, ready)
     if run.out is None:
-        result, estimate = score_prepared(ready, scoring)
+        result, estimate = score_prepared(ready, scoring, precise)
         scored = Scored(result)
     else:
-        scored = _score_into(RunDirectory(run.out), model, ready, scoring, run)
+        scored = _score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
     if not reports:
         return scored
     scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
     return replace(scored, tokens=_token_scores(ready, scores, run.out))
 
 
-def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any], EvidenceEstimate]:
+def score_prepared(
+    prepared: Prepared, scoring: Scoring, precise: Precise | None = None
+) -> tuple[dict[str, Any], EvidenceEstimate]:
     """Estimate the evidence of a prepared model in memory.
 
     Args:
         prepared: the model and its rows.
         scoring: how masks are drawn, their seed, and how many go into one call of the model.
+        precise: draws as many masks as an error takes, in place of the design; None for the design.
 
     Returns:
         What `estimate.json` holds, and the estimate. A model with a closed form has its mean over the same
@@ -126,7 +139,7 @@ def score_prepared(prepared: Prepared, scoring: Scoring) -> tuple[dict[str, Any]
     estimate = estimate_evidence(
         prepared.model,
         prepared.tokens,
-        scoring.design,
+        scoring.design if precise is None else precise,
         seed=key.seed,
         masks=key.masks,
         batch_size=scoring.batch_size,
@@ -248,20 +261,42 @@ def _with_enough_draws(scoring: Scoring, asked: DesignOptions, ready: Prepared) 
 
 
 def _score_into(
-    folder: RunDirectory, model: str, ready: Prepared, scoring: Scoring, run: RunOptions
+    folder: RunDirectory,
+    model: str,
+    ready: Prepared,
+    scoring: Scoring,
+    run: RunOptions,
+    precise: Precise | None,
 ) -> Scored:
     """Score into a run directory, or resume the same run that it holds."""
     n_rows = rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key)
     shard = (1, 1) if run.shard is None else parse_shard(run.shard)
-    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard)
-    n_scored = record_run(
-        folder,
-        manifest,
-        ready.model,
-        ready.tokens,
-        Recording(scoring.batch_size, run.save_every, _engine(run, ready), run.overwrite, ready.labels),
-        fitted=ready.fitted,
-    )
+    asked = None if precise is None else precise.settings()
+    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard, precise=asked)
+    n_scored = 0
+
+    def record(design: MaskDesign, engine: Engine) -> None:
+        nonlocal n_scored
+        n_scored += record_run(
+            folder,
+            manifest.model_copy(update={"design": design.settings()}),
+            ready.model,
+            ready.tokens,
+            Recording(run.batch_size, run.save_every, engine, run.overwrite, ready.labels),
+            fitted=ready.fitted,
+        )
+
+    if precise is None:
+        record(scoring.design, _engine(run, ready))
+    else:
+        assert isinstance(scoring.design, RandomSize)
+        with kept_open(_engine(run, ready)) as engine:
+
+            def extended(design: RandomSize) -> EvidenceEstimate:
+                record(design, engine)
+                return read_run(folder.path).estimate
+
+            precise.drawn(scoring.design, extended)
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:
         return Scored(finished, folder.path, finished_before=True)

@@ -1,0 +1,279 @@
+"""As few masks as an error takes: `Precise` in place of a number of masks.
+
+Random sizes are drawn in stages, each of which adds draws to those of all observations. After a stage with K
+draws for each of N observations, let s be the masks' standard error, ν its degrees of freedom, and s₀ the
+error that is wanted: the target, or the share `negligible` of the data error if that is more. With the 5 %
+quantile of the χ² distribution, s·√(ν / χ²_ν) is an upper 95 % bound on the error that s estimates, and is to
+be at most 1.2·s₀. The masks' variance falls as 1/K, so that the draws end if K is at least
+
+    K · (c·s / s₀)²,   c = max(1, √(ν / χ²_ν) / 1.2),
+
+which is s <= s₀ from 49 degrees of freedom on. Otherwise the next stage has this number of draws, but at most
+twice as many as this one, since control variates get better with more masks, and 5 % more at least.
+
+The draws of a stage belong to those of the next one, and each of them is a replicate of its own. Draw k of an
+observation depends on (seed, position, k) alone, so that the masks are those of `RandomSize(K, K)`, whatever
+the stages were. A run that was interrupted takes up the stage that it was in, and the stages after it follow
+from the scores.
+
+That the number of draws depends on the scores makes the estimate neither biased to first order nor its
+interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the
+draws end where they would with the true error. Random sizes with own masks have about N·(K - 1), and the
+first stage has enough masks for the error to be known (`RandomSize.enough_draws`). The benchmark
+`stopping.py` measures coverage, the error at the end, and the passes over those of an oracle.
+
+Source:
+    Chow and Robbins (1965), On the asymptotic theory of fixed-width sequential confidence intervals for the
+    mean, Annals of Mathematical Statistics 36. Stein (1945), A two-sample test for a linear hypothesis whose
+    power is independent of the variance, Annals of Mathematical Statistics 16, on two stages.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskevidence.errors import InputError
+from maskevidence.masks import BYTES_PER_MASK, MaskKey, RandomSize
+from maskevidence.support.checks import machine_memory, whole_number
+from maskevidence.wording import count
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
+
+    from maskevidence.evidence import EvidenceEstimate
+
+NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
+SLACK, LOWER_TAIL = 1.2, 0.05
+LARGEST_STEP, SMALLEST_STEP = 2.0, 1.05
+FEWEST = RandomSize(4, replicates=2**20)  # so that each draw is a replicate, up to this number of draws
+
+
+@dataclass(frozen=True)
+class Precise:
+    """As many random sizes as an error of the masks takes, for `estimate_evidence` in place of a design.
+
+    The masks are drawn in stages until their standard error is at the target, or until it no longer matters
+    beside the sampling error of the observations: at a tenth of that, the total error √(mask_se² + data_se²)
+    is 0.5 % larger than without any error of the masks. A note of the estimate says which it was. The stages
+    and their formula are explained in `precise.py`.
+
+    Args:
+        target_se: the standard error of the masks that is wanted, nats per observation.
+        target_relative: the same as a share of the log evidence, such as 0.01, in place of `target_se`.
+        max_passes: the largest number of masks, over all observations; by default what this machine's memory
+            holds.
+        negligible: the share of the data error below which the error of the masks no longer matters; 0 goes
+            on to the target in any case, as comparisons on the same observations may need it.
+
+    Raises:
+        InputError: no target, both of them, or a number outside its range.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> x = model.sample(50, seed=1)
+        >>> estimate = me.estimate_evidence(model, x, me.Precise(target_se=0.01, negligible=0), seed=0)
+        >>> estimate.mask_se <= 0.01, estimate.n_masks == 50 * estimate.design["draws"]
+        (True, True)
+        >>> estimate.notes[-1].startswith("the draws ended at 1")
+        True
+    """
+
+    target_se: float | None = None
+    target_relative: float | None = None
+    max_passes: int | None = None
+    negligible: float = NEGLIGIBLE
+
+    def __post_init__(self) -> None:
+        targets = {"target_se": self.target_se, "target_relative": self.target_relative}
+        given = {name: value for name, value in targets.items() if value is not None}
+        if len(given) != 1:
+            both = "both are given" if given else "none is given"
+            raise InputError(
+                f"target_se or target_relative is the error that is wanted, and {both}; give one"
+            )
+        for name, value in given.items():
+            if not 0.0 < value < math.inf:
+                raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
+        if self.max_passes is not None and whole_number("max_passes", self.max_passes) < 1:
+            raise InputError(f"max_passes={self.max_passes}; give a whole number of 1 or more")
+        if not 0.0 <= self.negligible < math.inf:
+            raise InputError(
+                f"negligible={self.negligible}; give a share of the data error, such as 0.1, or 0"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that are not None, as run.json holds them.
+
+        Example:
+            >>> Precise(target_se=0.05).settings()
+            {'target_se': 0.05, 'negligible': 0.1}
+        """
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def first(
+        self, n_tokens: "Int64[np.ndarray, ' N']", design: RandomSize | None = None, *, begun: bool = False
+    ) -> RandomSize:
+        """The design of the first stage: the fewest draws from which the error is known.
+
+        Args:
+            n_tokens: shape (N,).
+            design: whose draws are extended; by default `FEWEST`.
+            begun: whether it has been scored, so that it may have more draws than `max_passes`.
+
+        Raises:
+            InputError: the draws are more than `max_passes`, or have too few replicates to know their error.
+
+        Example:
+            >>> Precise(target_se=0.05).first(np.full(1000, 61)).draws
+            4
+        """
+        design = FEWEST if design is None else design
+        design = replace(design, draws=design.enough_draws(n_tokens, "own"))
+        if design.n_replicates < design.min_replicates:
+            raise InputError(
+                f"the error of {design} is not known; begin a new run, whose draws have replicates"
+            )
+        n, passes = len(n_tokens), len(n_tokens) * design.draws
+        if not begun and self.max_passes is not None and passes > self.max_passes:
+            raise InputError(
+                f"max_passes={self.max_passes} is too few: the error of {count(n, 'observation')} takes "
+                f"{design.draws} draws for each to be known, {passes:,} passes; give that or more, or fewer "
+                "observations"
+            )
+        return design
+
+    def drawn(
+        self, design: RandomSize, score: Callable[[RandomSize], "EvidenceEstimate"]
+    ) -> "EvidenceEstimate":
+        """Draw stage by stage, and give the estimate of the last one.
+
+        Args:
+            design: that of the first stage.
+            score: scores the draws of a design that were not scored before, and gives the estimate of all.
+        """
+        while True:
+            estimate = score(design)
+            following = self.following(design, estimate)
+            if following is None:
+                return estimate
+            design = following
+
+    def following(self, design: RandomSize, estimate: "EvidenceEstimate") -> RandomSize | None:
+        """The design of the next stage; None if the draws end.
+
+        Args:
+            design: that of the last stage.
+            estimate: from all draws so far.
+
+        Raises:
+            InputError: this machine's memory does not hold as many masks as the target needs.
+        """
+        draws, n = design.draws, estimate.n_observations
+        needed = self._needed(draws, estimate)
+        if needed <= draws:
+            return None
+        wanted = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
+        if self.max_passes is not None:
+            most = self.max_passes // n
+            if design.possible_draws(min(wanted, most)) > most:
+                return None
+            wanted = min(wanted, most)
+        else:
+            self._check_memory(needed, draws, estimate)
+        following = design.possible_draws(wanted)
+        return None if following == draws else replace(design, draws=following)
+
+    def verdict(self, estimate: "EvidenceEstimate") -> str:
+        """Why the draws ended, in one sentence for the notes.
+
+        Args:
+            estimate: from all draws.
+        """
+        draws, se = estimate.design["draws"], estimate.mask_se
+        ended = f"the draws ended at {draws} for each observation"
+        if se is None:
+            return f"{ended}, {estimate.n_masks:,} passes, since more of them would not tell their error"
+        if se == 0:
+            return f"{ended}, since there is nothing to draw: every mask is scored"
+        target, needed = self._target(estimate), self._needed(draws, estimate)
+        asked = f"the target of {_brief(target)}"
+        if self.target_relative is not None:
+            asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
+        if needed > draws:
+            more = "never" if math.isinf(needed) else f"with about {_passes(needed, estimate)}"
+            why = (
+                "without having reached it" if self.max_passes is None else f"by max_passes={self.max_passes}"
+            )
+            return f"{ended}, {why}: the mask error is {_brief(se)}, and {asked} is reached {more}"
+        if se > target:
+            assert estimate.data_se is not None
+            share = 100 * se / estimate.data_se
+            return (
+                f"{ended}: the mask error is {share:.2g} % of the data error and no longer matters beside it "
+                f"({asked} takes about {_passes(draws * (se / target) ** 2, estimate)})"
+            )
+        return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
+
+    def _target(self, estimate: "EvidenceEstimate") -> float:
+        if self.target_relative is not None:
+            return self.target_relative * abs(estimate.log_evidence)
+        assert self.target_se is not None
+        return self.target_se
+
+    def _needed(self, draws: int, estimate: "EvidenceEstimate") -> float:
+        """How many draws for each observation the error takes that is wanted; `draws` if they are enough."""
+        if not estimate.mask_se:  # 0, or all masks gave the same number
+            return draws
+        wanted = max(self._target(estimate), self.negligible * (estimate.data_se or 0.0))
+        if wanted == 0.0:
+            return math.inf
+        bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
+        ratio = estimate.mask_se * max(1.0, bound / SLACK) / wanted
+        return draws if ratio <= 1.0 else draws * ratio**2
+
+    def _check_memory(self, needed: float, draws: int, estimate: "EvidenceEstimate") -> None:
+        """Refuse a target that takes more masks than this machine's memory holds, and say what they reach."""
+        memory, n = machine_memory(), estimate.n_observations
+        if memory is None or needed * n * BYTES_PER_MASK <= memory or estimate.mask_se is None:
+            return
+        most = max(draws, memory // (BYTES_PER_MASK * n))
+        reached = estimate.mask_se * math.sqrt(draws / most)
+        raise InputError(
+            f"a mask error of {_brief(self._target(estimate))} takes about {_passes(needed, estimate)}, more "
+            f"than this machine's memory holds; {most * n:.2g} passes would reach {_brief(reached)}, and the "
+            f"{estimate.n_masks:,} so far have reached {_brief(estimate.mask_se)}; give a larger target"
+        )
+
+
+def check_own_masks(key: MaskKey) -> None:
+    """Refuse shared masks, whose error has few degrees of freedom whatever the number of observations."""
+    if key.masks != "own":
+        raise InputError("a target for the mask error needs masks='own', for rows one by one; give that")
+
+
+def _upper_bound(df: float) -> float:
+    """√(df / χ²), with the 5 % quantile of the χ² distribution: the upper bound on an error over the error.
+
+    Example:
+        >>> round(_upper_bound(10), 2), round(_upper_bound(1000), 2)
+        (1.59, 1.04)
+    """
+    if math.isinf(df):
+        return 1.0
+    from scipy import special
+
+    return math.sqrt(df / float(special.chdtri(df, 1.0 - LOWER_TAIL)))
+
+
+def _brief(value: float) -> str:
+    return f"{value:.3g} nats"
+
+
+def _passes(draws: float, estimate: "EvidenceEstimate") -> str:
+    """A number of passes in two digits."""
+    n = draws * estimate.n_observations
+    return f"{n:.2g} passes" if n >= 1e7 else f"{int(float(f'{n:.2g}')):,} passes"

@@ -1,0 +1,41 @@
+"""A target for the masks' error in place of a number of masks: and what excludes it."""
+
+from maskevidence.errors import InputError
+from maskevidence.masks import RandomSize
+from maskevidence.precise import Precise
+from maskevidence.tasks.declaring import flag, refuse_unless
+from maskevidence.tasks.options import DesignOptions, PrecisionOptions
+
+
+def parse_precise(asked: PrecisionOptions, design: DesignOptions, shard: str | None = None) -> Precise | None:
+    """Turn --target-se or --target-relative into a `Precise`; None without them.
+
+    Args:
+        asked: the targets.
+        design: the options of the mask design, which has to be random-size with own masks, or not given.
+        shard: the value of --shard.
+
+    Raises:
+        InputError: targets that cannot be used, or options that exclude them.
+
+    Example:
+        >>> parse_precise(PrecisionOptions(target_se=0.05), DesignOptions())
+        Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
+    """
+    if asked.target_se is None and asked.target_relative is None:
+        refuse_unless("--target-se or --target-relative", asked)
+        return None
+    target = flag("target_se" if asked.target_relative is None else "target_relative")
+    precise = Precise(asked.target_se, asked.target_relative, asked.max_passes)
+    if design.design not in (None, RandomSize.name):
+        raise InputError(f"{target} draws random sizes; leave --design {design.design} out")
+    for option in design.chosen():
+        raise InputError(f"{target} finds the number of masks, which {flag(option)} sets; give one of them")
+    if design.masks == "shared":
+        raise InputError(f"{target} needs --masks own, whose error is known from few passes")
+    if shard is not None:
+        raise InputError(
+            f"{target} follows the errors of all rows, and a shard sees its own; `maskevidence plan` with "
+            "the same target gives the --draws for all shards"
+        )
+    return precise
