@@ -38,6 +38,7 @@ OF_SEALS = ("schema_version", "seal", "kept_model")  # which version 0.1.0 did n
 ADDED = (
     "base_measure",
     "token_scores",
+    "precise",
     "dtype",
     "device",
     "devices",

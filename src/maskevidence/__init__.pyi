@@ -31,6 +31,8 @@ from .masks import RandomSize as RandomSize
 from .masks import Rates as Rates
 from .mixture import order_mixture as order_mixture
 from .model import MaskedModel as MaskedModel
+from .planning import PassPlan as PassPlan
+from .planning import plan as plan
 from .precise import Precise as Precise
 from .rate_bias import RateBias as RateBias
 from .rate_bias import RateBiases as RateBiases

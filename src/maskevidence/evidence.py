@@ -392,7 +392,7 @@ def summarize_scores(
         mask_se=mean.mask_se,
         mask_df=mean.mask_df if mean.mask_df is not None and math.isfinite(mean.mask_df) else None,
         data_se=mean.data_se,
-        kind=_kind(design, conditionals, lengths),
+        kind=kind_of(design, conditionals, lengths),
         n_observations=len(ids),
         n_tokens=int(lengths.sum()),
         n_bytes=None if table.n_bytes is None else int(table.n_bytes[first].sum()),
@@ -462,7 +462,8 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
     return MeanOfScores(prediction, contribution, mean)
 
 
-def _kind(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:
+def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:
+    """The kind of an estimate from a design, for observations of these numbers of tokens."""
     covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
     if conditionals == "transformed":
         return "pseudo"

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Float32, Int32, Int64
 
 from maskevidence.support.checks import check_memory
 
-_BYTES_PER_TOKEN = 24  # while it is scored and summarised: its place, its score, and copies of them
+BYTES_PER_TOKEN = 24  # while it is scored and summarised: its place, its score, and copies of them
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class HiddenTokens:
         """
         n_entries = int(size.sum())
         what = f"the scores of {n_entries:,} hidden tokens"
-        check_memory(n_entries * _BYTES_PER_TOKEN, what, "leave per_token out, or use fewer masks or rows")
+        check_memory(n_entries * BYTES_PER_TOKEN, what, "leave per_token out, or use fewer masks or rows")
         return HiddenTokens(
             np.cumsum(size) - size, np.zeros(n_entries, np.int32), np.zeros(n_entries, np.float32)
         )

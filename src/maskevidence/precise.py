@@ -19,7 +19,7 @@ from the scores.
 That the number of draws depends on the scores makes the estimate neither biased to first order nor its
 interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the
 draws end where they would with the true error. Random sizes with own masks have about N·(K - 1), and the
-first stage has enough masks for the error to be known (`RandomSize.enough_draws`). The benchmark
+first stage has enough masks for the error to be known and for control variates. The benchmark
 `stopping.py` measures coverage, the error at the end, and the passes over those of an oracle.
 
 Source:
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maskevidence.control_variates import FEWEST_MASKS
 from maskevidence.errors import InputError
 from maskevidence.masks import BYTES_PER_MASK, MaskKey, RandomSize
 from maskevidence.support.checks import machine_memory, whole_number
@@ -132,7 +133,8 @@ class Precise:
             4
         """
         design = FEWEST if design is None else design
-        design = replace(design, draws=design.enough_draws(n_tokens, "own"))
+        enough = max(design.enough_draws(n_tokens, "own"), FEWEST_MASKS / max(1, (n_tokens > 1).sum()))
+        design = replace(design, draws=design.possible_draws(enough))
         if design.n_replicates < design.min_replicates:
             raise InputError(
                 f"the error of {design} is not known; begin a new run, whose draws have replicates"
@@ -199,7 +201,7 @@ class Precise:
             return f"{ended}, {estimate.n_masks:,} passes, since more of them would not tell their error"
         if se == 0:
             return f"{ended}, since there is nothing to draw: every mask is scored"
-        target, needed = self._target(estimate), self._needed(draws, estimate)
+        target, needed = self.target(estimate.log_evidence), self._needed(draws, estimate)
         asked = f"the target of {_brief(target)}"
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
@@ -218,9 +220,15 @@ class Precise:
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
-    def _target(self, estimate: "EvidenceEstimate") -> float:
+    def target(self, log_evidence: float) -> float:
+        """The error that is wanted of an estimate, in nats.
+
+        Example:
+            >>> Precise(target_relative=0.01).target(-50.0)
+            0.5
+        """
         if self.target_relative is not None:
-            return self.target_relative * abs(estimate.log_evidence)
+            return self.target_relative * abs(log_evidence)
         assert self.target_se is not None
         return self.target_se
 
@@ -228,7 +236,7 @@ class Precise:
         """How many draws for each observation the error takes that is wanted; `draws` if they are enough."""
         if not estimate.mask_se:  # 0, or all masks gave the same number
             return draws
-        wanted = max(self._target(estimate), self.negligible * (estimate.data_se or 0.0))
+        wanted = max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
         if wanted == 0.0:
             return math.inf
         bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
@@ -241,10 +249,10 @@ class Precise:
         if memory is None or needed * n * BYTES_PER_MASK <= memory or estimate.mask_se is None:
             return
         most = max(draws, memory // (BYTES_PER_MASK * n))
-        reached = estimate.mask_se * math.sqrt(draws / most)
+        reached, target = estimate.mask_se * math.sqrt(draws / most), self.target(estimate.log_evidence)
         raise InputError(
-            f"a mask error of {_brief(self._target(estimate))} takes about {_passes(needed, estimate)}, more "
-            f"than this machine's memory holds; {most * n:.2g} passes would reach {_brief(reached)}, and the "
+            f"a mask error of {_brief(target)} takes about {_passes(needed, estimate)}, more than this "
+            f"machine's memory holds; {most * n:.2g} passes would reach {_brief(reached)}, and the "
             f"{estimate.n_masks:,} so far have reached {_brief(estimate.mask_se)}; give a larger target"
         )
 

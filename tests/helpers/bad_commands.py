@@ -240,6 +240,13 @@ VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("models/vit-mae", "data/images"),
         ("models/bert", "data/texts.jsonl", "--limit", "3", "--design", "policy:block:4+confidence"),
         ("ppca:2", "data/table.csv", "--limit", "20", "--design", "exhaustive", "--order-mixture"),
+        ("ppca:2", "data/table.csv", "--design", "random-size", "--per-token"),
+        ("ppca:2", "data/table.csv", "--target-se", "0.5", "--max-passes", "400"),
+        ("gaussian", "data/holes.csv", "--target-relative", "0.2"),
+    ],
+    ("plan",): [
+        ("ppca:2", "data/table.csv", "--target-se", "0.5"),
+        ("models/bert", "data/texts.jsonl", "--limit", "4", "--target-relative", "0.1", "--per-token"),
     ],
     ("bias",): [("models/ppca", "data/table.csv", "--limit", "20")],
     ("variants",): [

@@ -16,6 +16,7 @@ from maskevidence.cli.demo import demo
 from maskevidence.cli.impute import impute
 from maskevidence.cli.lm_eval import lm_eval
 from maskevidence.cli.options import add_command
+from maskevidence.cli.plan import plan
 from maskevidence.cli.report import report
 from maskevidence.cli.score import score
 from maskevidence.cli.select import select
@@ -41,6 +42,7 @@ app = typer.Typer(
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
 add_command(app, score)
+add_command(app, plan)
 add_command(app, check)
 add_command(app, summarize)
 add_command(app, compare_runs, "compare")

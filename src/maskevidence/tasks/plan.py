@@ -1,0 +1,52 @@
+"""How many passes an error of the masks takes with each design, for the model and the data of a command."""
+
+from maskevidence.errors import InputError
+from maskevidence.planning import PassPlan
+from maskevidence.planning import plan as plan_passes
+from maskevidence.precise import FEWEST
+from maskevidence.tasks.declaring import refuse_other_kinds
+from maskevidence.tasks.options import DesignOptions, PrecisionOptions, Preparation
+from maskevidence.tasks.parse import kind_of_model
+from maskevidence.tasks.precision import parse_precise
+from maskevidence.tasks.prepare import prepare
+
+
+def plan(
+    model: str, data: str, precision: PrecisionOptions, preparation: Preparation = Preparation()
+) -> tuple[PassPlan, list[str]]:
+    """Prepare a model and data as `score` does, and plan the passes.
+
+    Args:
+        model: the MODEL word.
+        data: the DATA word.
+        precision: the target.
+        preparation: how the model and the data are prepared.
+
+    Returns:
+        The plan, and what was done to prepare model and data, one sentence each.
+
+    Raises:
+        InputError: options, a model or data that cannot be used.
+
+    Example:
+        >>> found, notes = plan("ppca:2", "digits", PrecisionOptions(target_se=0.5))
+        >>> found.designs[0].design, len(notes) > 0
+        ('random-size', True)
+    """
+    precise = parse_precise(precision, DesignOptions())
+    if precise is None:
+        raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
+    if precise.max_passes is not None:
+        raise InputError("--max-passes belongs to score; plan says how many passes a target takes")
+    kind = kind_of_model(model)
+    refuse_other_kinds(kind, model, preparation)
+    ready = prepare(kind, model, data, FEWEST, preparation)
+    found = plan_passes(
+        ready.model,
+        ready.tokens,
+        target_se=precise.target_se,
+        target_relative=precise.target_relative,
+        seed=preparation.sample.seed,
+        per_token=preparation.texts.per_token,
+    )
+    return found, ready.notes
