@@ -187,7 +187,7 @@ def plan(
         >>> [one.design for one in found.designs]
         ['random-size', 'every-size', 'leave-one-out', 'exhaustive']
         >>> found.designs[0].options, found.designs[0].mask_se <= 0.02
-        ('--draws 8', True)
+        ('--draws 28', True)
     """
     precise = Precise(target_se, target_relative)
     check_conditionals(model)
