@@ -1,11 +1,13 @@
 """A small model with rows and a manifest, and readers of run directories."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
+import pytest
 import torch
 from pyarrow import parquet
 
@@ -15,6 +17,17 @@ from maskevidence.runs import DataSource, Manifest, rows_per_block
 from maskevidence.runs.parts import list_parts, read_part, write_part
 
 N_ROWS, N_FEATURES = 70, 6
+OBSERVATION_COLUMNS = [
+    "id",
+    "label",
+    "n_tokens",
+    "n_bytes",
+    "log_evidence",
+    "mask_se",
+    "mask_df",
+    "per_token",
+    "pll",
+]
 
 
 def make_model(seed: int = 0) -> me.models.Gaussian:
@@ -81,3 +94,20 @@ def read_numbers(folder: Path | str) -> dict[str, object]:
     """estimate.json without versions and command."""
     content = json.loads((Path(folder) / "estimate.json").read_text())
     return {name: value for name, value in content.items() if name not in ("command", "versions")}
+
+
+def checked_observations(run: Path) -> list[dict[str, str]]:
+    """The rows of observations.csv, which average to the estimate and are those of the Parquet file."""
+    with (run / "observations.csv").open(newline="") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    assert reader.fieldnames == OBSERVATION_COLUMNS
+    estimate = json.loads((run / "estimate.json").read_text())
+    values = [float(row["log_evidence"]) for row in rows]
+    assert np.mean(values) == pytest.approx(estimate["log_evidence"], abs=1e-9)
+    assert sum(int(row["n_tokens"]) for row in rows) == estimate["n_tokens"]
+    columns = parquet.read_table(run / "observations.parquet").to_pydict()
+    assert list(columns) == OBSERVATION_COLUMNS
+    assert columns["log_evidence"] == values
+    assert columns["label"] == [row["label"] for row in rows]
+    return rows

@@ -1,21 +1,17 @@
 """observations.csv: in every run, with labels that survive shards, resuming and summarize."""
 
-import csv
 import gzip
-import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from pyarrow import parquet
 
 from command_line import CommandLine
 from maskevidence.runs import read_run
+from recorded_runs import checked_observations
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HEADER = "id,label,n_tokens,n_bytes,log_evidence,mask_se,mask_df,per_token,pll"
 
 
 @pytest.fixture(scope="module")
@@ -35,25 +31,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def observations(run: Path) -> list[dict[str, str]]:
-    assert (run / "observations.csv").read_text().splitlines()[0] == HEADER
-    with (run / "observations.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def check_sum(run: Path) -> list[dict[str, str]]:
-    """The rows, after a check that they average to the estimate and that the Parquet file has them, too."""
-    rows, estimate = observations(run), json.loads((run / "estimate.json").read_text())
-    values = [float(row["log_evidence"]) for row in rows]
-    assert np.mean(values) == pytest.approx(estimate["log_evidence"], abs=1e-9)
-    assert sum(int(row["n_tokens"]) for row in rows) == estimate["n_tokens"]
-    columns = parquet.read_table(run / "observations.parquet").to_pydict()
-    assert list(columns) == HEADER.split(",")
-    assert columns["log_evidence"] == values
-    assert columns["label"] == [row["label"] for row in rows]
-    return rows
-
-
 def test_every_kind_of_data_has_observations(
     run: CommandLine, model: Path, table: Path, tmp_path: Path
 ) -> None:
@@ -66,7 +43,7 @@ def test_every_kind_of_data_has_observations(
     for kind, words in asked.items():
         result = run("score", *words, "--out", tmp_path / kind)
         assert result.code == 0, result.err
-        rows[kind] = check_sum(tmp_path / kind)
+        rows[kind] = checked_observations(tmp_path / kind)
     assert all(row["pll"] == row["log_evidence"] and row["mask_se"] == "0.0" for row in rows["rows"])
     assert [row["label"] for row in rows["texts"]] == ["s-0", "s-1", "s-2", "s-0", "s-1"]
     assert [int(row["n_bytes"]) for row in rows["texts"]] == [len(text) for text in SENTENCES]
@@ -82,25 +59,25 @@ def test_labels_survive_shards_and_resuming(
     assert run(*command, "--orders", 2, "--out", tmp_path / "one").code == 0
     for k in (1, 2):
         assert run(*command, "--orders", 2, "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
-    part = check_sum(tmp_path / "part-2")
+    part = checked_observations(tmp_path / "part-2")
     assert [row["label"] for row in part] == ["2", "3", "4"]
     parts = (tmp_path / "part-2", tmp_path / "part-1")
     assert run("summarize", *parts, "--out", tmp_path / "whole").code == 0
-    assert observations(tmp_path / "whole") == check_sum(tmp_path / "one")
+    assert checked_observations(tmp_path / "whole") == checked_observations(tmp_path / "one")
     assert read_run(tmp_path / "whole").labels == {k: str(k) for k in range(5)}
     assert run(*command, "--orders", 4, "--out", tmp_path / "one").code == 0  # more of the same run
-    assert [row["label"] for row in check_sum(tmp_path / "one")] == list("01234")
+    assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
     for name in ("observations.csv", "observations.parquet", "estimate.json"):
         (tmp_path / "one" / name).unlink()
     assert run("summarize", tmp_path / "one").code == 0
-    assert [row["label"] for row in check_sum(tmp_path / "one")] == list("01234")
+    assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
 
 
 def test_runs_without_labels_and_labels_of_other_data(run: CommandLine, tmp_path: Path) -> None:
     for name in ("table", "text"):  # runs of earlier versions
         shutil.copytree(GOLDEN / "runs" / name, tmp_path / name)
         assert run("summarize", tmp_path / name).code == 0
-        assert {row["label"] for row in check_sum(tmp_path / name)} == {""}
+        assert {row["label"] for row in checked_observations(tmp_path / name)} == {""}
     (tmp_path / "text" / "labels.parquet").write_bytes(b"nothing of the kind")
     assert "is damaged; remove it" in run("summarize", tmp_path / "text").error
 
@@ -123,7 +100,7 @@ def test_fasta_files_are_read_with_their_names(run: CommandLine, model: Path, tm
     for name in ("a.fasta", "b.fa.gz"):
         result = run("score", model, tmp_path / name, "--draws", 8, "--out", tmp_path / f"run-{name}")
         assert result.code == 0, result.err
-    rows = [check_sum(tmp_path / f"run-{name}") for name in ("a.fasta", "b.fa.gz")]
+    rows = [checked_observations(tmp_path / f"run-{name}") for name in ("a.fasta", "b.fa.gz")]
     assert rows[0] == rows[1]
     assert [row["label"] for row in rows[0]] == ["one", "two", "three"]
     assert [row["n_bytes"] for row in rows[0]] == ["4", "3", "4"]

@@ -27,7 +27,7 @@ from maskevidence.masks import MaskKey, RandomSize
 from maskevidence.mixture import order_mixture
 from maskevidence.support.choices import Convention
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.variant_scores.contexts import Answers, Contexts, Letters, Read
+from maskevidence.variant_scores.contexts import Answers, Contexts, Letters
 
 MAX_SITES_ENUMERATED = 10
 _MASKS = 0x76617269616E74
@@ -117,20 +117,25 @@ class Asking:
     used: set[int]
     known: dict[Any, list[int]]
 
-    def read(self, side: Side, hidden: Sequence[int], *reads: Read) -> list[int]:
-        """The places of answers from one context."""
+    def read(self, side: Side, hidden: Sequence[int], *reads: tuple[int, int]) -> range:
+        """The places of log p of some letters, each a site and its token, in one context."""
         place, slots = self.contexts.ask(side.base, side.filled, hidden, *reads)
         self.used.add(place)
         return slots
 
+    def read_sum(self, side: Side, hidden: Sequence[int], letters: Letters) -> int:
+        """The place of Σ log p over the hidden sites of one context."""
+        place, slot = self.contexts.ask_sum(side.base, side.filled, hidden, letters)
+        self.used.add(place)
+        return slot
 
-def _one(side: Side, site: int) -> Read:
-    return Read((side.letter(site),), (site,))
+
+def _one(side: Side, site: int) -> tuple[int, int]:
+    return site, side.letter(site)
 
 
 def _difference(pairs: Sequence[tuple[int, int]]) -> Reduce:
-    plus, minus = (list(slots) for slots in zip(*pairs, strict=True)) if pairs else ([], [])
-    return lambda answers: Score(float(answers[plus].sum() - answers[minus].sum()))
+    return lambda answers: Score(sum(answers.item(plus) - answers.item(minus) for plus, minus in pairs))
 
 
 def _in_one_context(pair: Pair, asking: Asking, side: Side, hidden: Sequence[Sequence[int]]) -> Reduce:
@@ -286,7 +291,7 @@ def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[int], Flo
         for draw, size in zip(index, sizes, strict=True):
             order = np.argsort(keyed_bits(asking.seed, _MASKS, int(draw), columns[allowed]), kind="stable")
             hidden = np.sort(allowed[order[:size]])
-            places += asking.read(side, hidden.tolist(), Read(letters, None))
+            places.append(asking.read_sum(side, hidden.tolist(), letters))
         return places
 
     if side.filled or len(allowed) < len(side):
