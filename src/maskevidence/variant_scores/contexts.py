@@ -109,7 +109,9 @@ class Contexts:
         return place, self._n_slots - 1
 
     def _number(self, base: int, filled: Mapping[int, int], hidden: Sequence[int]) -> int:
-        bits = sum(1 << int(site) for site in hidden)
+        bits = 0
+        for site in hidden:
+            bits |= 1 << site
         visible = tuple(sorted((site, token) for site, token in filled.items() if not bits >> site & 1))
         place = self._place.setdefault(_Context(base, visible, bits), len(self._sums))
         if place == len(self._sums):
@@ -156,8 +158,8 @@ class _Computing:
         self,
         model: HasLogDistributions,
         bases: Sequence[Base],
-        reads: tuple[Int64[np.ndarray, " n"], ...],
-        sums: Sequence[Sequence[tuple[int, Letters]]],
+        reads: tuple[Int64[np.ndarray, " n_reads"], ...],
+        sums: Sequence[Sequence[tuple[int, Int64[np.ndarray, " _"]]]],
         answers: Answers,
     ) -> None:
         self.model, self.reads, self.sums, self.answers = model, reads, sums, answers

@@ -125,8 +125,8 @@ def _from_sequence(wild_type: str, text: str, where: str) -> Mutant:
 
 
 def _of_sites(name: str, wild_type: str, changed: dict[int, str]) -> Mutant:
-    sites = tuple(sorted(site for site, letter in changed.items() if letter != wild_type[site]))
-    return Mutant(name, sites, "".join(changed[site] for site in sites))
+    sites = sorted([site for site, letter in changed.items() if letter != wild_type[site]])
+    return Mutant(name, tuple(sites), "".join([changed[site] for site in sites]))
 
 
 def _short(text: str) -> str:

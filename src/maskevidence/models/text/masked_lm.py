@@ -347,7 +347,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
         self, tokens: Tokens, places: Bool[Tensor, "B D"], *, unmasked: bool
     ) -> Float[Tensor, "n V"]:
         log_probs, place = [], []
-        for call in self._calls(tokens, places):
+        width = getattr(getattr(self.network, "config", None), "hidden_size", None)
+        for call in self._calls(tokens, places, width):
             with self._precision():
                 seen = call.ids if unmasked else call.shown
                 inputs = self._adapter.inputs(seen, call.context, call.lengths)
@@ -358,7 +359,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16))
 
-    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[_Call]:
+    def _calls(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], width: int | None = None
+    ) -> Iterator[_Call]:
         """The calls of the network for rows with a hidden token, each of rows of similar length."""
         if tokens.values.ndim != 2 or tokens.values.is_floating_point():
             raise InputError(
@@ -376,7 +379,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
             )
         place = torch.argsort(~present, dim=1, stable=True)[:, :longest]  # the present tokens, to the left
         ids, hidden, context = (x.gather(1, place) for x in (tokens.values, masked, tokens.context))
-        for part in self.batches(n_present.cpu().numpy()):
+        parts = self._sizes.fixed(n_present.cpu().numpy(), self.device, pads=self._adapter.pads, width=width)
+        for part in parts:
             rows = torch.from_numpy(part).to(place.device)
             width = int(n_present[part[0]])
             at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
