@@ -214,9 +214,9 @@ class _Computing:
         unmasked: bool,
     ) -> torch.Tensor:
         """log p of all tokens at the places that are asked for, row by row, shape (n, V)."""
-        own = (values, self.maskable[base], self.context[base])
-        tokens = Tokens(*map(torch.from_numpy, own), torch.arange(len(values)))
-        tokens = beside(self.model, tokens)
+        own = (values, self.maskable[base], self.context[base], np.arange(len(values)))
+        ids, maskable, context, numbers = map(torch.from_numpy, own)
+        tokens = beside(self.model, Tokens(ids, maskable, context, numbers))
         where = torch.from_numpy(asked).to(tokens.values.device)
         if not unmasked:
             return self.model.log_distributions(tokens, where)
