@@ -3,6 +3,7 @@
 The user's environment is cleared first, before anything reads it: the tests pass whatever it says.
 """
 
+import gc
 import os
 from importlib.util import find_spec
 
@@ -12,12 +13,14 @@ from surroundings import make_calm
 
 _HOME = make_calm(os.environ)
 
+gc.disable()  # until all modules are imported
+
 import torch  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-# Before anything imports the package. A whole number passes for a float, as in Python's own typing rules.
-install_import_hook("maskevidence", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+from checked_calls import check_calls_of  # noqa: E402
+
+check_calls_of("maskevidence")  # before anything imports the package
 
 # The arrays are small; workers that use all cores each would fight over them.
 torch.set_num_threads(1)
@@ -28,6 +31,16 @@ threadpool_limits(1)
 collect_ignore = [] if find_spec("lm_eval") else ["src/maskevidence/integrations/lm_eval/model.py"]
 # Scripts that run on files of a user's own; tests/test_first_hours.py makes such files.
 collect_ignore_glob = ["docs/first-hours/*"]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep what the modules hold out of the garbage collector, which transformers' Trainer calls each time.
+
+    The millions of objects of transformers, scikit-learn and others stay until the end, and to look through
+    them takes a second.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

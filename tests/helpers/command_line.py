@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jaxtyping
 import pytest
+import typer.main
 
 from maskevidence.cli import main
 from maskevidence.display.curve_picture import draw_curves, new_figure
@@ -36,6 +40,7 @@ class Result(NamedTuple):
 
 
 _PICTURES: list[bytes] = []
+_command_of = cache(typer.main.get_command)  # to build all commands takes longer than to refuse bad input
 
 
 def _first_picture(*curves: Any, **options: Any) -> bytes:
@@ -44,6 +49,24 @@ def _first_picture(*curves: Any, **options: Any) -> bytes:
     if not _PICTURES:
         _PICTURES.append(draw_curves(*curves, **options))
     return _PICTURES[0]
+
+
+@contextmanager
+def prepared_commands(*, draws: bool = False) -> Iterator[None]:
+    """Commands can be called in this process: they are built once, and draw the first curve.png alone.
+
+    Args:
+        draws: whether each run draws its own curve.png.
+    """
+    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("typer.main.get_command", _command_of)
+            if not draws:
+                patch.setattr("maskevidence.runs.summary_files.draw_curves", _first_picture)
+            yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 class CommandLine:
@@ -60,15 +83,9 @@ class CommandLine:
 
     def __call__(self, *words: object) -> Result:
         self.monkeypatch.setattr(sys, "argv", ["maskevidence", *map(str, words)])
-        draw = draw_curves if self.draws else _first_picture
-        self.monkeypatch.setattr("maskevidence.runs.summary_files.draw_curves", draw)
         self.capsys.readouterr()
-        jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
-        try:
-            with pytest.raises(SystemExit) as exit_:
-                main()
-        finally:
-            jaxtyping.config.update("jaxtyping_disable", False)
+        with prepared_commands(draws=self.draws), pytest.raises(SystemExit) as exit_:
+            main()
         out, err = self.capsys.readouterr()
         return Result(int(exit_.value.code or 0), out, err)
 

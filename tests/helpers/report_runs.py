@@ -5,9 +5,10 @@ import sys
 import warnings
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
+import pytest
 
+from command_line import prepared_commands
 from maskevidence.cli.app import app
 from maskevidence.errors import UnknownTokensWarning
 from text_models import small_bert, small_tokenizer
@@ -25,18 +26,10 @@ HOSTILE = [
 
 def command(*words: object) -> None:
     """Run a command in this process."""
-    before = sys.argv
-    sys.argv = ["maskevidence", *map(str, words)]
-    jaxtyping.config.update(
-        "jaxtyping_disable", True
-    )  # typer passes a context of another type than it declares
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownTokensWarning)
-            app(sys.argv[1:], standalone_mode=False)
-    finally:
-        sys.argv = before
-        jaxtyping.config.update("jaxtyping_disable", False)
+    with pytest.MonkeyPatch.context() as patch, prepared_commands(), warnings.catch_warnings():
+        patch.setattr(sys, "argv", ["maskevidence", *map(str, words)])
+        warnings.simplefilter("ignore", UnknownTokensWarning)
+        app(sys.argv[1:], standalone_mode=False)
 
 
 def write_table(file: Path, n_rows: int = 60, n_columns: int = 5) -> Path:

@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -15,13 +16,18 @@ def versions() -> dict[str, str]:
         >>> sorted(versions())[:2]
         ['maskevidence', 'numpy']
     """
-    by_package = {"python": platform.python_version(), "maskevidence": __version__}
+    return {"python": platform.python_version(), "maskevidence": __version__, **_of_other_packages()}
+
+
+@cache  # to read them takes as long as to score a small table
+def _of_other_packages() -> dict[str, str]:
+    found = {}
     for package in ("torch", "numpy", "scikit-learn", "transformers"):
         try:
-            by_package[package] = metadata.version(package)
+            found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return by_package
+    return found
 
 
 def command() -> str:

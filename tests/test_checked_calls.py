@@ -1,0 +1,48 @@
+"""The tests' own check of shapes and types sees nested functions, too, and each with its own surroundings."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from jaxtyping import TypeCheckError
+
+from checked_calls import check_calls_of
+
+SOURCE = """
+def adder(number):
+    def add(other: int, times: int = 1) -> int:
+        return answer(number + other) if times == 1 else add(other) + add(other, times - 1)
+    return add
+
+def answer(value):
+    return "many" if value > 10 else value
+"""
+
+
+@pytest.fixture
+def adder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Callable[..., int]]:
+    (tmp_path / "some_adder.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    check_calls_of("some_adder")
+    import some_adder  # type: ignore[import-not-found]
+
+    assert isinstance(some_adder, ModuleType)
+    monkeypatch.delitem(sys.modules, "some_adder")
+    return some_adder.adder
+
+
+def test_a_nested_function_has_its_own_surroundings(adder: Callable[[int], Callable[..., int]]) -> None:
+    one, two = adder(1), adder(2)
+    assert [one(1), two(1), one(2), two(1, times=3)] == [2, 3, 3, 9]
+
+
+def test_its_arguments_and_its_answer_are_checked(adder: Callable[[int], Callable[..., int]]) -> None:
+    adder(1)(1)
+    with pytest.raises(TypeCheckError, match=r"parameters of some_adder.adder.<locals>.add"):
+        adder(5)("1")
+    with pytest.raises(TypeCheckError, match=r"return value of some_adder.adder.<locals>.add"):
+        adder(5)(6)
+    assert adder(5)(1) == 6
