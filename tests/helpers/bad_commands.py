@@ -322,6 +322,8 @@ def _targets(words: tuple[str, ...]) -> tuple[str, ...]:
         return ("report.html", *(word for word in words[1:] if not word.startswith("-")))
     if words[:2] == ("show", "reconstructions"):
         return ("reconstructions",)
+    if words[:1] == ("impute",):
+        return ("filled.csv",)
     return ()
 
 
