@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument(
         "--models", type=Path, help="folder of the trained models; by default a temporary one"
     )
-    parser.add_argument("--steps", type=int, default=3000, help="of a training")
+    parser.add_argument("--steps", type=int, default=2000, help="of a training")
     parser.add_argument("--few", action="store_true", help="agreement: without pll, whole and single mutants")
     parser.add_argument("--picture", type=Path, help="agreement: draw it into this file")
     parser.add_argument("--reactions", type=int, default=16, help="how many reactions are scored")
@@ -223,20 +223,19 @@ def measure_families(options: Any) -> tuple[dict[str, Any], list[Target]]:
         gain = known["random sizes"] - best
         spread = gain.std(ddof=1) * math.sqrt(len(gain)) / n_residues  # of masks and of members
         difference = me.compare(estimates).between("random sizes", "15 %")
-        found = {what: values.sum() / n_residues for what, values in known.items()}
-        numbers[name] = found | {"members": len(train), "gain": gain.sum() / n_residues, "gain_se": spread}
+        found = {what: float(values.sum()) / n_residues for what, values in known.items()}
+        mean = float(gain.sum()) / n_residues
+        numbers[name] = found | {"members": len(train), "gain": mean, "gain_se": float(spread)}
         rows.append(
             (
                 name,
                 f"{len(train):,}",
                 *(f"{value:.3f}" for value in found.values()),
-                f"{gain.sum() / n_residues:+.3f} ± {spread:.3f}",
+                f"{mean:+.3f} ± {spread:.3f}",
                 f"{difference.difference:+.1f} ± {difference.standard_error:.1f}",
             )
         )
-        targets.append(
-            Target(f"above the baselines, {name}, nats per residue", gain.sum() / n_residues, low=0)
-        )
+        targets.append(Target(f"above the baselines, {name}, nats per residue", mean, low=0))
     show(
         f"Held-out log evidence of {HELD_OUT} members, nats per residue; BERTs with 2 layers of 64, "
         f"{options.steps:,} steps. Gain: of random sizes over the better baseline, nats per residue; "

@@ -74,6 +74,11 @@ def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, wor
     rows = json.loads(result.out)["scores"]
     assert rows[1]["pll"] == rows[1]["whole"] == 0
     assert rows[2]["whole_mask_se"] > 0
+    shown = run("variants", model, world / "dms.csv", *words[3:], "--start", 24, "--conventions", "all").out
+    lines = shown[shown.index("the first mutants") :].splitlines()
+    assert len(lines) < 20  # one line for each convention, however many mutants
+    assert max(map(len, lines)) <= 80
+    assert any("error of whole" in line for line in lines)
 
 
 def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from maskevidence.tasks.variant_options import VariantOptions
 if TYPE_CHECKING:
     from maskevidence.tasks.variants import VariantResult
 
-MAX_MUTANTS_SHOWN = 10
+MAX_MUTANTS_SHOWN = 5
+_LONGEST_NAME = 12
 
 
 def variants(
@@ -71,11 +72,14 @@ def _show(screen: Any, result: "VariantResult") -> None:
     scores = result.scores
     if scores is None:
         return
-    rows = [
-        [name, *(_number(values[row]) for values in scores.scores.values())]
-        for row, name in enumerate(scores.mutants[:MAX_MUTANTS_SHOWN])
-    ]
-    screen.print(FittingTable(["mutant", *scores.scores], rows, "scores of the first mutants, nats"))
+    names = [_short(name) for name in scores.mutants[:MAX_MUTANTS_SHOWN]]
+    shown: dict[str, Any] = {}
+    for name, values in scores.scores.items():
+        shown[name] = values
+        if name in scores.mask_se:
+            shown[f"error of {name}"] = scores.mask_se[name]
+    rows = [[name, *map(_number, values[: len(names)])] for name, values in shown.items()]
+    screen.print(FittingTable(["score", *names], rows, "the first mutants, nats"))
     if result.measured is not None:
         found = [
             [name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.n:,}"]
@@ -87,3 +91,7 @@ def _show(screen: Any, result: "VariantResult") -> None:
 
 def _number(value: float) -> str:
     return "" if value != value else f"{value:.3f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
