@@ -13,7 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import mean_of_scores, summarize_scores
 from maskevidence.hidden_tokens import HiddenTokens
 from maskevidence.masks import MaskKey
-from maskevidence.token_means import token_controls
+from maskevidence.token_means import _Cells, _Effects, token_controls
 
 DESIGN = me.RandomSize(8, 4)
 
@@ -173,3 +173,9 @@ def test_designs_without_use_for_them_are_refused(design: me.MaskDesign, masks: 
     model = me.models.PPCA(4, 1)
     with pytest.raises(InputError, match="per_token belongs to random-size with own masks"):
         me.estimate_evidence(model, model.sample(5), design, masks=masks, per_token=True)
+
+
+def test_means_that_are_not_shrunk_are_0_for_tokens_that_were_never_hidden() -> None:
+    """Residuals without noise have no shrinkage: 0 of 0 masks is no number, and no warning either."""
+    cells = _Cells(np.array([[0.0, 3.0]]), np.array([[0.0, 2.0]]), 4.5)
+    assert _Effects(np.zeros(2), 0.0).means(cells).tolist() == [[0.0, 1.5]]

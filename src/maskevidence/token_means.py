@@ -66,7 +66,7 @@ class _Effects(NamedTuple):
 
     def means(self, cells: _Cells) -> Matrix:
         """τ of each token."""
-        own = (cells.total - cells.times * self.place) / (cells.times + self.shrinkage)
+        own = (cells.total - cells.times * self.place) / np.maximum(cells.times + self.shrinkage, 1e-300)
         return np.where(cells.times > 0, self.place + own, 0.0)
 
 
