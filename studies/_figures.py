@@ -62,7 +62,11 @@ def figure_of_tables(records: Sequence[Record]) -> PaperFigure:
             mean = hierarchical_mean(values)
             colour = COLOURS[place % 4]
             ax.plot(
-                [np.nanmean(v) for v in values.values()], [place] * len(values), ".", color=colour, alpha=0.4
+                [hierarchical_mean({"": each}).value for each in values.values()],
+                [place] * len(values),
+                ".",
+                color=colour,
+                alpha=0.4,
             )
             ends = [[mean.value - mean.low], [mean.high - mean.value]]
             ax.errorbar(mean.value, place, xerr=ends, fmt="o", color=colour, capsize=4, markersize=5)

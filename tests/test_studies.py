@@ -233,7 +233,7 @@ def test_a_bert_is_trained_watched_and_scored(small_text: Corpus, monkeypatch: p
     wanted = {claim[name] for claim in claims for name in ("by", "less", "target") if name in claim}
     assert wanted <= found.keys()
     assert found["course_steps"] == [0, 1, 2, 3, 4]
-    assert len(set(found["course_area"])) == 5  # the weights change
+    assert found["course_area"][-1] > found["course_area"][0]
     assert found["area_half_way"] == found["course_area"][2]
     assert found["mixture"] >= found["area_of_sentences"]
 
