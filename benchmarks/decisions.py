@@ -1,22 +1,29 @@
-"""Decisions of a masked language model between choices: races against LLaDA's estimator and others.
+"""Decisions of a masked language model between four choices: races against LLaDA's estimator and others.
 
 Which of four products belongs to these reactants? The model is an ALBERT trained on chemical reactions
 (package `rxnmapper`: `pip install --no-deps rxnmapper==0.4.3`; it is not imported, only its files are
 read). The other three products are those of other reactions: drawn at random, or with --products alike the
-most similar one and two of nearly equal length, which is much harder. Every choice is scored with many masks,
-whose mean is the reference; races are then run on blocks of 64 of these masks, so that one pass serves many
-races. Beside them stand LLaDA's estimator with 128 masks of its own, the pseudo-log-likelihood, and the same
-masks without a race.
+most similar one and two of nearly equal length, which is much harder. With --model FOLDER, another model is
+asked which of four lines of a play goes on after this one; one is trained in four minutes of a core by
 
-A question is resolved if the reference has its best choice 3 standard errors ahead of the next one. Results
-are written to --out after every question, and the same command resumes an interrupted run. A question
-takes about 10 to 30 seconds of one core.
+    maskevidence train masked-lm "$MASKEVIDENCE_DATA/tiny_shakespeare/tiny_shakespeare.txt" \\
+        --steps 1500 --threads 1 --out lines
+
+A race decides as the adapter for the lm-evaluation-harness does. It is held against a reference with masks of
+its own, up to --reference a choice: after 64, 128, 256, ... masks, a choice that is 6 standard errors behind
+the leader gets no more of them, and the reference is finished when one choice is left. A question is resolved
+if the best choice is 3 standard errors ahead of all others.
+
+On the first questions, other ways to decide stand beside the race: LLaDA's estimator with 128 masks for each
+choice, common masks without a race, the pseudo-log-likelihood and the order from left to right. Results are
+written to --out question by question, and the same command goes on where it was stopped.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +32,33 @@ from leave_one_out import smiles_model
 
 # isort: split
 import numpy as np
+import torch
+from _questions import Asked, of_lines, of_reactions
 
-from maskevidence.data.text import read_texts
-from maskevidence.integrations.lm_eval.drawing import PER_DRAW, key_of_texts, llada_masks, window_masks
-from maskevidence.integrations.lm_eval.requests import Encoder
+from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
+from maskevidence.integrations.lm_eval.drawing import PER_DRAW, key_of_texts, window_masks
+from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
-from maskevidence.race import Race, run_race
+from maskevidence.integrations.lm_eval.values import Valuer
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.race import Race
 
-CAP, LLADA, RESOLVED = 64, 128, 3.0
-RACE = Race(0.995, (8, 12, 16, 24, 32, 48, CAP))
-WITHOUT_RACE = (8, 16, 32)
+CAP, LLADA, FIRST, RESOLVED, SURE = 64, 128, 64, 3.0, 6.0
+RACE = Race(0.995, looks_up_to(CAP, racing=True))
+WITHOUT_RACE = (16, 32, 48)
+OF_REFERENCE, OF_OTHERS = 10**6, 10**6 + 1  # seeds of masks that no race has
+
+Choices = tuple[Continuation, ...]
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=300, help="how many reactions are asked about")
-    parser.add_argument("--reference", type=int, default=512, help="masks of the reference, a multiple of 64")
+    parser.add_argument("--model", type=Path, help="folder of a model that is asked about lines of a play")
+    parser.add_argument("--questions", type=int, default=300, help="how many questions there are")
+    parser.add_argument("--races", type=int, default=2, help="races of each question, with other masks")
+    parser.add_argument("--compared", type=int, default=100, help="questions that are decided otherwise, too")
+    parser.add_argument("--reference", type=int, default=4096, help="masks of the reference, 64 or more")
     parser.add_argument("--longest", type=int, default=100, help="longest reaction, in tokens")
     parser.add_argument("--products", choices=("random", "alike"), default="random", help="the wrong choices")
     parser.add_argument("--out", type=Path, default=Path("decisions.jsonl"), help="file of results so far")
@@ -48,114 +66,114 @@ def main() -> int:
     if "MASKEVIDENCE_DATA" not in os.environ:
         print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
         return 2
-    model = smiles_model()
+    torch.set_num_threads(1)
+    model = MaskedLM.from_pretrained(options.model) if options.model else smiles_model()
     if model is None:
-        print("rxnmapper is not installed", file=sys.stderr)
+        print("rxnmapper is not installed; install it, or give --model", file=sys.stderr)
         return 2
-    encoder = Encoder(model.tokenizer, model.max_tokens)
-    limit = 2 if options.quick else options.questions
-    reference = 128 if options.quick else options.reference
+    if options.quick:
+        options.questions, options.compared, options.reference = 2, 1, 128
+    tokenizer = model.tokenizer
+    questions = (
+        of_lines(tokenizer) if options.model else of_reactions(tokenizer, options.longest, options.products)
+    )
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    known = {one["number"] for one in done}
+    scorer = Scorer(model, Encoder(tokenizer, model.max_tokens))
     with options.out.open("a") as out:
-        for number, context, products in questions(model.tokenizer, options.longest, limit, options.products):
-            if number not in known:
-                done.append({"number": number, **score(Scorer(model, encoder), context, products, reference)})
-                out.write(json.dumps(done[-1]) + "\n")
-                out.flush()
-    return report(done, options)
+        for place, asked in enumerate(islice(questions, options.questions)):
+            if place < len(done):
+                assert done[place]["number"] == asked.number, "--out is of other questions"
+                continue
+            done.append(decided(scorer, asked, options, compared=place < options.compared))
+            out.write(json.dumps(done[-1]) + "\n")
+            out.flush()
+    return report(done[: options.questions], options)
 
 
-def questions(tokenizer: Any, longest: int, limit: int, wrong: str) -> Iterator[tuple[int, str, list[str]]]:
-    """The number of a reaction, its reactants, and four products, of which the first is right."""
-    texts = read_texts(str(Path(os.environ["MASKEVIDENCE_DATA"]) / "reactions" / "reactions.csv"))["reaction"]
-    pairs = [text.split(">>") for text in texts]
-    products = [product for _, product in pairs]
-    grams = [{product[i : i + 4] for i in range(len(product) - 3)} for product in products]
-    lengths = np.array([len(tokenizer(product, add_special_tokens=False).input_ids) for product in products])
-    rng, n_asked = np.random.default_rng(0), 0
-    for number in rng.permutation(len(pairs)).tolist():
-        reactants, product = pairs[number]
-        if lengths[number] < 7 or len(tokenizer(texts[number]).input_ids) > longest:
-            continue
-        known = {product, *reactants.split(".")}
-        others = [i for i in range(len(pairs)) if products[i] not in known and lengths[i] >= 7]
-        if wrong == "random":
-            chosen = rng.choice(others, 3, replace=False).tolist()
-        else:
-            chosen = _alike(number, others, grams, lengths, rng)
-        yield number, f"{reactants}>>", [product, *(products[i] for i in chosen)]
-        n_asked += 1
-        if n_asked == limit:
-            return
+def decided(scorer: Scorer, asked: Asked, options: Any, *, compared: bool) -> dict[str, Any]:
+    """What each way decides, with its passes a choice; and the reference."""
+    key = key_of_texts([asked.context])
+    choices = tuple(scorer.encoder.pair(asked.context, choice) for choice in asked.choices)
+    best, z, masks = reference(scorer, choices, key, options.reference)
+    ways: dict[str, list[tuple[int, float, bool]]] = {}
+    ways["race"] = [raced(scorer, choices, key, seed) for seed in range(options.races)]
+    if compared:
+        ways |= {way: [(*result, False)] for way, result in other_ways(scorer, choices, key).items()}
+    tokens = [len(choice.scored) for choice in choices]
+    return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "ways": ways}
 
 
-def _alike(
-    number: int, others: list[int], grams: list[set[str]], lengths: np.ndarray, rng: np.random.Generator
-) -> list[int]:
-    """The product that has most in common with that of a reaction, and two of nearly equal length."""
-    alike = max(others, key=lambda i: len(grams[i] & grams[number]) / len(grams[i] | grams[number]))
-    near = sorted((i for i in others if i != alike), key=lambda i: abs(lengths[i] - lengths[number]))[:20]
-    return [alike, *rng.choice(near, 2, replace=False).tolist()]
+def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, float, bool]:
+    """The winner of a race, its passes a choice, and whether it is a tie."""
+    n = len(choices)
+    question = Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
+    values = Decider(scorer, seed, RACE).answers([question], [{}])[0]
+    return int(np.argmax(values)), float(np.mean([one.n_passes for one in values])), any(one.ties for one in values)
 
 
-def score(scorer: Scorer, context: str, products: list[str], reference: int) -> dict[str, Any]:
-    """The value of every mask of every choice, nats: n/M times the sum of its log-probabilities."""
-    key = key_of_texts([context])
-    result: dict[str, Any] = {"tokens": [], "windows": [], "llada": [], "pll": []}
-    for choice, product in enumerate(products):
-        text = scorer.encoder.pair(context, product)
-        n = len(text.scored)
-        drawn = [window_masks(0, key, draw, n) for draw in range(reference // PER_DRAW)]
-        llada = llada_masks(0, key + choice, LLADA, n)
-        alone = np.eye(n, dtype=np.bool_)
-        hidden = [*(one for draw in drawn for one in draw.hidden), *llada.hidden, *alone]
-        sums = scorer.log_probs([MaskedText(text, one) for one in hidden])
-        factor = np.concatenate([draw.factor * PER_DRAW for draw in drawn])
-        result["tokens"].append(n)
-        result["windows"].append((factor * sums[:reference]).round(4).tolist())
-        result["llada"].append(float((llada.factor * sums[reference : reference + LLADA]).sum()))
-        result["pll"].append(float(sums[reference + LLADA :].sum()))
-    return result
+def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple[int, float, float]:
+    """The best choice, by how many standard errors it leads at least, and the masks that this took."""
+    values: list[list[float]] = [[] for _ in choices]
+    ahead = np.full(len(choices), np.inf)
+    left, n_masks = list(range(len(choices))), FIRST
+    while True:
+        for choice in left:
+            done = len(values[choice])
+            values[choice] += by_draw(scorer, choices[choice], key, range(done, n_masks // PER_DRAW))
+        best = max(left, key=lambda choice: np.mean(values[choice]))
+        for other in set(left) - {best}:
+            apart = np.array(values[best]) - values[other]
+            ahead[other] = apart.mean() / (apart.std(ddof=1) / np.sqrt(len(apart)))
+        ahead[best] = np.inf
+        left = [choice for choice in left if choice == best or ahead[choice] < SURE]
+        if len(left) == 1 or 2 * n_masks > at_most:
+            return best, float(ahead.min()), PER_DRAW * float(np.mean([len(one) for one in values]))
+        n_masks *= 2
+
+
+def by_draw(scorer: Scorer, text: Continuation, key: int, draws: Iterable[int]) -> list[float]:
+    """The estimate of each draw of the reference, nats."""
+    drawn = [window_masks(OF_REFERENCE, key, draw, len(text.scored)) for draw in draws]
+    sums = scorer.log_probs([MaskedText(text, hidden) for one in drawn for hidden in one.hidden])
+    return (sums.reshape(-1, PER_DRAW) * [one.factor for one in drawn]).sum(1).tolist()
+
+
+def other_ways(scorer: Scorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:
+    """What LLaDA's estimator, common masks and others choose, with their passes a choice."""
+    found = {}
+    keys = [key + number for number in range(len(choices))]
+    scores = {f"LLaDA's estimator, {LLADA}": "llada"}
+    scores |= {"pseudo-log-likelihood": "pll", "left to right": "policy:left-to-right"}
+    for name, score in scores.items():
+        values = Valuer(scorer, score, OF_OTHERS, LLADA).values(choices, keys)
+        found[name] = (int(np.argmax(values)), float(np.mean([value.n_passes for value in values])))
+    for n_masks in WITHOUT_RACE:
+        decider = Decider(scorer, OF_OTHERS, Race(looks=(n_masks,)))
+        values = decider.answers([Question(key, choices)], [{}])[0]
+        found[f"common masks, {n_masks}"] = (int(np.argmax(values)), float(n_masks))
+    return found
 
 
 def report(done: list[dict[str, Any]], options: Any) -> int:
     """Agreement with the reference, accuracy and passes of every way to decide."""
-    ways: dict[str, list[tuple[bool, int, float, bool]]] = {}  # resolved, choice, passes a choice, right
-    ties, z_values, references = [], [], []
-    for one in done:
-        values = np.array(one["windows"]).T
-        best, z = reference_decision(values)
-        resolved = z >= RESOLVED
-        z_values.append(z)
-        references.append((resolved, best, float(len(values)), best == 0))
-
-        def add(way: str, choice: int, passes: float, resolved: bool = resolved, best: int = best) -> None:
-            ways.setdefault(way, []).append((resolved, choice == best, passes, choice == 0))
-
-        for start in range(0, len(values) - CAP + 1, CAP):
-            block = values[start : start + CAP]
-            verdict = run_race(RACE, block)
-            add("race", verdict.winner, float(np.mean(verdict.n_draws)))
-            ties.append((resolved, bool(verdict.tied)))
-            for n_masks in WITHOUT_RACE:
-                add(f"common masks, {n_masks}", int(block[:n_masks].mean(0).argmax()), n_masks)
-        add(f"LLaDA's estimator, {LLADA}", int(np.argmax(one["llada"])), LLADA)
-        add("pseudo-log-likelihood", int(np.argmax(one["pll"])), float(np.mean(one["tokens"])))
-    n_resolved = sum(resolved for resolved, *_ in references)
     rows, numbers = [], {}
-    for way, results in ways.items():
-        passes = [passes for _, _, passes, _ in results]
+    for way in dict.fromkeys(way for one in done for way in one["ways"]):
+        decisions = [
+            (one["z"] >= RESOLVED, choice == one["best"], choice == 0, passes)
+            for one in done
+            for choice, passes, _ in one["ways"].get(way, [])
+        ]
+        passes = [passes for *_, passes in decisions]
         numbers[way] = {
-            "resolved": share(agrees for resolved, agrees, _, _ in results if resolved),
-            "near ties": share(agrees for resolved, agrees, _, _ in results if not resolved),
-            "right": share(right for *_, right in results),
-            "decisions": len(results),
+            "resolved": share(agrees for resolved, agrees, _, _ in decisions if resolved),
+            "near ties": share(agrees for resolved, agrees, _, _ in decisions if not resolved),
+            "right": share(right for *_, right, _ in decisions),
+            "decisions": len(decisions),
             "passes": float(np.mean(passes)),
             "95 %": float(np.quantile(passes, 0.95)),
         }
         rows.append((way, *(f"{value:.4g}" for value in numbers[way].values())))
-    name = f"{len(done)} questions, {n_resolved} resolved by {len(done[0]['windows'][0])} masks; {machine()}"
+    n_resolved = sum(one["z"] >= RESOLVED for one in done)
     columns = (
         "way",
         "agreement, resolved",
@@ -165,30 +183,27 @@ def report(done: list[dict[str, Any]], options: Any) -> int:
         "passes a choice",
         "95th percentile",
     )
-    show(name, columns, rows)
-    called = {kind: share(tied for resolved, tied in ties if resolved == kind) for kind in (True, False)}
+    show(f"{len(done)} questions, {n_resolved} resolved; {machine()}", columns, rows)
+    called = {
+        kind: share(
+            tied for one in done if (one["z"] >= RESOLVED) == kind for *_, tied in one["ways"]["race"]
+        )
+        for kind in (True, False)
+    }
     print(f"Called a tie: {called[True]:.1%} of the resolved, {called[False]:.1%} of the others.")
-    print(f"Right by the reference: {share(right for *_, right in references):.1%}.")
-    race = numbers["race"]
+    print(f"Right by the reference: {share(one['best'] == 0 for one in done):.1%}.")
+    masks = [one["masks"] for one in done]
+    print(f"Masks of the reference, a choice: {np.mean(masks):.0f}, at most {np.max(masks):.0f}.")
     targets = [
-        Target("agreement of the race, resolved questions", race["resolved"], low=0.995),
-        Target("mean passes of the race, a choice", race["passes"], high=16),
+        Target("agreement of the race, resolved questions", numbers["race"]["resolved"], low=0.995),
+        Target("mean passes of the race, a choice", numbers["race"]["passes"], high=16),
     ]
     return finish(
         {"decisions": numbers, "ties": {str(k): v for k, v in called.items()}}, targets, options.json
     )
 
 
-def reference_decision(values: np.ndarray) -> tuple[int, float]:
-    """The choice with the largest mean, and how many standard errors it is ahead of the nearest one."""
-    draws = values.reshape(-1, PER_DRAW, values.shape[1]).mean(1)
-    best = int(draws.mean(0).argmax())
-    apart = np.delete(draws[:, [best]] - draws, best, axis=1)
-    z = apart.mean(0) / (apart.std(0, ddof=1) / np.sqrt(len(apart)))
-    return best, float(z.min())
-
-
-def share(values: Any) -> float:
+def share(values: Iterable[bool]) -> float:
     """The share of true ones; NaN of nothing."""
     listed = list(values)
     return float(np.mean(listed)) if listed else float("nan")

@@ -3,6 +3,8 @@
 # ruff: noqa: F811 (a fixture is imported, and asked for by its name)
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import pytest
 
 import harness_tasks
 from command_line import CommandLine, run  # noqa: F401
+from forked import exit_code, fork
 from maskevidence.errors import InputError
+from maskevidence.integrations.lm_eval.cache import AnswerCache
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -141,37 +145,37 @@ def test_all_argmaxes_that_a_task_lists_are_raced(masked_lm: MaskedLM, tmp_path:
     assert "acc" not in tied
 
 
-class Killed(BaseException):
-    """Ends a run as a kill does."""
-
-
 @pytest.fixture
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maskevidence.integrations.lm_eval.answering._WAVE", 1)
 
 
-@pytest.mark.usefixtures("small_waves")
+@pytest.mark.usefixtures("small_waves", "one_thread")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_killed_evaluation_resumes_with_equal_results(
     masked_lm: MaskedLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A process is killed by the system after two questions; the same evaluation goes on after them."""
     tasks = built(harness_tasks.choice_task(tmp_path, SENTENCES, ["acc", "acc_norm"]))
+    cache = str(tmp_path / "answers")
     whole = evaluated(adapter(masked_lm), tasks)
-    model, cache = adapter(masked_lm), str(tmp_path / "answers")
-    add, count = model.answerer.cache.__class__.add, 0
 
-    def killed_after_two(*arguments: Any) -> None:
-        nonlocal count
-        count += 1
-        if count > 2:
-            raise Killed
-        add(*arguments)
+    def killed_after_two() -> None:
+        add, count = AnswerCache.add, 0
 
-    monkeypatch.setattr(model.answerer.cache.__class__, "add", killed_after_two)
-    with pytest.raises(Killed):
-        evaluated(model, tasks, use_cache=cache)
-    monkeypatch.undo()
-    again = adapter(masked_lm)
-    resumed = evaluated(again, tasks, use_cache=cache)
+        def counted(own: AnswerCache, *arguments: Any) -> None:
+            nonlocal count
+            add(own, *arguments)
+            count += 1
+            if count == 2:
+                len(own.database)  # waits for what is still to be written
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        monkeypatch.setattr(AnswerCache, "add", counted)
+        evaluated(adapter(masked_lm), tasks, use_cache=cache)
+
+    assert exit_code(fork(killed_after_two)) == -signal.SIGKILL
+    resumed = evaluated(adapter(masked_lm), tasks, use_cache=cache)
     np.testing.assert_allclose(values(resumed), values(whole), rtol=1e-6)  # calls are put together anew
     assert resumed["results"] == whole["results"]
     needed = whole["config"]["maskevidence"]["passes"]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.errors import InputError
+from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import all_masks, key_of_texts, llada_masks, window_masks
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
@@ -17,6 +19,7 @@ from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder, rolling_windows
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
+from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.race import Race
@@ -224,6 +227,39 @@ def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder
     assert 0.8 < np.sqrt((errors**2).mean()) / np.std(values) < 1.25
     held = np.abs(np.array(values) - truth) <= t_half_width(1.0, 3, 0.95) * errors
     assert held.mean() >= 0.88  # of 100 intervals at 95 %: 3 standard errors below
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_intervals_of_whole_texts_hold_the_truth(
+    encoder: Encoder, model: MaskedLM, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 evaluations of a text in windows of 8, 8 and 7 tokens, whose masks are all scored beforehand."""
+    text, n_runs = "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the", 300
+    windows = Encoder(encoder.tokenizer, 10).windows(text)
+    assert [len(window.scored) for window in windows] == [8, 8, 7]
+    known: dict[tuple[Continuation, bytes], float] = {}
+    truth = 0.0
+    for window in windows:
+        drawn = all_masks(len(window.scored))
+        sums = scorer.log_probs([MaskedText(window, hidden) for hidden in drawn.hidden])
+        known |= {(window, hidden.tobytes()): one for hidden, one in zip(drawn.hidden, sums, strict=True)}
+        truth += float((drawn.factor * sums).sum())
+    monkeypatch.setattr(
+        Scorer,
+        "log_probs",
+        lambda _, texts: np.array([known[one.text, one.hidden.tobytes()] for one in texts]),
+    )
+    words = {"score": "evidence", "target": 32, "masks": 64, "greedy": "auto", "metrics": None}
+    values = []
+    for seed in range(n_runs):
+        settings = Settings.parse(seed=seed, **words)
+        values += Answerer(model, settings, None, 10).texts([SimpleNamespace(args=(text,))])
+    z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(n_runs))
+    assert abs(z) < 3.3
+    held = [
+        abs(value - truth) <= t_half_width(value.mask_se, value.n_draws - 1, 0.95) for value in values
+    ]
+    assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_runs)
 
 
 def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Scorer) -> None:

@@ -9,6 +9,7 @@ import torch
 from maskevidence.check import answers, joint, leak, normalisation, offset
 from maskevidence.check import texts as texts_
 from maskevidence.check.findings import CheckReport, Finding
+from maskevidence.check.mask_token import mask_token
 from maskevidence.check.mass import Mass, masses
 from maskevidence.check.trial import Trial, new_trial, rounding
 from maskevidence.check.weights import weights
@@ -27,6 +28,7 @@ _OF_ANSWERS: dict[str, Callable[[Trial], Finding]] = {
     "batch": leak.batch,
     "own value": answers.own_value,
     "offset": offset.offset,
+    "mask token": mask_token,
     "one joint": joint.joint,
     "orders": joint.orders,
     "closed form": joint.closed_form,

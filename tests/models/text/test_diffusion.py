@@ -175,6 +175,24 @@ def test_a_missing_shift_is_found_by_the_checks() -> None:
     assert statuses == {"dream": "passed", "llada": "failed"}
 
 
+class WithoutMask(nn.Module):
+    """Knows the row from its first token; the mask token's logit was never trained, and stands at 0 (MDLM)."""
+
+    def forward(self, ids: Tensor, timesteps: Tensor) -> Tensor:
+        real = torch.tensor([[value != MASK for value in range(N_IDS)]])
+        return torch.where(real & (ids[:, :1, None] != torch.arange(N_IDS)), -9.0, 1.0 - real.double())
+
+
+@pytest.mark.parametrize(("name", "status"), [("mdlm", "passed"), ("llada", "failed")])
+def test_a_mask_logit_that_is_kept_is_found_by_the_checks(name: str, status: str) -> None:
+    tokens, _ = tokens_of(40, 8)
+    network = WithoutMask() if name == "mdlm" else lambda ids: WithoutMask()(ids, torch.zeros(1))
+    model = MaskedLM(DiffusionNetwork(network, DIFFUSIONS[name], MASK), mask_token_id=MASK)
+    report = me.check_model(model, tokens)
+    assert report["mask token"].status == status, report
+    assert ("nats are missing a hidden token" in report["mask token"].found) == (status == "failed")
+
+
 @pytest.mark.parametrize(
     ("model_type", "name", "family"),
     [

@@ -1,0 +1,90 @@
+"""Questions with four choices, of which the first is right: products of reactions, and lines of a play."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maskevidence.data.text import read_texts
+
+FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
+_NEAR = 20  # products of the nearest lengths, from which two are drawn
+_HELD_OUT = 0.05  # of the lines, at the end, which a training that holds out a tenth has not seen
+
+
+class Asked(NamedTuple):
+    """A question.
+
+    Attributes:
+        number: of the reaction or line in its file.
+        context: what is known.
+        choices: four texts, the right one first.
+    """
+
+    number: int
+    context: str
+    choices: list[str]
+
+
+def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
+    """Which of four products belongs to these reactants? In a random order that is always the same.
+
+    Args:
+        tokenizer: of the model.
+        longest: the longest reaction, in tokens.
+        wrong: where the other products are from: "random" reactions, or "alike", the most similar product
+            and two of nearly equal length.
+    """
+    texts = read_texts(str(_data("reactions", "reactions.csv")))["reaction"]
+    pairs = [text.split(">>") for text in texts]
+    products = [product for _, product in pairs]
+    grams = [{product[i : i + 4] for i in range(len(product) - 3)} for product in products]
+    lengths = _lengths(tokenizer, products)
+    rng = np.random.default_rng(0)
+    for number in rng.permutation(len(pairs)).tolist():
+        reactants, product = pairs[number]
+        if lengths[number] < FEWEST or len(tokenizer(texts[number]).input_ids) > longest:
+            continue
+        known = {product, *reactants.split(".")}
+        others = [i for i in range(len(pairs)) if products[i] not in known and lengths[i] >= FEWEST]
+        if wrong == "random":
+            chosen = rng.choice(others, 3, replace=False).tolist()
+        else:
+            chosen = _alike(number, others, grams, lengths, rng)
+        yield Asked(number, f"{reactants}>>", [product, *(products[i] for i in chosen)])
+
+
+def _alike(
+    number: int, others: list[int], grams: list[set[str]], lengths: np.ndarray, rng: np.random.Generator
+) -> list[int]:
+    """The product that has most in common with that of a reaction, and two of nearly equal length."""
+    alike = max(others, key=lambda i: len(grams[i] & grams[number]) / len(grams[i] | grams[number]))
+    near = sorted((i for i in others if i != alike), key=lambda i: abs(lengths[i] - lengths[number]))[:_NEAR]
+    return [alike, *rng.choice(near, 2, replace=False).tolist()]
+
+
+def of_lines(tokenizer: Any) -> Iterator[Asked]:
+    """Which of four lines of a play goes on after this one? All four have the same number of tokens."""
+    lines = _data("tiny_shakespeare", "tiny_shakespeare.txt").read_text().splitlines()
+    lines = lines[round(len(lines) * (1 - _HELD_OUT)) :]
+    spoken = np.array([bool(line) and not line.endswith(":") for line in lines])
+    lengths = np.where(spoken, _lengths(tokenizer, lines), 0)
+    rng = np.random.default_rng(0)
+    for number in rng.permutation(len(lines) - 1).tolist():
+        right = number + 1
+        equal = np.flatnonzero(lengths == lengths[right])
+        others = [i for i in equal.tolist() if lines[i] != lines[right]]
+        if not spoken[number] or lengths[right] < FEWEST or len(others) < 3:
+            continue
+        chosen = rng.choice(others, 3, replace=False).tolist()
+        yield Asked(number, f"{lines[number]} ", [lines[i] for i in (right, *chosen)])
+
+
+def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:
+    return np.array([len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids])
+
+
+def _data(*parts: str) -> Path:
+    return Path(os.environ["MASKEVIDENCE_DATA"]).joinpath(*parts)
