@@ -10,7 +10,7 @@ import numpy as np
 from maskevidence.data.text import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
-_NEAR = 20  # products of the nearest lengths, from which two are drawn
+_NEAR = 20  # products of the nearest lengths, from which the wrong ones are drawn
 _HELD_OUT = 0.05  # of the lines, at the end, which a training that holds out a tenth has not seen
 
 
@@ -34,8 +34,8 @@ def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
     Args:
         tokenizer: of the model.
         longest: the longest reaction, in tokens.
-        wrong: where the other products are from: "random" reactions, or "alike", the most similar product
-            and two of nearly equal length.
+        wrong: the other products: "equal", of nearly equal length; "random"; or "alike", the most similar
+            one and two of nearly equal length.
     """
     texts = read_texts(str(_data("reactions", "reactions.csv")))["reaction"]
     pairs = [text.split(">>") for text in texts]
@@ -49,20 +49,15 @@ def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
             continue
         known = {product, *reactants.split(".")}
         others = [i for i in range(len(pairs)) if products[i] not in known and lengths[i] >= FEWEST]
-        if wrong == "random":
-            chosen = rng.choice(others, 3, replace=False).tolist()
-        else:
-            chosen = _alike(number, others, grams, lengths, rng)
+        first = []
+        if wrong == "alike":
+            first = [max(others, key=lambda i: len(grams[i] & grams[number]) / len(grams[i] | grams[number]))]
+        if wrong != "random":
+            others = sorted(
+                (i for i in others if i not in first), key=lambda i: abs(lengths[i] - lengths[number])
+            )[:_NEAR]
+        chosen = first + rng.choice(others, 3 - len(first), replace=False).tolist()
         yield Asked(number, f"{reactants}>>", [product, *(products[i] for i in chosen)])
-
-
-def _alike(
-    number: int, others: list[int], grams: list[set[str]], lengths: np.ndarray, rng: np.random.Generator
-) -> list[int]:
-    """The product that has most in common with that of a reaction, and two of nearly equal length."""
-    alike = max(others, key=lambda i: len(grams[i] & grams[number]) / len(grams[i] | grams[number]))
-    near = sorted((i for i in others if i != alike), key=lambda i: abs(lengths[i] - lengths[number]))[:_NEAR]
-    return [alike, *rng.choice(near, 2, replace=False).tolist()]
 
 
 def of_lines(tokenizer: Any) -> Iterator[Asked]:

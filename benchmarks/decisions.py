@@ -2,8 +2,8 @@
 
 Which of four products belongs to these reactants? The model is an ALBERT trained on chemical reactions
 (package `rxnmapper`: `pip install --no-deps rxnmapper==0.4.3`; it is not imported, only its files are
-read). The other three products are those of other reactions: drawn at random, or with --products alike the
-most similar one and two of nearly equal length, which is much harder. With --model FOLDER, another model is
+read). The other three products are those of other reactions: of nearly equal length; with --products random,
+of any length; with --products alike, the most similar one and two of nearly equal length. With --model FOLDER, another model is
 asked which of four lines of a play goes on after this one; one is trained in four minutes of a core by
 
     maskevidence train masked-lm "$MASKEVIDENCE_DATA/tiny_shakespeare/tiny_shakespeare.txt" \\
@@ -60,7 +60,9 @@ def main() -> int:
     parser.add_argument("--compared", type=int, default=100, help="questions that are decided otherwise, too")
     parser.add_argument("--reference", type=int, default=4096, help="masks of the reference, 64 or more")
     parser.add_argument("--longest", type=int, default=100, help="longest reaction, in tokens")
-    parser.add_argument("--products", choices=("random", "alike"), default="random", help="the wrong choices")
+    parser.add_argument(
+        "--products", choices=("equal", "random", "alike"), default="equal", help="the wrong choices"
+    )
     parser.add_argument("--out", type=Path, default=Path("decisions.jsonl"), help="file of results so far")
     options = parser.parse_args()
     if "MASKEVIDENCE_DATA" not in os.environ:
@@ -108,7 +110,11 @@ def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, f
     n = len(choices)
     question = Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
     values = Decider(scorer, seed, RACE).answers([question], [{}])[0]
-    return int(np.argmax(values)), float(np.mean([one.n_passes for one in values])), any(one.ties for one in values)
+    return (
+        int(np.argmax(values)),
+        float(np.mean([one.n_passes for one in values])),
+        any(one.ties for one in values),
+    )
 
 
 def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple[int, float, float]:

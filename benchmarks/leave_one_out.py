@@ -96,14 +96,14 @@ def reactions(n_texts: int) -> tuple[me.models.MaskedLM, Tokens] | None:
     return model, model.tokens(texts[:n_texts])
 
 
-def smiles_model() -> me.models.MaskedLM | None:
+def smiles_model(*, bfloat16: bool = False) -> me.models.MaskedLM | None:
     """The ALBERT of `rxnmapper`; None if that is not installed."""
     found = importlib.util.find_spec("rxnmapper")
     if found is None or found.origin is None:
         return None
     folder = Path(found.origin).parent / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
     tokenizer = smiles_tokenizer((folder / "vocab.txt").read_text().split("\n"))
-    return me.models.MaskedLM.from_pretrained(folder, tokenizer=tokenizer, device="cpu")
+    return me.models.MaskedLM.from_pretrained(folder, tokenizer=tokenizer, device="cpu", bfloat16=bfloat16)
 
 
 def smiles_tokenizer(words: list[str]) -> Any:

@@ -26,10 +26,11 @@ pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("ke
 
 @pytest.fixture
 def kept_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The harness seeds global random numbers and reads data sets through a cache."""
+    """The harness seeds global random numbers, reads data sets through a cache, and lists what is installed."""
     import datasets
-    import torch
+    import torch.utils.collect_env
 
+    monkeypatch.setattr(torch.utils.collect_env, "get_pretty_env_info", str)  # takes a second each time
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     state = torch.get_rng_state(), np.random.get_state()
     yield

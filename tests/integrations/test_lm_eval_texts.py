@@ -249,7 +249,7 @@ def test_intervals_of_whole_texts_hold_the_truth(
         "log_probs",
         lambda _, texts: np.array([known[one.text, one.hidden.tobytes()] for one in texts]),
     )
-    words = {"score": "evidence", "target": 32, "masks": 64, "greedy": "auto", "metrics": None}
+    words = {"score": "evidence", "target": 16, "masks": 64, "greedy": "auto", "metrics": None}
     values = []
     for seed in range(n_runs):
         settings = Settings.parse(seed=seed, **words)
