@@ -6,7 +6,13 @@ is out if its paired differences d_1..d_m to the leader say so by Student's t:
 
     mean(d) > t_{m-1}(1 - ε / (L·(C - 1))) · sd(d) / √m
 
-for C choices and L looks. A choice that is out stays out. The best choice can only be lost at one of L looks
+for C choices and L looks. Where a number c_k of each draw is known whose expectation is 0 and on which the
+values depend, such as how large a mask is, its part is taken out first: b·c_k is subtracted, with the slope b
+of the straight line through the values, and the residuals of the line have m - 2 degrees of freedom,
+
+    mean(d - b·c) > t_{m-2}(1 - ε / (L·(C - 1))) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
+
+A choice that is out stays out. The best choice can only be lost at one of L looks
 to one of C - 1 others, so that it is lost with a probability of at most ε (Bonferroni), as far as the mean
 of independent differences follows Student's t.
 """
@@ -23,6 +29,8 @@ from maskevidence.standard_errors import student_t_quantile
 
 Values = Float64[np.ndarray, "n_draws n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]
+Control = Float64[np.ndarray, " n_draws"]
+_FEWEST = 4  # draws to fit a line to
 
 
 @dataclass(frozen=True)
@@ -53,22 +61,24 @@ class Race:
         if not self.looks or (steps <= 0).any():
             raise InputError(f"looks={self.looks}; give numbers of draws that increase, from 2 or more")
 
-    def threshold(self, n_draws: int, n_choices: int) -> float:
-        """How many standard errors a choice has to be behind after so many draws.
+    def threshold(self, df: int, n_choices: int) -> float:
+        """How many standard errors a choice has to be behind, with so many degrees of freedom.
 
         Example:
-            >>> round(Race(0.99, looks=(4,)).threshold(4, 2), 4)
+            >>> round(Race(0.99, looks=(4,)).threshold(3, 2), 4)
             4.5407
         """
-        return _quantile(self.confidence, len(self.looks), n_choices, n_draws)
+        return _quantile(self.confidence, len(self.looks), n_choices, df)
 
-    def running(self, values: Values, running: Choices) -> Choices:
+    def running(self, values: Values, running: Choices, control: Control | None = None) -> Choices:
         """Which choices still run after a look.
 
         Args:
             values: shape (n_draws, n_choices); the values of the choices that run, one row per draw. The
                 columns of choices that are out are not read.
             running: shape (n_choices,); which choices ran up to this look.
+            control: shape (n_draws,); a number of each draw whose expectation is 0. With fewer than 4 draws
+                it is not used.
 
         Returns:
             Shape (n_choices,). At least the leader runs on; if it is alone, it has won.
@@ -76,20 +86,41 @@ class Race:
         among = np.flatnonzero(running)
         if len(among) < 2:
             return running
-        means = values[:, among].mean(0)
-        leader = among[int(means.argmax())]
-        behind = values[:, [leader]] - values[:, among]
-        distance = behind.mean(0)
-        error = behind.std(0, ddof=1) / np.sqrt(len(values))
-        out = distance > self.threshold(len(values), len(running)) * error
+        used = None if control is None or len(values) < _FEWEST else control
+        level = without_line(values[:, among], used)
+        leader = int(level.mean(0).argmax())
+        behind = level[:, [leader]] - level
+        df = len(values) - (1 if used is None else 2)
+        centre, spread = (0.0, 1.0) if used is None else (used.mean(), ((used - used.mean()) ** 2).sum())
+        error = behind.std(0) * np.sqrt(len(values) / df * (1 / len(values) + centre**2 / spread))
+        out = behind.mean(0) > self.threshold(df, len(running)) * error
         result = running.copy()
         result[among[out]] = False
         return result
 
 
 @cache
-def _quantile(confidence: float, n_looks: int, n_choices: int, n_draws: int) -> float:
-    return student_t_quantile(1 - (1 - confidence) / (n_looks * max(1, n_choices - 1)), n_draws - 1)
+def _quantile(confidence: float, n_looks: int, n_choices: int, df: int) -> float:
+    return student_t_quantile(1 - (1 - confidence) / (n_looks * max(1, n_choices - 1)), df)
+
+
+def without_line(values: Values, control: Control | None) -> Values:
+    """Values without what depends on a control along a straight line, as if the control were 0 in each draw.
+
+    Args:
+        values: shape (n_draws, n_choices).
+        control: shape (n_draws,); None for none.
+
+    Example:
+        >>> control = np.array([-0.5, 0.0, 1.0])
+        >>> without_line(np.array([[1.0], [2.0], [4.0]]), control).ravel()
+        array([2., 2., 2.])
+    """
+    if control is None:
+        return values
+    centred = control - control.mean()
+    slope = centred @ values / (centred @ centred)
+    return values - control[:, None] * slope
 
 
 @dataclass(frozen=True)
@@ -107,12 +138,13 @@ class Verdict:
     n_draws: tuple[int, ...]
 
 
-def run_race(race: Race, draw: Sequence[Sequence[float]] | Values) -> Verdict:
+def run_race(race: Race, draw: Sequence[Sequence[float]] | Values, control: Control | None = None) -> Verdict:
     """Run a race on values that are known beforehand; those of choices that are out are not looked at.
 
     Args:
         race: its looks, and how sure it has to be.
         draw: shape (n_draws, n_choices), with a row for each draw up to the last look.
+        control: shape (n_draws,), as for `Race.running`.
 
     Example:
         >>> values = np.array([[0.0, -9.0], [0.1, -9.2], [-0.1, -9.1], [0.2, -8.9]])
@@ -124,10 +156,11 @@ def run_race(race: Race, draw: Sequence[Sequence[float]] | Values) -> Verdict:
     n_draws = np.zeros(values.shape[1], dtype=np.int64)
     for look in race.looks:
         n_draws[running] = look
-        running = race.running(values[:look], running)
+        running = race.running(values[:look], running, None if control is None else control[:look])
         if running.sum() == 1:
             break
     among = np.flatnonzero(running)
-    means = values[: int(n_draws.max()), among].mean(0)
+    last = int(n_draws.max())
+    means = without_line(values[:last, among], None if control is None else control[:last]).mean(0)
     tied = tuple(among.tolist()) if len(among) > 1 else ()
     return Verdict(int(among[means.argmax()]), tied, tuple(n_draws.tolist()))

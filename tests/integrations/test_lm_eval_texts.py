@@ -234,7 +234,10 @@ def test_intervals_of_whole_texts_hold_the_truth(
     encoder: Encoder, model: MaskedLM, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """300 evaluations of a text in windows of 8, 8 and 7 tokens, whose masks are all scored beforehand."""
-    text, n_runs = "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the", 300
+    text, n_runs = (
+        "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the",
+        300,
+    )
     windows = Encoder(encoder.tokenizer, 10).windows(text)
     assert [len(window.scored) for window in windows] == [8, 8, 7]
     known: dict[tuple[Continuation, bytes], float] = {}
@@ -256,9 +259,7 @@ def test_intervals_of_whole_texts_hold_the_truth(
         values += Answerer(model, settings, None, 10).texts([SimpleNamespace(args=(text,))])
     z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(n_runs))
     assert abs(z) < 3.3
-    held = [
-        abs(value - truth) <= t_half_width(value.mask_se, value.n_draws - 1, 0.95) for value in values
-    ]
+    held = [abs(value - truth) <= t_half_width(value.mask_se, value.n_draws - 1, 0.95) for value in values]
     assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_runs)
 
 

@@ -8,7 +8,9 @@ from maskevidence.model import HasLogDistributions
 
 _N_PAIRS = 8
 _LEAST = 1e-3
-_TIMES_OTHERS = 3.0  # the probability of a usual value: a network that was never trained gives up to 1.7 times
+_TIMES_OTHERS = (
+    3.0  # the probability of a usual value: a network that was never trained gives up to 1.7 times
+)
 
 
 def mask_token(trial: Trial) -> Finding:
@@ -36,8 +38,12 @@ def mask_token(trial: Trial) -> Finding:
     if share <= allowed:
         return trial.passed("mask token", f"it has a probability of {share:.1e}", did, **numbers)
     lost = float(-torch.log1p(-log_p[:, token].exp().clamp(max=1 - 1e-12)).mean())
-    text = f"{share:.2%} of the probability goes to the mask token: {lost:.2g} nats are missing a hidden token"
+    text = (
+        f"{share:.2%} of the probability goes to the mask token: {lost:.2g} nats are missing a hidden token"
+    )
     return trial.finding("mask token", "failed", text, did, look_at=_LOOK_AT, **numbers)
 
 
-_LOOK_AT = "the logit of the mask token, left out before the softmax as in training (diffusion=mdlm, for example)"
+_LOOK_AT = (
+    "the logit of the mask token, left out before the softmax as in training (diffusion=mdlm, for example)"
+)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.integrations.lm_eval.drawing import PER_DRAW, window_masks
+from maskevidence.integrations.lm_eval.drawing import PER_DRAW, size_controls, window_masks
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
-from maskevidence.race import Race
+from maskevidence.race import Race, without_line
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,12 @@ class _State:
         exact: the choices whose value has no error, with that value.
         values: of each choice, one per mask: n/M times the sum of its log-probabilities.
         running: which choices run in each contest.
+        controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
     """
 
     question: Question
     exact: dict[int, ScoredValue]
+    controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
     values: list[list[float]] = field(default_factory=list)
     running: list[Bool[np.ndarray, " n_choices"]] = field(default_factory=list)
 
@@ -77,7 +79,9 @@ class _State:
             )
         contests = zip(self.question.contests, self.question.offsets, strict=True)
         for number, (contest, offset) in enumerate(contests):
-            self.running[number] = race.running(values * contest.scale + offset, self.running[number])
+            self.running[number] = race.running(
+                values * contest.scale + offset, self.running[number], self.controls
+            )
 
     def answer(self) -> list[ScoredValue]:
         """The value of each choice."""
@@ -99,23 +103,29 @@ class _State:
         Its value is its mean difference to that one on the masks that both have, added to that one's mean:
         the order in which the race has put them stays, and what both have in common has the smaller error.
         """
-        own, other = (np.reshape(self.values[one], (-1, PER_DRAW)).mean(1) for one in (choice, longest))
-        value, deviation = _mean(own)
+        own, other = np.array(self.values[choice]), np.array(self.values[longest])
+        value, deviation = self._mean(own)
         if len(other) > len(own):
-            common = other[: len(own)]
-            difference, deviation = _mean(own - common)
-            rest, of_rest = _mean(other)
+            difference, deviation = self._mean(own - other[: len(own)])
+            rest, of_rest = self._mean(other)
             value = difference + rest
-            of_rest[: len(own)] += deviation
+            of_rest[: len(deviation)] += deviation
             deviation = of_rest
         n_masks = len(self.values[choice])
         return ScoredValue(value, deviation, n_masks, self.question.key, self._ties(choice))
 
+    def _mean(self, values: Float64[np.ndarray, " n_masks"]) -> tuple[float, Float64[np.ndarray, " n_draws"]]:
+        """The mean over masks, and what each draw adds to its error.
 
-def _mean(values: Float64[np.ndarray, " n"]) -> tuple[float, Float64[np.ndarray, " n"]]:
-    """The mean, and what each value adds to its error."""
-    mean = float(values.mean())
-    return mean, (values - mean) / len(values)
+        In a race, what depends on the sizes along a straight line is taken out first, as the race does, so
+        that the largest value is that of the choice that has won. The mean of a fixed number of masks is left
+        as it is, which is unbiased.
+        """
+        if self.question.contests:
+            values = without_line(values[:, None], self.controls[: len(values)])[:, 0]
+        draws = values.reshape(-1, PER_DRAW).mean(1)
+        mean = float(draws.mean())
+        return mean, (draws - mean) / len(draws)
 
 
 class Decider:
@@ -156,11 +166,16 @@ class Decider:
         wanted = [(state, choice) for state in states for choice in np.flatnonzero(state.open()).tolist()]
         if not wanted:
             return False
+        draws = range(masks.start // PER_DRAW, masks.stop // PER_DRAW)
+        for state in states:
+            if state.open().any():
+                new = size_controls(self.seed, state.question.key, draws)
+                state.controls = np.concatenate([state.controls, new])
         factors: list[float] = []
         texts: list[MaskedText] = []
         for state, choice in wanted:
             one = state.question.choices[choice]
-            for draw in range(masks.start // PER_DRAW, masks.stop // PER_DRAW):
+            for draw in draws:
                 drawn = window_masks(self.seed, state.question.key, draw, len(one.scored))
                 factors += (drawn.factor * PER_DRAW).tolist()
                 texts += [MaskedText(one, hidden) for hidden in drawn.hidden]

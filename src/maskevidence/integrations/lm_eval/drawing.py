@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64, UInt64
 
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled
 
@@ -58,14 +58,27 @@ def window_masks(seed: int, key: int, draw: int, n_tokens: int) -> Drawn:
     """
     place = np.ones((1, n_tokens), dtype=np.bool_)
     ranks = keyed_ranks(seed, np.array([[key, draw]]), place)[0]
-    first = keyed_bits(seed, key, draw, _SIZE)
-    step = np.uint64(2**64 // PER_DRAW)
-    with np.errstate(over="ignore"):
-        u = first + step * np.arange(PER_DRAW, dtype=np.uint64)
-    size = scaled(u, np.full(PER_DRAW, n_tokens)) + 1
+    size = scaled(_sizes(seed, key, draw), np.full(PER_DRAW, n_tokens)) + 1
     start = np.cumsum(size) - size
     hidden = (ranks[None] - start[:, None]) % n_tokens < size[:, None]
     return Drawn(hidden, n_tokens / (size * PER_DRAW))
+
+
+def size_controls(seed: int, key: int, draws: Iterable[int]) -> Float64[np.ndarray, " n_masks"]:
+    """u - 1/2 of each mask, which all choices share and whose expectation is 0.
+
+    Example:
+        >>> size_controls(0, 1, range(1)).round(2).tolist()
+        [-0.06, 0.19, 0.44, -0.31]
+    """
+    return np.concatenate([_sizes(seed, key, draw) / 2.0**64 - 0.5 for draw in draws])
+
+
+def _sizes(seed: int, key: int, draw: int) -> UInt64[np.ndarray, " n_masks"]:
+    """u of each mask of a draw, in units of 2^-64."""
+    first = keyed_bits(seed, key, draw, _SIZE)
+    with np.errstate(over="ignore"):
+        return first + np.uint64(2**64 // PER_DRAW) * np.arange(PER_DRAW, dtype=np.uint64)
 
 
 def all_masks(n_tokens: int) -> Drawn:
