@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from maskevidence.errors import InputError
@@ -13,6 +14,7 @@ from maskevidence.race import Race, run_race
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 LOOKS = (3, 4, 6, 8, 12, 16)
+HOPE = 0.1
 
 
 def without_trend(values: np.ndarray, control: np.ndarray) -> tuple[float, float, int]:
@@ -49,6 +51,12 @@ def plain_race(
                 left.remove(choice)
         if len(left) == 1:
             break
+        others = [mean_and_error(values[:m, leader] - values[:m, one], used) for one in left - {leader}]
+        mean, error, df = min(others, key=lambda one: one[0] / one[1])
+        cap = looks[-1]
+        needed = student.ppf(level, df + cap - m)
+        if m < cap and normal(mean / error * np.sqrt(cap / m), np.sqrt((cap - m) / m)).sf(needed) < HOPE:
+            break
     return left, n_draws
 
 
@@ -60,7 +68,7 @@ def test_it_equals_a_plain_loop(seed: int, n_choices: int, gap: float, trend: bo
     if control is not None:
         values += control[:, None] * rng.normal(0, 5, n_choices)
     left, n_draws = plain_race(values, 0.95, LOOKS, control)
-    verdict = run_race(Race(0.95, LOOKS), values, control)
+    verdict = run_race(Race(0.95, LOOKS, HOPE), values, control)
     assert list(verdict.n_draws) == n_draws
     assert set(verdict.tied or (verdict.winner,)) == left
     assert verdict.winner in left
@@ -68,9 +76,10 @@ def test_it_equals_a_plain_loop(seed: int, n_choices: int, gap: float, trend: bo
 
 def test_choices_that_are_out_are_not_read() -> None:
     values = np.random.default_rng(0).normal(size=(16, 3)) + np.array([0.0, 9.0, 9.0])
-    known = run_race(Race(0.95, LOOKS), values)
+    race = Race(0.95, LOOKS, hope=0.0)
+    known = run_race(race, values)
     values[known.n_draws[0] :, 0] = np.nan
-    assert run_race(Race(0.95, LOOKS), values) == known
+    assert run_race(race, values) == known
     assert known.n_draws[0] < known.n_draws[1]
 
 
@@ -91,7 +100,7 @@ def test_the_best_choice_is_lost_no_more_often_than_asked(noise: Noise) -> None:
     lost = 0
     for _ in range(n):
         common, own = noise(rng, (LOOKS[-1], 1)), noise(rng, (LOOKS[-1], 4))
-        verdict = run_race(Race(confidence, LOOKS), 2 * common + own + [0.05, 0.0, 0.0, -1.0])
+        verdict = run_race(Race(confidence, LOOKS, hope=0.0), 2 * common + own + [0.05, 0.0, 0.0, -1.0])
         lost += verdict.winner != 0 and not verdict.tied
         lost += bool(verdict.tied) and 0 not in verdict.tied
     allowed = 1 - confidence
@@ -126,7 +135,9 @@ def test_a_trend_that_is_taken_out_decides_with_fewer_draws() -> None:
 
 def test_equal_choices_are_a_tie() -> None:
     values = np.random.default_rng(0).normal(size=(16, 1)) + np.zeros((16, 2))
-    assert run_race(Race(0.95, LOOKS), values).tied == (0, 1)
+    verdicts = [run_race(Race(0.95, LOOKS, hope), values) for hope in (0.0, 0.1)]
+    assert [verdict.tied for verdict in verdicts] == [(0, 1)] * 2
+    assert [verdict.n_draws[0] for verdict in verdicts] == [16, 3]
 
 
 def test_a_difference_without_error_decides_at_the_first_look() -> None:
@@ -140,6 +151,7 @@ def test_a_difference_without_error_decides_at_the_first_look() -> None:
         ({"confidence": 1.0}, "confidence=1; give a probability above 0.5 and below 1"),
         ({"looks": ()}, "looks=(); give numbers of draws that increase, from 2 or more"),
         ({"looks": (1, 4)}, "looks=(1, 4); give numbers of draws that increase, from 2 or more"),
+        ({"hope": 1.0}, "hope=1; give a probability of 0 or more and below 1"),
         ({"looks": (4, 4)}, "looks=(4, 4); give numbers of draws that increase, from 2 or more"),
     ],
 )

@@ -12,11 +12,16 @@ of the straight line through the values, and the residuals of the line have m - 
 
     mean(d - b·c) > t_{m-2}(1 - ε / (L·(C - 1))) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
 
-A choice that is out stays out. The best choice can only be lost at one of L looks
-to one of C - 1 others, so that it is lost with a probability of at most ε (Bonferroni), as far as the mean
-of independent differences follows Student's t.
+A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
+nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
+foreseen, it is behind by a normal number with the mean z·√(K/m) and the variance (K - m)/m, and a tie is
+called if that exceeds the last threshold with a probability below `hope`.
+
+The best choice can only be lost at one of L looks to one of C - 1 others, so that it is lost with a
+probability of at most ε (Bonferroni), as far as the mean of independent differences follows Student's t.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +35,7 @@ from maskevidence.standard_errors import student_t_quantile
 Values = Float64[np.ndarray, "n_draws n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]
 Control = Float64[np.ndarray, " n_draws"]
+Floats = Float64[np.ndarray, " n_choices"]
 _FEWEST = 4  # draws to fit a line to
 
 
@@ -40,9 +46,11 @@ class Race:
     Args:
         confidence: 1 - ε, the probability that the best choice is not lost.
         looks: after how many draws the race looks, increasing; the last one is the cap.
+        hope: a tie is called before the cap where the chance to avoid it is smaller; 0 to go on to the cap.
 
     Raises:
-        InputError: a confidence outside (0.5, 1), or looks that do not increase from 2 or more.
+        InputError: a confidence outside (0.5, 1), a hope outside [0, 1), or looks that do not increase from 2
+            or more.
 
     Example:
         >>> race = Race(0.99, looks=(4, 8))
@@ -53,10 +61,13 @@ class Race:
 
     confidence: float = 0.995
     looks: tuple[int, ...] = (8, 12, 16, 24, 32, 48, 64)
+    hope: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0.5 < self.confidence < 1.0:
             raise InputError(f"confidence={self.confidence:g}; give a probability above 0.5 and below 1")
+        if not 0.0 <= self.hope < 1.0:
+            raise InputError(f"hope={self.hope:g}; give a probability of 0 or more and below 1")
         steps = np.diff(np.array([1, *self.looks]))
         if not self.looks or (steps <= 0).any():
             raise InputError(f"looks={self.looks}; give numbers of draws that increase, from 2 or more")
@@ -86,17 +97,40 @@ class Race:
         among = np.flatnonzero(running)
         if len(among) < 2:
             return running
-        used = None if control is None or len(values) < _FEWEST else control
-        level = without_line(values[:, among], used)
-        leader = int(level.mean(0).argmax())
-        behind = level[:, [leader]] - level
-        df = len(values) - (1 if used is None else 2)
-        centre, spread = (0.0, 1.0) if used is None else (used.mean(), ((used - used.mean()) ** 2).sum())
-        error = behind.std(0) * np.sqrt(len(values) / df * (1 / len(values) + centre**2 / spread))
-        out = behind.mean(0) > self.threshold(df, len(running)) * error
+        ahead, df = _standard_errors_ahead(values[:, among], control)
         result = running.copy()
-        result[among[out]] = False
+        result[among[ahead > self.threshold(df, len(running))]] = False
         return result
+
+    def is_tie(self, values: Values, running: Choices, control: Control | None = None) -> bool:
+        """Whether a tie is called after a look between the choices that run on.
+
+        Args:
+            values: as for `running`.
+            running: shape (n_choices,); which choices run after the look.
+            control: as for `running`.
+        """
+        among = np.flatnonzero(running)
+        if len(among) < 2 or len(values) >= self.looks[-1]:
+            return len(among) > 1
+        ahead, df = _standard_errors_ahead(values[:, among], control)
+        more = self.looks[-1] / len(values)
+        needed = self.threshold(df + self.looks[-1] - len(values), len(running))
+        foreseen = np.sort(ahead)[1] * np.sqrt(more)  # the leader is 0 ahead of itself
+        return math.erfc((needed - foreseen) / math.sqrt(2 * (more - 1))) / 2 < self.hope
+
+
+def _standard_errors_ahead(values: Values, control: Control | None) -> tuple[Floats, int]:
+    """By how many standard errors the leader is ahead of each choice, and their degrees of freedom."""
+    used = None if control is None or len(values) < _FEWEST else control
+    level = without_line(values, used)
+    behind = level[:, [int(level.mean(0).argmax())]] - level
+    df = len(values) - (1 if used is None else 2)
+    centre, spread = (0.0, 1.0) if used is None else (used.mean(), ((used - used.mean()) ** 2).sum())
+    error = behind.std(0) * np.sqrt(len(values) / df * (1 / len(values) + centre**2 / spread))
+    distance = behind.mean(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(distance > 0, distance / error, 0.0), df
 
 
 @cache
@@ -156,8 +190,9 @@ def run_race(race: Race, draw: Sequence[Sequence[float]] | Values, control: Cont
     n_draws = np.zeros(values.shape[1], dtype=np.int64)
     for look in race.looks:
         n_draws[running] = look
-        running = race.running(values[:look], running, None if control is None else control[:look])
-        if running.sum() == 1:
+        part = values[:look], None if control is None else control[:look]
+        running = race.running(part[0], running, part[1])
+        if running.sum() == 1 or race.is_tie(part[0], running, part[1]):
             break
     among = np.flatnonzero(running)
     last = int(n_draws.max())

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("ke
 
 @pytest.fixture
 def kept_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The harness seeds global random numbers, reads data sets through a cache, and lists what is installed."""
+    """The harness seeds global random numbers, reads data through a cache, and lists what is installed."""
     import datasets
     import torch.utils.collect_env
 

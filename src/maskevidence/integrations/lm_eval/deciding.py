@@ -41,6 +41,7 @@ class _State:
         exact: the choices whose value has no error, with that value.
         values: of each choice, one per mask: n/M times the sum of its log-probabilities.
         running: which choices run in each contest.
+        finished: for each contest, whether it is decided or a tie.
         controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
     """
 
@@ -49,18 +50,20 @@ class _State:
     controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
     values: list[list[float]] = field(default_factory=list)
     running: list[Bool[np.ndarray, " n_choices"]] = field(default_factory=list)
+    finished: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)
         self.values = [[] for _ in range(n)]
         self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
+        self.finished = [n < 2 for _ in self.question.contests]
 
     def open(self) -> Bool[np.ndarray, " n_choices"]:
         """The choices that need further masks."""
         n = len(self.question.choices)
         wanted = np.zeros(n, dtype=np.bool_) if self.running else np.ones(n, dtype=np.bool_)
-        for running in self.running:
-            if running.sum() > 1:
+        for running, finished in zip(self.running, self.finished, strict=True):
+            if not finished:
                 wanted |= running
         wanted[list(self.exact)] = False
         return wanted
@@ -79,9 +82,11 @@ class _State:
             )
         contests = zip(self.question.contests, self.question.offsets, strict=True)
         for number, (contest, offset) in enumerate(contests):
-            self.running[number] = race.running(
-                values * contest.scale + offset, self.running[number], self.controls
-            )
+            if not self.finished[number]:
+                own = values * contest.scale + offset
+                running = race.running(own, self.running[number], self.controls)
+                self.running[number] = running
+                self.finished[number] = running.sum() == 1 or race.is_tie(own, running, self.controls)
 
     def answer(self) -> list[ScoredValue]:
         """The value of each choice."""

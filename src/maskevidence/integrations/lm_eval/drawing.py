@@ -69,7 +69,7 @@ def size_controls(seed: int, key: int, draws: Iterable[int]) -> Float64[np.ndarr
 
     Example:
         >>> size_controls(0, 1, range(1)).round(2).tolist()
-        [-0.06, 0.19, 0.44, -0.31]
+        [-0.1, 0.15, 0.4, -0.35]
     """
     return np.concatenate([_sizes(seed, key, draw) / 2.0**64 - 0.5 for draw in draws])
 
