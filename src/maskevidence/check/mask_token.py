@@ -36,9 +36,7 @@ def mask_token(trial: Trial) -> Finding:
     if share <= allowed:
         return trial.passed("mask token", f"it has a probability of {share:.1e}", did, **numbers)
     lost = float(-torch.log1p(-log_p[:, token].exp().clamp(max=1 - 1e-12)).mean())
-    text = (
-        f"{share:.2%} of the probability goes to the mask token: {lost:.2g} nats are missing a hidden token"
-    )
+    text = f"{share:.2%} of the probability goes to the mask token; hidden tokens are {lost:.2g} nats too low"
     return trial.finding("mask token", "failed", text, did, look_at=_LOOK_AT, **numbers)
 
 
