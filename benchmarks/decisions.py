@@ -18,7 +18,7 @@ if the best choice is 3 standard errors ahead of all others.
 
 On the first questions, other ways to decide stand beside the race: LLaDA's estimator with 128 masks for each
 choice, common masks without a race, the pseudo-log-likelihood and the order from left to right. Results are
-written to --out question by question, and the same command goes on where it was stopped.
+written to --out after every question, and the same command resumes an interrupted run.
 """
 
 import json
