@@ -43,6 +43,17 @@ def only(pattern: str) -> Path:
     return found[0]
 
 
+def install(python: str, packages: list[str]) -> None:
+    """Install packages by uv, or by pip where there is no uv, or it cannot do it."""
+    if (uv := shutil.which("uv")) is not None:
+        command = [uv, "pip", "install", "--quiet", "--python", python, "--torch-backend", "cpu", *packages]
+        if subprocess.run(command, check=False).returncode == 0:
+            return
+        print("uv could not do it, see above; pip tries", flush=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *packages], check=True)
+
+
 def test(extra: str, folder: Path) -> bool:
     """Whether the tests of an extra pass in an environment with the wheel and this extra alone."""
     environment = folder / extra
@@ -50,10 +61,8 @@ def test(extra: str, folder: Path) -> bool:
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = str(python_of(environment))
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if (uv := shutil.which("uv")) is not None:
-        install = [uv, "pip", "install", "--quiet", "--python", python, "--torch-backend", "cpu"]
-    subprocess.run([*install, *constraints, wheel, *TOOLS, *MORE_TOOLS.get(extra, [])], check=True)
+    packages = [*constraints, wheel, *TOOLS, *MORE_TOOLS.get(extra, [])]
+    install(python, packages)
     where = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     print(f"== the wheel with {extra}", flush=True)
     sources = next(folder.glob("maskevidence-*"))
