@@ -122,6 +122,10 @@ def test_the_drop_rule() -> None:
 def test_figure_4_finds_the_areas_and_the_drops() -> None:
     figure = figure_4.figure_4(SEEDS[:3], masks_per_size=(1, 8, 3))
     assert all(claim.holds for claim in figure.claims), figure.claims
+    if figure.figure is not None:
+        seeds = [f"mask seed {seed}" for seed in SEEDS[:3]]
+        legend = figure.figure.axes[0].get_legend_handles_labels()[1]
+        assert legend == [*seeds, "mean over the mask seeds"]
 
 
 def test_an_unknown_error_has_no_verdict_and_is_null_in_json(run: CommandLine) -> None:

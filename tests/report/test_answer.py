@@ -158,6 +158,8 @@ def test_outliers_are_named_in_the_histogram(tmp_path: Path) -> None:
     bars, points = spread.plot.figure["data"]
     assert sum(bars["y"]) == 200
     assert points["customdata"][0].startswith("row of the test: −")
+    assert points["text"][0] == "row of the test"  # written beside the farthest one, and no other
+    assert len([text for text in points["text"] if text]) <= 2
     page = render([run])
     assert "far below the others: 149 (−" in text_of(page)
     assert "far below" not in render([run], observations=0)
