@@ -206,11 +206,10 @@ class Precise:
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
         if needed > draws:
-            more = "never" if math.isinf(needed) else f"with about {_passes(needed, estimate)}"
             why = (
                 "without having reached it" if self.max_passes is None else f"by max_passes={self.max_passes}"
             )
-            return f"{ended}, {why}: the mask error is {_brief(se)}, and {asked} is reached {more}"
+            return f"{ended}, {why}: the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
         if se > target:
             assert estimate.data_se is not None
             share = 100 * se / estimate.data_se
@@ -219,6 +218,18 @@ class Precise:
                 f"({asked} takes about {_passes(draws * (se / target) ** 2, estimate)})"
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
+
+    def _outlook(self, estimate: "EvidenceEstimate") -> str:
+        """How many passes the target takes, and from how many on its error does not matter."""
+        draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
+        if target == 0 or estimate.mask_se is None:
+            return "is never reached"
+        needed = self._needed(draws, estimate)
+        for_target = max(needed, draws * (estimate.mask_se / target) ** 2)
+        takes = f"takes about {_passes(for_target, estimate)}"
+        if needed == for_target:
+            return takes
+        return f"{takes}; with about {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
         """The error that is wanted of an estimate, in nats.

@@ -44,18 +44,17 @@ def _table(found: "PassPlan") -> FittingTable:
     """One line for each design."""
     rows = [
         [
-            one.design,
+            one.design if one.kind != "pseudo" else f"{one.design} (pseudo)",
             one.options,
             f"{one.passes:,}" if one.passes < 1e9 else f"{one.passes:.2g}",
             _in_words(one.minutes),
-            f"{one.memory / 2**20:,.1f} MiB",
+            f"{one.memory / 2**20:,.1f}",
             f"{one.mask_se:.3g}" if one.mask_se else "none",
-            one.kind.replace("_", " "),
         ]
         for one in found.designs
     ]
-    columns = ("design", "masks", "passes", "minutes", "memory", "mask error", "kind")
-    title = f"for a mask error of {found.wanted:.3g} nats, by {found.pilot_passes:,} passes of a pilot"
+    columns = ("design", "masks", "passes", "minutes", "MiB", "mask error")
+    title = f"for a mask error of {found.wanted:.3g} nats, from a pilot of {found.pilot_passes:,} passes"
     return FittingTable(columns, rows, title)
 
 
