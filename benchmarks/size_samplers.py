@@ -124,15 +124,18 @@ def saved_and_loaded(network: Any, tokenizer: Any) -> me.models.MaskedLM:
         return me.models.MaskedLM.from_pretrained(folder, device="cpu")
 
 
-def trained_bert(steps: int) -> tuple[me.models.MaskedLM, me.Tokens]:
-    """A BERT with 2,048 word pieces trained on nine tenths of the text, and blocks of the last tenth."""
+def trained_bert(
+    steps: int, n_texts: int = N_TEXTS, share: float = 0.9
+) -> tuple[me.models.MaskedLM, me.Tokens]:
+    """A BERT with 2,048 word pieces trained on a share of the text, and blocks of the rest of it."""
     from pydoc_data.topics import topics
 
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizerFast
 
     lines = [line for topic in topics.values() for line in topic.splitlines() if line.strip()]
-    training, held_out = lines[: len(lines) * 9 // 10], lines[len(lines) * 9 // 10 :]
+    n_training = round(len(lines) * share)
+    training, held_out = lines[:n_training], lines[n_training:]
     pieces = BertWordPieceTokenizer(lowercase=True)
     pieces.train_from_iterator(training, vocab_size=2048, show_progress=False)
     tokenizer = BertTokenizerFast(vocab=pieces.get_vocab(), do_lower_case=True)
@@ -144,7 +147,7 @@ def trained_bert(steps: int) -> tuple[me.models.MaskedLM, me.Tokens]:
         return blocks[torch.randint(len(blocks), (32,), generator=generator)]
 
     train(network, batch, tokenizer.mask_token_id, steps)
-    tokens = model.tokens(held_out, block_size=BERT_TOKENS + 2)[:N_TEXTS]
+    tokens = model.tokens(held_out, block_size=BERT_TOKENS + 2)[:n_texts]
     return saved_and_loaded(network, tokenizer), tokens
 
 

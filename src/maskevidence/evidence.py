@@ -239,6 +239,7 @@ def estimate_evidence(
     refine: bool = True,
     check: bool = True,
     per_token: bool = False,
+    control: MaskedModel | None = None,
 ) -> EvidenceEstimate:
     """Estimate the log evidence of a model on data: the area under its curve (Eq. 2).
 
@@ -265,6 +266,10 @@ def estimate_evidence(
             masks, and answers that change with hidden values; `check_model` checks more.
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
             sizes smaller without further passes (token_means.py), for 6 bytes each.
+        control: a surrogate with a log evidence in closed form, such as a PPCA that was fitted to the data,
+            which scores the same masks and makes the masks' error of random sizes smaller where the two
+            models vary alike (control_variates.py); it may be fitted to the rows that are scored. The
+            estimate is that of `model` all the same, and is as unbiased as without it.
 
     Raises:
         InputError: data, design, options or answers of the model that cannot be used.
@@ -291,6 +296,8 @@ def estimate_evidence(
         check_own_masks(key)
     if isinstance(data, GaussianMoments):
         assert not isinstance(design, Precise)
+        if control is not None:
+            raise InputError("a control scores the rows; give these in place of their moments")
         table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
         n_tokens = data.n_rows * estimate.n_tokens
@@ -301,7 +308,9 @@ def estimate_evidence(
     if refine and isinstance(model, HasRefine):
         model, notes = _refined(model, tokens)
     first = FEWEST if isinstance(design, Precise) else design
-    record = _Record(model, tokens, Scoring(first, key, batch_size, timed=True, per_token=per_token))
+    record = _Record(
+        model, tokens, Scoring(first, key, batch_size, timed=True, per_token=per_token, control=control)
+    )
     if check:
         check_first_batch(model, tokens, first)
     if isinstance(design, Precise):
@@ -373,6 +382,10 @@ def summarize_scores(
     prediction, contribution, mean = mean_of_scores(table, design, key)
     unknown = design.unknown_error(lengths, key.masks)
     notes, no_interval = [], None
+    if table.control is not None:  # the points of the curve go without the surrogate
+        without = mean_of_scores(table.without_control(), design, key)
+        prediction = without.prediction
+        notes += [] if prediction is None else _note_on_control(mean, without.mean)
     if mean.mask_se is None:
         no_interval = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
         if mean.data_se is not None:
@@ -403,7 +416,7 @@ def summarize_scores(
         seed=key.seed,
         ids=ids,
         per_observation=np.bincount(observation, weights=contribution),
-        curve=curve_from_scores(table, design, key.masks, prediction),
+        curve=curve_from_scores(table.without_control(), design, key.masks, prediction),
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
@@ -415,11 +428,19 @@ def summarize_scores(
     return estimate
 
 
+def _note_on_control(with_control: MeanWithErrors, without: MeanWithErrors) -> list[str]:
+    """What the surrogate has done for the error, as one sentence or none."""
+    if not with_control.mask_se or not without.mask_se:
+        return []
+    gain = (without.mask_se / with_control.mask_se) ** 2
+    return [f"without the control, the same mask_se would take {gain:.2f} times as many passes"]
+
+
 class MeanOfScores(NamedTuple):
     """A mean over observations, and what it comes from.
 
     Attributes:
-        prediction: the control variate; None for designs other than random sizes, shared masks, a single
+        prediction: the control variates; None for designs other than random sizes, shared masks, a single
             replicate and runs of few masks. Shared masks move all observations together, so that these do not
             tell the error. With few masks, the curves of the folds err together (coverage of 95 % intervals
             with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction; benchmarks/coverage.py).

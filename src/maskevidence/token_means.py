@@ -12,6 +12,10 @@ of the mask. Given them and its size M, the mask is a uniformly random subset, s
 with probability M/D, and the first mean has the second one as its expectation. The difference has the
 expectation 0 at every size, and any weights of the sizes keep that.
 
+The terms of different replicates are correlated a little, since each of them is in the means of the others.
+Measured on PPCA with 12 to 200 columns and 8 draws, the variance is 1 % to 3 % above what the differences
+between the replicates tell, which is half as much of the standard error, and intervals of 95 % cover 95 %.
+
 Each τ_j is the sum of two shrunk means: that of its place, over all observations (the column of a table),
 and that of the token itself around it. Each is shrunk by the ratio of its sampling variance to the variance
 between places or tokens. Both variances come from the other replicates, too: the second one from products of
@@ -124,7 +128,8 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
         level = np.empty(n_rows)
         level[row[here]] = prediction.level[here]
         expected = prediction.curves.at(table.size, table.n_tokens, np.full(len(table), fold)) + level[row]
-        record = _Record(table, table.hidden, row, expected, n_places)
+        hidden = table.hidden.less(float(prediction.curves.slopes[fold]))
+        record = _Record(table, hidden, row, expected, n_places)
         sample = range(0, n_rows, every)
         effects = _effects(record.cells(np.flatnonzero(~here & (row % every == 0)), sample))
         for first in range(0, n_rows, at_once):

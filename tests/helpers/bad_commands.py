@@ -232,6 +232,7 @@ _VARIANTS = ("models/protein", "data/mutants.csv")
 VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("score",): [
         ("ppca:2", "data/table.csv"),
+        ("ppca:2", "data/table.csv", "--design", "random-size", "--control", "gaussian"),
         ("gaussian", "data/holes.csv"),
         ("bernoulli-pca:1", "data/binary.csv"),
         ("models/vae", "data/table.csv", "--limit", "10"),

@@ -13,7 +13,7 @@ from maskevidence.masks import check_n_masks
 from maskevidence.model import HasLogEvidence, beside, device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
-from maskevidence.runs.directory import MODEL, RunDirectory
+from maskevidence.runs.directory import CONTROL, MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, Work, local_engine
 from maskevidence.runs.labels import write_labels
 from maskevidence.runs.lock import locked
@@ -37,6 +37,7 @@ class Recording:
         engine: what calls the model, by default this process. Any engine can resume a run of any other.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
+        control: the surrogate that run.json names; the run keeps it, and is resumed by the kept one.
     """
 
     batch_size: int = 1024
@@ -44,6 +45,7 @@ class Recording:
     engine: Engine = local_engine
     overwrite: bool = False
     labels: Sequence[str] | None = None
+    control: Any = None
 
 
 def record_run(
@@ -89,23 +91,21 @@ def record_run(
         manifest = manifest.resuming(existing)
         if existing is None:
             manifest = manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)})
-            manifest = folder.begin(manifest, model.save if fitted else None)
+            kept = {MODEL: model if fitted else None, CONTROL: recording.control}
+            saves = {name: one.save for name, one in kept.items() if one is not None}
+            manifest = folder.begin(manifest, saves)
         elif existing.extended_by(manifest) or existing.devices != manifest.devices:
             folder.extend(manifest)
         if recording.labels is not None:
             named = zip(tokens.ids.tolist(), recording.labels, strict=True)
             write_labels(folder.path, manifest, dict(named))
         folder.remove_temporaries()
-        scoring = Scoring(
-            manifest.mask_design(), manifest.key, recording.batch_size, per_token=manifest.token_scores
-        )
+        scoring = _scoring(folder, manifest, recording)
         work = _missing_work(folder, manifest, tokens)
         total = sum(one.n_masks(scoring) for one in work)
         pending = _Pending(folder, manifest, recording.save_every)
         if fitted:
-            place = device_of(model)
-            model = _kept_model(folder)
-            model = model if place is None else model.to(place)
+            model = _kept(folder, MODEL, model)
         with progress("scoring masks", total) as advance:
             try:
                 score_all(model, work, scoring, advance, pending.add)
@@ -132,14 +132,22 @@ def _check_version(folder: RunDirectory, existing: Manifest | None) -> None:
         )
 
 
-def _kept_model(folder: RunDirectory) -> Any:
-    """The model that was fitted for a run."""
-    if not (folder.path / MODEL).is_dir():
+def _scoring(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Scoring:
+    """How the masks of a run are scored, by the surrogate that it has kept."""
+    control = None if recording.control is None else _kept(folder, CONTROL, recording.control)
+    design, batch_size = manifest.mask_design(), recording.batch_size
+    return Scoring(design, manifest.key, batch_size, per_token=manifest.token_scores, control=control)
+
+
+def _kept(folder: RunDirectory, name: str, like: Any) -> Any:
+    """A model that a run has kept, on the device of the one that was given for it."""
+    if not (folder.path / name).is_dir():
         raise InputError(
-            f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
+            f"the {name} of the run in {str(folder.path)!r} is missing; restore the folder {name}, or score "
             "again with --overwrite"
         )
-    return load(folder.path / MODEL)
+    place, model = device_of(like), load(folder.path / name)
+    return model if place is None else model.to(place)
 
 
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:

@@ -11,6 +11,7 @@ from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
     ESTIMATE,
+    MODEL,
     OBSERVATIONS,
     OBSERVATIONS_PARQUET,
     RunDirectory,
@@ -45,7 +46,7 @@ def write_run(
         InputError: the folder cannot be written.
     """
     with locked(folder.path):
-        manifest = folder.begin(manifest, None if model is None else model.save)
+        manifest = folder.begin(manifest, None if model is None else {MODEL: model.save})
         write_scores(folder, manifest, estimate.scores, estimate.n_model_calls)
         return write_summary(folder, Run(manifest, estimate, ()), result)
 

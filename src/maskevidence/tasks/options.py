@@ -470,6 +470,16 @@ class RunOptions:
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False
+    control: Annotated[
+        str | None,
+        Option(
+            "With random-size: a surrogate with a closed form that scores the same masks, for a smaller "
+            "error without further passes; a word such as ppca:8, which is fitted to the scored rows, or a "
+            "saved model's folder.",
+            "MODEL",
+            kinds=("rows",),
+        ),
+    ] = None
     shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
         None
     )

@@ -1,0 +1,153 @@
+"""Models and rows for precision.py: those with a known truth, networks that are trained here, and texts."""
+
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits
+
+import maskevidence as me
+from leave_one_out import smiles_model
+from maskevidence.data.text import read_texts
+from size_samplers import trained_bert
+
+SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
+LONG_RUN = 512  # masks of each row from which the truth of a network is taken
+LONGEST = 128  # tokens of a reaction
+
+
+class Subject(NamedTuple):
+    """A model and what it scores.
+
+    Attributes:
+        model: the model.
+        rows: its data.
+        truth: shape (N,); the log evidence of each row, in closed form or from a long run; None for texts.
+        controls: surrogates by name.
+        wanted: how many times smaller the squared half-width has to be than before.
+    """
+
+    model: Any
+    rows: Any
+    truth: np.ndarray | None
+    controls: dict[str, Any]
+    wanted: float
+
+
+class MaskedNetwork(torch.nn.Module):
+    """A network that predicts a normal density of every hidden value, or the probabilities of its levels."""
+
+    conditionals = "learned"
+
+    def __init__(self, n_features: int, n_levels: int | None) -> None:
+        super().__init__()
+        sizes = (2 * n_features, HIDDEN, HIDDEN)
+        layers = [layer for a, b in pairwise(sizes) for layer in (torch.nn.Linear(a, b), torch.nn.GELU())]
+        self.n_levels = n_levels
+        self.network = torch.nn.Sequential(*layers, torch.nn.Linear(HIDDEN, n_features * (n_levels or 2)))
+
+    def log_p(self, x: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        answer = self.network(torch.cat([x * visible, visible], 1)).reshape(*x.shape, -1)
+        if self.n_levels is None:
+            scale = SMALLEST_SCALE + torch.nn.functional.softplus(answer[..., 1])
+            return torch.distributions.Normal(answer[..., 0], scale).log_prob(x)
+        level = (x * (self.n_levels - 1)).round().long()
+        return answer.log_softmax(2).gather(2, level[..., None])[..., 0]
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        visible = tokens.visible(masked).float()
+        return torch.where(masked, self.log_p(tokens.values.float(), visible), 0.0)
+
+
+def trained(table: np.ndarray, steps: int, n_levels: int | None = None) -> MaskedNetwork:
+    """A network trained on a table with random sizes."""
+    torch.manual_seed(0)
+    x = torch.from_numpy(table).float()
+    network = MaskedNetwork(x.shape[1], n_levels)
+    optimizer = torch.optim.Adam(network.parameters(), 2e-3)
+    for _ in range(steps):
+        batch = x[torch.randint(len(x), (128,))]
+        size = torch.randint(1, x.shape[1] + 1, (128, 1))
+        masked = torch.rand(batch.shape).argsort(1).argsort(1) < size
+        log_p = network.log_p(batch, (~masked).float())
+        loss = -((log_p * masked).sum(1) / size[:, 0]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network.eval()
+
+
+def ppca(n_features: int, n_components: int, n_rows: int, wanted: float) -> Subject:
+    loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(n_features, n_components)))
+    model = me.models.PPCA.from_parameters(loadings, 0.2)
+    rows = np.array(model.sample(n_rows, seed=1))
+    return Subject(model, rows, model.score_samples(rows), {}, wanted)
+
+
+def network(
+    table: np.ndarray, n_rows: int, steps: int, wanted: float, n_levels: int | None = None
+) -> Subject:
+    """A network, the long run that its truth comes from, and surrogates fitted to the scored rows."""
+    model, rows = trained(table, steps, n_levels), table[:n_rows]
+    long = me.estimate_evidence(
+        model, rows, me.RandomSize(LONG_RUN), seed=10**6, per_token=True, batch_size=8192, check=False
+    )
+    width = rows.shape[1]
+    controls = {
+        "ppca:8": me.models.PPCA(width, 8).fit(rows),
+        "factor-analysis:8": me.models.FactorAnalysis(width, 8).fit(rows),
+    }
+    return Subject(model, rows, long.per_observation, controls, wanted)
+
+
+def digits(n_rows: int, steps: int) -> Subject:
+    """Digits in 16 levels, of pixels that are not constant among the scored rows."""
+    table = np.minimum(load_digits().data, LEVELS - 1) / (LEVELS - 1)
+    return network(table[:, table[:n_rows].std(0) > 0], n_rows, steps, 2.5, LEVELS)
+
+
+def standardised(table: np.ndarray) -> np.ndarray:
+    return (table - table.mean(0)) / table.std(0)
+
+
+def digits_in_deviations(n_rows: int, steps: int) -> Subject:
+    """Digits in standard deviations of each pixel: a few unlikely values hold most of the variance."""
+    table = load_digits().data
+    return network(standardised(table[:, table[:n_rows].std(0) > 0]), n_rows, steps, 1.5)
+
+
+def breast_cancer(n_rows: int, steps: int) -> Subject:
+    return network(standardised(load_breast_cancer().data), n_rows, steps, 2.0)
+
+
+def small_bert(n_texts: int, steps: int) -> Subject:
+    model, tokens = trained_bert(min(steps, 1000), n_texts=n_texts, share=0.7)
+    return Subject(model, tokens, None, {}, 4.0)
+
+
+def reactions(n_texts: int, _steps: int) -> Subject | None:
+    """The ALBERT of `rxnmapper` and reactions of up to 128 tokens; None if either is not there."""
+    model = smiles_model()
+    if model is None or "MASKEVIDENCE_DATA" not in os.environ:
+        return None
+    texts = read_texts(os.path.join(os.environ["MASKEVIDENCE_DATA"], "reactions", "reactions.csv"))[
+        "reaction"
+    ]
+    short = [text for text in texts if len(model.tokenizer(text).input_ids) <= LONGEST]
+    return Subject(model, model.tokens(short[:n_texts]), None, {}, 4.0)
+
+
+# name -> what makes it from the numbers of rows and of training steps
+SUBJECTS: dict[str, Callable[[int, int], Subject | None]] = {
+    "PPCA, D = 200": lambda n, _: ppca(200, 5, n, 3.0),
+    "PPCA, D = 512": lambda n, _: ppca(512, 2, n, 3.0),
+    "network, digits in 16 levels": digits,
+    "network, digits in standard deviations": digits_in_deviations,
+    "network, breast cancer": breast_cancer,
+    "small BERT": small_bert,
+    "ALBERT, reactions": reactions,
+}
+TEXTS = ("small BERT", "ALBERT, reactions")
