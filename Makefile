@@ -52,7 +52,8 @@ package-test:
 clean:
 	rm -rf .venv runs dist site
 
-# Update the picture in the README from the run that `make run` writes.
+# Update the picture in the README.
 .PHONY: pictures
-pictures: run
-	cp runs/demo/curve.png docs/images/digits_curve.png
+pictures: setup
+	$(BIN)/maskevidence score ppca:48 digits --design random-size --draws 64 --per-token --out runs/picture --overwrite
+	cp runs/picture/curve.png docs/images/digits_curve.png

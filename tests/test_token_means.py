@@ -154,7 +154,7 @@ def test_tokens_that_vary_much_are_not_shrunk() -> None:
 
 
 def test_the_curve_adds_up_to_the_estimate() -> None:
-    table = record()
+    table = record(24)
     complete = table.select(table.n_tokens == 6)
     estimate = summarize_scores(complete, DESIGN, MaskKey(0), "exact", 1)
     assert estimate.curve.area == pytest.approx(estimate.log_evidence, rel=1e-10)

@@ -190,7 +190,6 @@ def _predicted_curve(
             for se, mean in zip(points.mask_se.tolist(), points.score.tolist(), strict=True)
         ]
     )
-    here = _points(n_tokens, table)
     return Curve(
         n_tokens=n_tokens,
         size=points.point.astype(np.float64)
@@ -200,7 +199,7 @@ def _predicted_curve(
         score=points.score,
         mask_se=np.where(known, points.mask_se, math.nan),
         mask_df=np.where(known, points.mask_df, math.nan),
-        data_se=np.array([_rough_data_se(table, np.flatnonzero(here == point)) for point in points.point]),
+        data_se=points.data_se,
         n_masks=points.n_masks,
     )
 

@@ -9,10 +9,16 @@ mask has is estimated, too. Observations of different lengths have points at bin
 divided by the number of sizes in the bin.
 
 The error is that of independent residuals. Their variance is s²/M for masks of size M, where s² changes
-slowly with M; s² is the mean of M · (S - ĝ)² over the masks of the point and, if these are fewer than
-`NEAREST`, those next to them.
+slowly with M; s² is the mean of M · (S - ĝ)² over the masks of the point and those next to it, with weights
+that fall to 0 over a quarter of all masks on either side (`SHARE`). The scores of a few unlikely values would
+otherwise make the error of one size many times that of its neighbours.
+
+The sampling error of the observations includes that of the masks: data_se² = v/N + mask_se², where v is the
+mean of (S - ĉ(M) - mean)² over the same masks, the variance of the observations around their curve, and N is
+the number of observations, all of which have a part in the point through their levels.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,7 +29,7 @@ from maskevidence.control_variates import Prediction
 from maskevidence.masks import MaskDesign
 from maskevidence.score_table import ScoreTable
 
-NEAREST = 32
+NEAREST, SHARE = 32, 1 / 4  # of the masks whose spread tells that of a point: the fewest, and their share
 Floats = Float64[np.ndarray, " n_points"]
 Integers = Int64[np.ndarray, " n"]
 PointOf = Callable[[Integers, Integers], Integers]
@@ -38,6 +44,7 @@ class Points(NamedTuple):
         score: nats per masked token.
         mask_se: Monte-Carlo standard error; NaN where all residuals are equal by chance.
         mask_df: its degrees of freedom.
+        data_se: sampling standard error of the observations, including that of the masks; NaN for one row.
         n_masks: how many masks were scored.
     """
 
@@ -46,6 +53,7 @@ class Points(NamedTuple):
     score: Floats
     mask_se: Floats
     mask_df: Floats
+    data_se: Floats
     n_masks: Int64[np.ndarray, " n_points"]
 
 
@@ -76,7 +84,27 @@ def predicted_points(
     total, n_sizes, rates, variance = sums[kept].T
     with np.errstate(invalid="ignore"):
         mask_se = np.sqrt(variance * square[kept]) / n_sizes
-    return Points(np.flatnonzero(kept), rates / n_sizes, total / n_sizes, mask_se, df[kept], n_masks[kept])
+        data_se = np.sqrt(_between(table, prediction, here, n_masks, point_of)[kept] + mask_se**2)
+    point, score = np.flatnonzero(kept), total / n_sizes
+    return Points(point, rates / n_sizes, score, mask_se, df[kept], data_se, n_masks[kept])
+
+
+def _between(
+    table: ScoreTable,
+    prediction: Prediction,
+    point: Integers,
+    n_masks: Int64[np.ndarray, " n_points"],
+    point_of: PointOf,
+) -> Floats:
+    """v/N of each point: the variance of the observations around their curve, over their number."""
+    _, first = np.unique(table.id, return_index=True)
+    n_rows = np.zeros(len(n_masks))
+    for length, rows in zip(*np.unique(table.n_tokens[first], return_counts=True), strict=True):
+        size = np.arange(1, length + 1)
+        n_rows[np.unique(point_of(size, np.full(length, length)))] += rows
+    around = table.score - prediction.curves.at(table.size, table.n_tokens, prediction.fold)
+    square, _ = _nearest_squares(point, (around - around.mean()) ** 2, n_masks)
+    return np.where(n_rows > 1, square / np.maximum(n_rows - 1, 1), math.nan)
 
 
 def _expected(
@@ -104,16 +132,32 @@ def _expected(
 def _nearest_squares(
     point: Integers, square: Float64[np.ndarray, " n"], n_masks: Int64[np.ndarray, " n_points"]
 ) -> tuple[Floats, Floats]:
-    """The mean square at each point and its degrees of freedom, from the masks of the point and those around.
+    """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 
-    With the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most n.
+    The weights are those of a running mean over a window of the masks, in the order of their points, that is
+    taken twice. With the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most
+    n; the weights count as n = 3/2 of a window.
     """
+    window = min(len(point), max(NEAREST, math.ceil(SHARE * len(point))))
     order = np.argsort(point, kind="stable")
-    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(np.column_stack([square, square**2])[order], axis=0)])
+    moments = np.column_stack([square, square**2])[order]
     last = np.cumsum(n_masks)
-    extra = np.maximum(0, (NEAREST - n_masks + 1) // 2)
-    low, high = np.maximum(last - n_masks - extra, 0), np.minimum(last + extra, len(point))
-    n = np.maximum(high - low, 1)
-    mean, mean_square = ((sums[high] - sums[low]) / n[:, None]).T
+    middle = np.clip((2 * last - n_masks) // 2, 0, len(point) - 1)
+    mean, mean_square = _running_mean(_running_mean(moments, window), window)[middle].T
+    n = min(len(point), 1.5 * window)
     variance = np.maximum(mean_square - mean**2, 0.0)
     return mean, np.minimum(n, 2 * mean**2 * n / np.maximum(variance, 1e-300))
+
+
+def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np.ndarray, "n k"]:
+    """The mean of each row and those around it, of as many as there are at the ends.
+
+    Example:
+        >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()
+        [1.5, 3.0, 3.0, 3.0]
+    """
+    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    place = np.arange(len(values))
+    low = np.maximum(place - window // 2, 0)
+    high = np.minimum(place + (window + 1) // 2, len(values))
+    return (sums[high] - sums[low]) / (high - low)[:, None]
