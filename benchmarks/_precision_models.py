@@ -15,7 +15,7 @@ from maskevidence.data.text import read_texts
 from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
-LONG_RUN = 512  # masks of each row from which the truth of a network is taken
+LONG_RUN = 256  # masks of each row from which the truth of a network is taken
 LONGEST = 128  # tokens of a reaction
 
 
@@ -93,7 +93,7 @@ def network(
     """A network, the long run that its truth comes from, and surrogates fitted to the scored rows."""
     model, rows = trained(table, steps, n_levels), table[:n_rows]
     long = me.estimate_evidence(
-        model, rows, me.RandomSize(LONG_RUN), seed=10**6, per_token=True, batch_size=8192, check=False
+        model, rows, me.RandomSize(LONG_RUN), seed=10**6, batch_size=8192, check=False
     )
     width = rows.shape[1]
     controls = {

@@ -13,7 +13,7 @@ truth, from many runs on fewer rows, the variance of the estimates over the mean
 error in units of the error of one run, which must be below 0.1 + 3/√runs.
 
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
-run with 512 masks for each row. The texts are those of a small BERT, which is trained here
+run with 256 masks for each row. The texts are those of a small BERT, which is trained here
 (size_samplers.py), and reactions for the ALBERT of `rxnmapper` (see leave_one_out.py; needs
 `MASKEVIDENCE_DATA`). Each model is a piece of its own: with --out, pieces that the file has are not measured
 again, and --only chooses some of them.
@@ -36,26 +36,30 @@ import maskevidence as me
 from _precision_models import SUBJECTS, TEXTS, Subject
 from maskevidence.evidence import MeanOfScores, mean_of_scores
 from maskevidence.masks import MaskKey
-from maskevidence.standard_errors import MeanWithErrors, mean_with_errors, t_half_width
+from maskevidence.standard_errors import MeanWithErrors, t_half_width
 
 BEFORE, INDEPENDENT, CURVE, TOKENS = "4 replicates", "independent sizes", "curve", "tokens"
 DRAWS, FEW_ROWS, RATE_BINS = 8, 100, 16
+# Runs for the widths with control variates, for those of 4 replicates, which vary more, and for coverage.
 RUNS = {
-    "PPCA": (40, 2000),
-    "network": (40, 400),
-    "small": (8, 0),
-    "ALBERT": (6, 0),
-}  # for widths and coverage
+    "PPCA, D = 200": (10, 40, 2000),
+    "PPCA, D = 512": (10, 40, 300),
+    "network": (10, 40, 300),
+    "small": (4, 8, 0),
+    "ALBERT": (3, 6, 0),
+}
 CONTROLLED, GAIN_OF_CONTROL = ("network, digits in 16 levels", "network, breast cancer"), 1.5
 
 
-def before(subject: Subject, seed: int) -> MeanWithErrors:
-    """The estimate of version 0.1.0 with the sizes of today."""
-    design = me.RandomSize(DRAWS, replicates=4)
-    table = me.estimate_evidence(subject.model, subject.rows, design, seed=2 * seed + 1, check=False).scores
-    how = design.summation(table.n_tokens, table.draw, table.size)
-    row = np.unique(table.id, return_inverse=True)[1]
-    return mean_with_errors(how.weight * table.score, row, how.stratum, how.replicate, 4, joint=True)
+def before(subject: Subject, n_runs: int) -> float:
+    """The mean squared half-width as version 0.1.0 had it, from the means of all replicates of all runs."""
+    design, means = me.RandomSize(DRAWS, replicates=4), []
+    for seed in range(n_runs):
+        found = me.estimate_evidence(subject.model, subject.rows, design, seed=2 * seed + 1, check=False)
+        table = found.scores
+        each = np.bincount(table.draw % 4, weights=table.n_tokens * table.score)
+        means.append(each / np.bincount(table.draw % 4))
+    return float(np.var(means, ddof=1)) / 4 * t_half_width(1.0, 3, 0.95) ** 2
 
 
 def with_controls(subject: Subject, seed: int) -> dict[str, tuple[me.ScoreTable, MeanOfScores]]:
@@ -101,22 +105,20 @@ def half_square(found: MeanWithErrors) -> float:
     return t_half_width(found.mask_se or 0.0, found.mask_df or math.inf, 0.95) ** 2
 
 
-def widths(subject: Subject, n_runs: int) -> dict[str, Any]:
+def widths(subject: Subject, n_runs: int, n_before: int) -> dict[str, Any]:
     """Mean squared half-widths, and what a density of sizes could add."""
     squares: dict[str, list[float]] = {}
     density: dict[str, list[float]] = {}
     for seed in range(n_runs):
         found = with_controls(subject, seed)
-        means = {BEFORE: before(subject, seed)} | {name: one.mean for name, (_, one) in found.items()}
-        for name, mean in means.items():
-            squares.setdefault(name, []).append(half_square(mean))
         squares.setdefault(INDEPENDENT, []).append(independent_sizes(found[TOKENS][0]))
         for name, one in found.items():
+            squares.setdefault(name, []).append(half_square(one[1].mean))
             density.setdefault(name, []).append(best_density(*one))
+    mean_squares = {name: float(np.mean(values)) for name, values in squares.items()}
     return {
-        "runs": n_runs,
-        "half_width²": {name: float(np.mean(values)) for name, values in squares.items()},
-        "error": {name: float(np.std(v) / math.sqrt(n_runs) / np.mean(v)) for name, v in squares.items()},
+        "runs": [n_runs, n_before],
+        "half_width²": {BEFORE: before(subject, n_before), **mean_squares},
         "best density": {name: float(np.mean(values)) for name, values in density.items()},
     }
 
@@ -144,14 +146,18 @@ def coverage(subject: Subject, n_runs: int, n_rows: int) -> dict[str, Any]:
 def measured(name: str, options: Any) -> dict[str, Any] | None:
     """One piece: a model with its widths and its coverage; None if the model is not there."""
     start = time.process_time()
-    n_widths, n_coverage = RUNS[name.split()[0].strip(",")]
+    n_widths, n_before, n_coverage = next(runs for word, runs in RUNS.items() if name.startswith(word))
     if options.quick:
-        n_widths, n_coverage = 2, min(n_coverage, 4)
+        n_widths, n_before, n_coverage = 2, 2, min(n_coverage, 4)
     n_rows = options.texts if name in TEXTS else options.rows
     subject = SUBJECTS[name](n_rows, 100 if options.quick else 3000)
     if subject is None:
         return None
-    piece = {"rows": len(subject.rows), "wanted": subject.wanted, "widths": widths(subject, n_widths)}
+    piece = {
+        "rows": len(subject.rows),
+        "wanted": subject.wanted,
+        "widths": widths(subject, n_widths, n_before),
+    }
     if n_coverage:
         piece["coverage"] = coverage(subject, n_coverage, FEW_ROWS)
     return piece | {"seconds": time.process_time() - start}
