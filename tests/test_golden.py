@@ -38,6 +38,9 @@ OF_SEALS = ("schema_version", "seal", "kept_model")  # which version 0.1.0 did n
 ADDED = (
     "base_measure",
     "token_scores",
+    "control",
+    "control_fingerprint",
+    "kept_control",
     "precise",
     "dtype",
     "device",
