@@ -118,5 +118,5 @@ def test_gaps_of_an_alignment_are_dropped(tmp_path: Path) -> None:
     texts = read_texts(str(tmp_path / "a.a3m"))
     assert texts["sequence"] == ("MKTA", "MTAA")
     assert texts.labels == ("q", "h")
-    assert "1 gaps were dropped, and 2 small letters" in texts.notes[0]
-    assert "1 sequences end in *" in texts.notes[1]
+    assert "gaps were dropped (1), and small letters made capital ones (2)" in texts.notes[0]
+    assert "a stop, was dropped (1 of 2)" in texts.notes[1]

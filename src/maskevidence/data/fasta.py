@@ -92,12 +92,14 @@ def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
         n_small = sum(letter.islower() for sequence in sequences for letter in sequence)
         sequences = [sequence.translate(aligned).upper() for sequence in sequences]
         notes.append(
-            f"an alignment: {n_gaps:,} gaps were dropped, and {n_small:,} small letters made capital ones"
+            f"an alignment: gaps were dropped ({n_gaps:,}), and small letters made capital ones ({n_small:,})"
         )
     n_stops = sum(sequence.endswith("*") for sequence in sequences)
     if n_stops:
         sequences = [sequence.removesuffix("*") for sequence in sequences]
-        notes.append(f"{n_stops:,} sequences end in *, a stop, which was dropped")
+        notes.append(
+            f"the * at the end of a sequence, a stop, was dropped ({n_stops:,} of {len(sequences):,})"
+        )
     return sequences, notes
 
 

@@ -124,14 +124,17 @@ def pairs_of(
         return numbers[sequence]
 
     pairs = []
+    wild_types: dict[int, Side] = {}
     for row, mutant in enumerate(mutants):
-        where = f"row {row}, {mutant.name[:40]!r}"
-        letters.check(mutant.residues if mutant.sequence is None else mutant.sequence, where)
+        given = mutant.residues if mutant.sequence is None else mutant.sequence
+        tokens = [token for letter in given if (token := letters(letter)) is not None]
+        if len(tokens) < len(given):
+            letters.check(given, _named(row, mutant))
         if mutant.sequence is not None:
             if room is not None and max(len(mutant.sequence), n) > room:
                 raise InputError(
-                    f"{where}: the model reads {room} letters, and insertions and deletions of longer "
-                    "sequences have no common window; leave it out"
+                    f"{_named(row, mutant)}: the model reads {room} letters, and insertions and deletions of "
+                    "longer sequences have no common window; leave it out"
                 )
             pairs.append(
                 _of_indel(bases, number_of(wild_type), number_of(mutant.sequence), wild_type, mutant)
@@ -139,21 +142,17 @@ def pairs_of(
             continue
         middle = sum(mutant.sites) // len(mutant.sites) if mutant.sites else n // 2
         first, last = window(middle, n, room)
-        outside = [site for site in mutant.sites if not first <= site < last]
-        if outside:
+        if mutant.sites and not first <= mutant.sites[0] <= mutant.sites[-1] < last:
             raise InputError(
-                f"{where}: its sites are too far apart for a window of {last - first} letters, which is "
-                "what the model reads; leave it out"
+                f"{_named(row, mutant)}: its sites are too far apart for a window of {last - first} letters, "
+                "which is what the model reads; leave it out"
             )
         base = number_of(wild_type[first:last])
-        filled = {
-            site - first: token
-            for site, residue in zip(mutant.sites, mutant.residues, strict=True)
-            if (token := letters(residue)) is not None
-        }
-        pairs.append(
-            Pair(tuple(filled), Side(base, bases[base].letters, filled), Side(base, bases[base].letters, {}))
-        )
+        if base not in wild_types:
+            wild_types[base] = Side(base, bases[base].letters, {})
+        sites = tuple([site - first for site in mutant.sites]) if first else mutant.sites
+        filled = dict(zip(sites, tokens, strict=True))
+        pairs.append(Pair(sites, Side(base, bases[base].letters, filled), wild_types[base]))
     notes = []
     if room is not None and n > room:
         notes.append(
@@ -161,6 +160,10 @@ def pairs_of(
             "window around the mean of its sites, cut as in ProteinGym"
         )
     return bases, pairs, notes
+
+
+def _named(row: int, mutant: Mutant) -> str:
+    return f"row {row}, {mutant.name[:40]!r}"
 
 
 def _of_indel(bases: list[Base], wild_type: int, mutant: int, letters: str, given: Mutant) -> Pair:
