@@ -25,7 +25,7 @@ def test_it_is_short_and_in_its_order() -> None:
     assert len(block("sh")) == 6
     numbers = README[README.index("## Five numbers") :].split("\n## ")[0]
     assert len(re.findall(r"^\| (?!what|---)", numbers, re.M)) == 5
-    assert len(README.split()) < 1000
+    assert len(README.split()) < 1300
 
 
 def test_the_lines_of_shell(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
