@@ -1,0 +1,216 @@
+"""Runs that end at a target for the mask error: the error at the end, the passes, and coverage.
+
+    python benchmarks/stopping.py
+
+A model scores a pool of masks of random sizes once: thousands of draws for each observation, each with an
+offset of its own, as `Precise` draws them. A run takes draws from the pool in random order and ends where
+`Precise` ends. The oracle knows the true error of every number of draws, the spread of runs with that number,
+and takes the smallest that reaches the target, which is set so that this is the number in the table.
+
+"Within 1.2" is the share of runs that end with a true error of at most 1.2 times the target; "passes" are
+those of a run over those of the oracle, on average and in 95 % of runs; "coverage" is the share of 95 %
+intervals that hold the mean over the whole pool, and "fixed" the same share for 0.5 to 2 times the oracle's
+number of draws, fixed beforehand. The last row has runs of `estimate_evidence` from new seeds,
+against the log evidence in closed form.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from _timing import Target, arguments, finish, machine, show
+
+# isort: split
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer
+
+import maskevidence as me
+from maskevidence.evidence import mean_of_scores
+from maskevidence.masks import MaskKey
+from maskevidence.standard_errors import t_half_width
+from precision import trained
+
+GRID = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the numbers of draws whose true error is measured, over the oracle's
+
+
+class Found(NamedTuple):
+    """What `Precise` asks an estimate for."""
+
+    log_evidence: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    n_observations: int
+
+    def covers(self, truth: float) -> bool:
+        df = math.inf if self.mask_df is None else self.mask_df
+        return abs(self.log_evidence - truth) <= t_half_width(self.mask_se or 0.0, df, 0.95)
+
+
+class Pool:
+    """Scores of many draws of a model's rows, from which runs are taken."""
+
+    def __init__(self, model: Any, x: np.ndarray, n_draws: int, *, per_token: bool) -> None:
+        design = me.RandomSize(n_draws, n_draws)
+        estimate = me.estimate_evidence(model, x, design, seed=1, per_token=per_token, check=False)
+        self.table = estimate.scores.sorted()
+        self.truth, self.n_draws, self.n_rows = estimate.log_evidence, n_draws, len(x)
+        self.lengths = np.full(len(x), x.shape[1])
+
+    def score(self, order: np.ndarray) -> Callable[[me.RandomSize], Found]:
+        """The estimate from the first draws in some order, by design."""
+
+        def estimate(design: me.RandomSize) -> Found:
+            rows = np.arange(self.n_rows)[:, None] * self.n_draws + order[: design.draws]
+            some = self.table.select(rows.ravel())
+            draw = np.tile(np.arange(design.draws), self.n_rows)
+            some = me.ScoreTable(some.id, draw, some.size, some.n_tokens, some.score, hidden=some.hidden)
+            mean = mean_of_scores(some, design, MaskKey(0)).mean
+            return Found(mean.mean, mean.mask_se, mean.mask_df, mean.data_se, self.n_rows)
+
+        return estimate
+
+    def fixed(self, draws: int, n_runs: int, seed: int) -> tuple[float, float]:
+        """The root mean square error of runs with this number of draws, and the coverage of their intervals."""
+        rng = np.random.default_rng(seed)
+        design = me.RandomSize(draws, draws)
+        found = [self.score(rng.permutation(self.n_draws)[:draws])(design) for _ in range(n_runs)]
+        square = np.mean([(one.log_evidence - self.truth) ** 2 for one in found])
+        return math.sqrt(square), float(np.mean([one.covers(self.truth) for one in found]))
+
+
+def simulated(pool: Pool, oracle: int, n_runs: int) -> dict[str, float]:
+    """Runs to the target that the oracle reaches with a number of draws."""
+    grid = np.array([max(2, round(share * oracle)) for share in GRID])
+    n_fixed = max(20, n_runs // 4)
+    errors_fixed, covered_fixed = np.array(
+        [pool.fixed(int(draws), n_fixed, seed) for seed, draws in enumerate(grid)]
+    ).T
+    slope, level = np.polyfit(np.log(grid / oracle), np.log(errors_fixed * np.sqrt(grid)), 1)
+
+    def true_se(draws: np.ndarray) -> np.ndarray:
+        return np.exp(level) * (draws / oracle) ** slope / np.sqrt(draws)
+
+    precise = me.Precise(target_se=float(true_se(np.array(oracle))), negligible=0)
+    rng, first = np.random.default_rng(99), precise.first(pool.lengths)
+    ends, held, errors, stages = [], [], [], []
+    for _ in range(n_runs):
+        designs: list[me.RandomSize] = []
+        score = pool.score(rng.permutation(pool.n_draws))
+
+        def noted(design: me.RandomSize, designs: Any = designs, score: Any = score) -> Found:
+            designs.append(design)
+            return score(design)
+
+        found = precise.drawn(first, noted)
+        ends.append(designs[-1].draws)
+        stages.append(len(designs))
+        held.append(found.covers(pool.truth))
+        errors.append(found.log_evidence - pool.truth)
+    draws = np.array(ends)
+    return {
+        "target": precise.target_se or 0.0,
+        "within": float((true_se(draws) <= 1.2 * (precise.target_se or 0.0)).mean()),
+        "passes": float((draws / oracle).mean()),
+        "passes_95": float(np.quantile(draws / oracle, 0.95)),
+        "coverage": float(np.mean(held)),
+        "coverage, fixed": float(covered_fixed.mean()),
+        "z": float(np.mean(errors) / np.std(errors, ddof=1) * math.sqrt(n_runs)),
+        "stages": float(np.mean(stages)),
+        "runs": n_runs,
+    }
+
+
+def real(model: me.models.PPCA, x: np.ndarray, target: float, n_runs: int) -> dict[str, float]:
+    """Runs of `estimate_evidence` itself."""
+    truth = float(model.score_samples(x).mean())
+    precise = me.Precise(target_se=target, negligible=0)
+    found = [me.estimate_evidence(model, x, precise, seed=seed, check=False) for seed in range(n_runs)]
+    errors = np.array([one.log_evidence for one in found]) - truth
+    low, high = np.array([one.interval(0.95) for one in found]).T
+    draws = np.array([one.n_masks / len(x) for one in found])
+    spread = float(np.sqrt((errors**2).mean()) / target)
+    return {
+        "target": target,
+        "passes": float(draws.mean()),
+        "coverage": float(((low <= truth) & (truth <= high)).mean()),
+        "z": float(errors.mean() / errors.std(ddof=1) * math.sqrt(n_runs)),
+        "true error over target": spread,
+        "runs": n_runs,
+    }
+
+
+def ppca(n_features: int, n_components: int) -> me.models.PPCA:
+    """A model with random loadings."""
+    rng = np.random.default_rng(0)
+    loadings = torch.from_numpy(rng.normal(size=(n_features, n_components)))
+    return me.models.PPCA.from_parameters(loadings, 0.2)
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=2000, help="how many runs are simulated for each row")
+    parser.add_argument("--real", type=int, default=300, help="how many runs of estimate_evidence")
+    options = parser.parse_args()
+    n_runs, n_real = (40, 8) if options.quick else (options.runs, options.real)
+    print(machine())
+    large, small = ppca(200, 5), ppca(30, 3)
+    cancer = load_breast_cancer().data
+    cancer = (cancer - cancer.mean(0)) / cancer.std(0)
+    network = trained(cancer, 300 if options.quick else 3000)
+    x = {200: np.array(large.sample(100, seed=1)), 30: np.array(small.sample(100, seed=1))}
+    settings = [
+        ("PPCA, D = 200", large, x[200], 30, 2048, False),
+        ("PPCA, D = 200", large, x[200], 8, 2048, False),
+        ("PPCA, D = 30", small, x[30][:10], 60, 4096, False),
+        ("PPCA, D = 30", small, x[30][:1], 300, 16384, False),
+        ("network, D = 30", network, cancer[:100], 30, 2048, False),
+        ("network, D = 30, tokens", network, cancer[:100], 30, 1024, True),
+    ]
+    rows, targets = [], []
+    numbers: dict[str, Any] = {}
+    for name, model, data, oracle, n_draws, per_token in settings:
+        pool = Pool(model, data, n_draws // 4 if options.quick else n_draws, per_token=per_token)
+        found = simulated(pool, oracle, n_runs // 4 if per_token else n_runs)
+        numbers[f"{name}, {len(data)} rows, {oracle} draws"] = found
+        print(" ", name, len(data), found, flush=True)
+        rows.append(
+            (
+                name,
+                f"{len(data)}",
+                f"{oracle}",
+                f"{found['within']:.3f}",
+                f"{found['passes']:.2f}",
+                f"{found['passes_95']:.2f}",
+                f"{found['coverage']:.3f}",
+                f"{found['coverage, fixed']:.3f}",
+                f"{found['z']:.1f}",
+                f"{found['stages']:.1f}",
+            )
+        )
+        se = 3 * math.sqrt(0.95 * 0.05 / found["runs"])
+        what = f"{name}, {len(data)} rows, {oracle} draws"
+        targets += [
+            Target(f"{what}: within 1.2 times the target", found["within"], low=0.95),
+            Target(f"{what}: passes over the oracle's", found["passes"], high=1.3),
+            Target(f"{what}: coverage", found["coverage"], low=0.93 - se, high=0.97 + se),
+        ]
+    show(
+        f"Simulated runs ({n_runs:,} each, a quarter with the scores of tokens)",
+        ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "coverage", "fixed", "z", "stages"),
+        rows,
+    )
+    found = real(large, x[200], numbers["PPCA, D = 200, 100 rows, 8 draws"]["target"], n_real)
+    numbers["estimate_evidence, PPCA, D = 200, 100 rows"] = found
+    columns = ("target", "draws", "true error over target", "coverage", "z")
+    cells = [found[key] for key in ("target", "passes", "true error over target", "coverage", "z")]
+    show(f"{n_real} runs of estimate_evidence", columns, [tuple(f"{cell:.3f}" for cell in cells)])
+    se = 3 * math.sqrt(0.95 * 0.05 / n_real)
+    targets.append(Target("estimate_evidence: coverage", found["coverage"], low=0.93 - se, high=0.97 + se))
+    return finish(numbers, targets, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
