@@ -73,7 +73,7 @@ class Pool:
         return estimate
 
     def fixed(self, draws: int, n_runs: int, seed: int) -> tuple[float, float]:
-        """The root mean square error of runs with this number of draws, and the coverage of their intervals."""
+        """The root mean square error of runs with this number of draws, and their coverage."""
         rng = np.random.default_rng(seed)
         design = me.RandomSize(draws, draws)
         found = [self.score(rng.permutation(self.n_draws)[:draws])(design) for _ in range(n_runs)]
