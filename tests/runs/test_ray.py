@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maskevidence as me
@@ -29,6 +30,8 @@ from maskevidence.runs.parts import list_parts
 from maskevidence.runs.ray import RayEngine
 from maskevidence.runs.ray_workers import WorkerPool, with_own_memory
 from maskevidence.score import Scoring
+from maskevidence.tasks.options import ClusterOptions, PrecisionOptions, Preparation, RunOptions, TextOptions
+from maskevidence.tasks.score import score
 from ray_models import (
     Budgeted,
     Troubled,
@@ -121,6 +124,34 @@ class TestRows:
         record(begun, make_model(), design, engine=RayEngine(workers=1))
         assert same_rows(begun, whole)
         assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+    def test_with_a_target_and_the_scores_of_hidden_tokens(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The stages follow from all scores, whoever has computed them; all are scored on one connection."""
+        monkeypatch.setattr("maskevidence.runs.summary_files.draw_curves", lambda *_, **__: b"")
+        make_model().save(tmp_path / "model")
+        np.save(tmp_path / "rows.npy", make_tokens(40).values.numpy())
+        found = []
+        for cluster in (ClusterOptions("ray", workers=1), ClusterOptions()):
+            run = RunOptions(
+                out=tmp_path / cluster.engine, precision=PrecisionOptions(target_se=0.09), cluster=cluster
+            )
+            tokens = Preparation(texts=TextOptions(per_token=True))
+            score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), preparation=tokens, run=run)
+            found.append(read_run(run.out).estimate)
+        on_ray, local = found
+        assert on_ray.design["draws"] > 4
+        assert on_ray.mask_se <= 0.09
+        assert (on_ray.log_evidence, on_ray.mask_se, on_ray.notes) == (
+            local.log_evidence,
+            local.mask_se,
+            local.notes,
+        )
+        for name in ("draw", "score"):
+            np.testing.assert_array_equal(
+                getattr(on_ray.scores.sorted(), name), getattr(local.scores.sorted(), name)
+            )
 
 
 @pytest.mark.usefixtures("cluster")
