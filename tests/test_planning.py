@@ -78,6 +78,11 @@ def test_the_error_that_no_longer_matters_is_enough(ppca: me.models.PPCA, rows: 
     assert "no longer matters beside that; the target is 1e-05" in plan.notes[0]
 
 
+def test_a_target_that_no_run_reaches(ppca: me.models.PPCA, rows: np.ndarray) -> None:
+    with pytest.raises(me.InputError, match="give a larger target, such as .*, which takes 100 passes"):
+        me.plan(ppca, rows[:1], target_se=1e-9)
+
+
 def test_tokens_take_memory_and_save_passes(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     less, more = (me.plan(ppca, rows, target_se=0.02, per_token=one).designs[0] for one in (True, False))
     assert less.passes <= more.passes

@@ -92,6 +92,15 @@ def test_ends_at_the_largest_number_of_passes(ppca: me.models.PPCA, rows: np.nda
     assert "by max_passes=410" in found.notes[-1]
 
 
+def test_a_target_that_no_run_reaches_ends_at_once(ppca: me.models.PPCA, rows: np.ndarray) -> None:
+    found = estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
+    assert found.design["draws"] == FEWEST.draws
+    assert "since memory does not hold the masks that the target takes" in found.notes[-1]
+    assert f"100 times as many passes would reach {found.mask_se / 10:.3g} nats" in found.notes[-1]
+    never = me.Precise(target_relative=0.1, max_passes=10**6, negligible=0)
+    assert "is never reached" in never.verdict(replace(found, log_evidence=0.0))
+
+
 @pytest.mark.parametrize("n_tokens", [1, 2, 30])
 def test_a_single_row(n_tokens: int) -> None:
     covariance = torch.ones(n_tokens, n_tokens).double() + torch.eye(n_tokens).double()
@@ -143,8 +152,6 @@ def test_targets_that_cannot_be_used(options: dict[str, float], message: str) ->
 def test_what_cannot_be_reached_is_refused(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     with pytest.raises(me.InputError, match="max_passes=100 is too few: the error of 40 observations"):
         estimate_of(ppca, rows, me.Precise(target_se=0.05, max_passes=100))
-    with pytest.raises(me.InputError, match=r"more than this machine's memory holds; .* would reach"):
-        estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
     with pytest.raises(me.InputError, match="needs masks='own'"):
         estimate_of(ppca, rows, me.Precise(target_se=0.05), masks="shared")
     moments = me.GaussianMoments.from_rows(torch.from_numpy(rows))

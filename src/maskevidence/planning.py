@@ -52,7 +52,7 @@ from maskevidence.tokens import Tokens
 PILOT_ROWS, PILOT_PAIRS = 64, 256  # the most rows, and how many pairs of masks they have together at least
 FEWEST_PAIRS = 4  # of each row
 MULTIPLE = 4  # of draws, so that there are replicates
-MOST_PER_SIZE = 2**20
+MOST_PER_SIZE = MAX_DRAWS = 2**20
 Integers = Int64[np.ndarray, " N"]
 
 
@@ -178,7 +178,8 @@ def plan(
         per_token: whether the scores of hidden tokens are to be recorded, too, for random-size.
 
     Raises:
-        InputError: a target or data that cannot be used.
+        InputError: a target or data that cannot be used, or a target that takes more than a million masks of
+            each observation.
 
     Example:
         >>> import maskevidence as me
@@ -246,6 +247,11 @@ def _designs(lengths: Integers, pilot: _Pilot, wanted: float) -> list[tuple[Mask
     """The designs that reach an error, and the error that they reach."""
     n = len(lengths)
     draws = max(pilot.random / (n * wanted**2), FEWEST.enough_draws(lengths, "own"))
+    if draws > MAX_DRAWS:
+        raise InputError(
+            f"a mask error of {wanted:.3g} nats takes about {draws * n:.2g} passes; give a larger target, such as "
+            f"{math.sqrt(pilot.random / n) / 10:.2g}, which takes 100 passes for each observation"
+        )
     draws = MULTIPLE * math.ceil(draws / MULTIPLE)
     found: list[tuple[MaskDesign, float]] = [(RandomSize(draws), math.sqrt(pilot.random / (n * draws)))]
     every = _every_size(lengths, pilot, wanted)

@@ -64,8 +64,8 @@ class Precise:
     Args:
         target_se: the standard error of the masks that is wanted, nats per observation.
         target_relative: the same as a share of the log evidence, such as 0.01, in place of `target_se`.
-        max_passes: the largest number of masks, over all observations; by default what this machine's memory
-            holds.
+        max_passes: the largest number of masks, over all observations. By default there is none, but a target
+            that takes more masks than this machine's memory holds ends the draws at once.
         negligible: the share of the data error below which the error of the masks no longer matters; 0 goes
             on to the target in any case, as comparisons on the same observations may need it.
 
@@ -170,24 +170,15 @@ class Precise:
         Args:
             design: that of the last stage.
             estimate: from all draws so far.
-
-        Raises:
-            InputError: this machine's memory does not hold as many masks as the target needs.
         """
         draws, n = design.draws, estimate.n_observations
         needed = self._needed(draws, estimate)
-        if needed <= draws:
+        if needed <= draws or (self.max_passes is None and _too_many(needed * n)):
             return None
         wanted = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
-        if self.max_passes is not None:
-            most = self.max_passes // n
-            if design.possible_draws(min(wanted, most)) > most:
-                return None
-            wanted = min(wanted, most)
-        else:
-            self._check_memory(needed, draws, estimate)
-        following = design.possible_draws(wanted)
-        return None if following == draws else replace(design, draws=following)
+        most = math.inf if self.max_passes is None else self.max_passes // n
+        following = design.possible_draws(min(wanted, most))
+        return replace(design, draws=following) if draws < following <= most else None
 
     def verdict(self, estimate: "EvidenceEstimate") -> str:
         """Why the draws ended, in one sentence for the notes.
@@ -206,16 +197,21 @@ class Precise:
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
         if needed > draws:
-            why = (
-                "without having reached it" if self.max_passes is None else f"by max_passes={self.max_passes}"
-            )
-            return f"{ended}, {why}: the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
+            reached = f"the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
+            if self.max_passes is not None:
+                return f"{ended} by max_passes={self.max_passes}: {reached}"
+            if _too_many(needed * estimate.n_observations):
+                return (
+                    f"{ended}, since memory does not hold the masks that the target takes: {reached}; 100 "
+                    f"times as many passes would reach {_brief(se / 10)}"
+                )
+            return f"{ended}, and more are needed: {reached}; run the command again"
         if se > target:
             assert estimate.data_se is not None
             share = 100 * se / estimate.data_se
             return (
                 f"{ended}: the mask error is {share:.2g} % of the data error and no longer matters beside it "
-                f"({asked} takes about {_passes(draws * (se / target) ** 2, estimate)})"
+                f"({asked} takes {_passes(draws * (se / target) ** 2, estimate)})"
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
@@ -226,10 +222,10 @@ class Precise:
             return "is never reached"
         needed = self._needed(draws, estimate)
         for_target = max(needed, draws * (estimate.mask_se / target) ** 2)
-        takes = f"takes about {_passes(for_target, estimate)}"
+        takes = f"takes {_passes(for_target, estimate)}"
         if needed == for_target:
             return takes
-        return f"{takes}; with about {_passes(needed, estimate)} it no longer matters beside the data error"
+        return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
         """The error that is wanted of an estimate, in nats.
@@ -253,19 +249,6 @@ class Precise:
         bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
         ratio = estimate.mask_se * max(1.0, bound / SLACK) / wanted
         return draws if ratio <= 1.0 else draws * ratio**2
-
-    def _check_memory(self, needed: float, draws: int, estimate: "EvidenceEstimate") -> None:
-        """Refuse a target that takes more masks than this machine's memory holds, and say what they reach."""
-        memory, n = machine_memory(), estimate.n_observations
-        if memory is None or needed * n * BYTES_PER_MASK <= memory or estimate.mask_se is None:
-            return
-        most = max(draws, memory // (BYTES_PER_MASK * n))
-        reached, target = estimate.mask_se * math.sqrt(draws / most), self.target(estimate.log_evidence)
-        raise InputError(
-            f"a mask error of {_brief(target)} takes about {_passes(needed, estimate)}, more than this "
-            f"machine's memory holds; {most * n:.2g} passes would reach {_brief(reached)}, and the "
-            f"{estimate.n_masks:,} so far have reached {_brief(estimate.mask_se)}; give a larger target"
-        )
 
 
 def check_own_masks(key: MaskKey) -> None:
@@ -295,4 +278,10 @@ def _brief(value: float) -> str:
 def _passes(draws: float, estimate: "EvidenceEstimate") -> str:
     """A number of passes in two digits."""
     n = draws * estimate.n_observations
-    return f"{n:.2g} passes" if n >= 1e7 else f"{int(float(f'{n:.2g}')):,} passes"
+    return f"about {n:.2g} passes" if n >= 1e7 else f"about {int(float(f'{n:.2g}')):,} passes"
+
+
+def _too_many(n_masks: float) -> bool:
+    """Whether this machine's memory does not hold so many masks."""
+    memory = machine_memory()
+    return memory is not None and n_masks * BYTES_PER_MASK > memory

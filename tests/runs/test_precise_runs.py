@@ -140,6 +140,5 @@ def test_the_command_says_where_it_ended(run: CommandLine, data: tuple[str, str]
     result = run("score", *data, "--target-relative", "0.2")
     assert result.code == 0, result.err
     assert "note: the draws ended at 4 for each observation" in result.out
-    assert run("score", *data, "--target-se", "1e-9", "--limit", "1").error.startswith(
-        "a mask error of 1e-09"
-    )
+    too_small = run("score", *data, "--target-se", "1e-9", "--limit", "1")
+    assert (too_small.code, "would reach" in " ".join(too_small.out.split())) == (0, True)
