@@ -79,7 +79,7 @@ def test_the_error_that_no_longer_matters_is_enough(ppca: me.models.PPCA, rows: 
 
 
 def test_a_target_that_no_run_reaches(ppca: me.models.PPCA, rows: np.ndarray) -> None:
-    with pytest.raises(me.InputError, match="give a larger target, such as .*, which takes 100 passes"):
+    with pytest.raises(me.InputError, match="give a larger target, such as"):
         me.plan(ppca, rows[:1], target_se=1e-9)
 
 
