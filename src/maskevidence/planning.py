@@ -249,8 +249,8 @@ def _designs(lengths: Integers, pilot: _Pilot, wanted: float) -> list[tuple[Mask
     draws = max(pilot.random / (n * wanted**2), FEWEST.enough_draws(lengths, "own"))
     if draws > MAX_DRAWS:
         raise InputError(
-            f"a mask error of {wanted:.3g} nats takes about {draws * n:.2g} passes; give a larger target, such "
-            f"as {math.sqrt(pilot.random / n) / 10:.2g}, which takes 100 passes for each observation"
+            f"a mask error of {wanted:.3g} nats takes about {draws * n:.2g} passes; give a larger target, "
+            f"such as {math.sqrt(pilot.random / n) / 10:.2g}, which takes 100 passes for each observation"
         )
     draws = MULTIPLE * math.ceil(draws / MULTIPLE)
     found: list[tuple[MaskDesign, float]] = [(RandomSize(draws), math.sqrt(pilot.random / (n * draws)))]
