@@ -70,11 +70,13 @@ def read_rows(folder: Path | str) -> pandas.DataFrame:
     return table.sort_values(["id", "draw", "size"], ignore_index=True)
 
 
+def bytes_of(rows: pandas.DataFrame) -> list[tuple[str, bytes]]:
+    """The columns of a table, to be compared to the last bit."""
+    return [(name, rows[name].to_numpy().tobytes()) for name in rows.columns]
+
+
 def same_rows(first: Path | str, second: Path | str) -> bool:
-    a, b = read_rows(first), read_rows(second)
-    return list(a.columns) == list(b.columns) and all(
-        a[name].to_numpy().tobytes() == b[name].to_numpy().tobytes() for name in a.columns
-    )
+    return bytes_of(read_rows(first)) == bytes_of(read_rows(second))
 
 
 def without_seals(folder: Path) -> dict[str, Any]:
