@@ -15,7 +15,7 @@ from _pieces import arguments, keyed, run_pieces
 from _text_models import QUICK, RANDOM, RATES, WAYS, text_model
 
 SEEDS = (0, 1, 2, 3, 4)
-STEPS, QUICK_STEPS = 600, 40
+STEPS, QUICK_STEPS = 1200, 40
 WIDE, NARROW = 128, 64
 FEWER = {"40 %": RATES["40 %"], "75 %": RATES["75 %"], RANDOM: 0.508}  # share of the tokens that is predicted
 
