@@ -42,6 +42,8 @@ def main(words: list[str] | None = None) -> int:
             continue
         for statistic in ("rank", "regret"):
             show(statistic, *table_of(part, statistic, records))
+        if part == "tables":
+            show("rank among models fitted to the same rows, by their share", *fractions_table(records))
         if part == "text":
             for group in ("equal steps", "equal tokens"):
                 show(f"{group}, minus 15 % at equal steps", *ways_table(records, group))
@@ -79,6 +81,19 @@ def table_of(part: str, statistic: str, records: Sequence[Record]) -> tuple[list
             )
         rows.append([name, *cells])
     return ["criterion", *TARGETS[part].values()], rows
+
+
+def fractions_table(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """The rank correlations of the evidence among the models fitted to one share of the training rows."""
+    fractions = sorted({record["fraction"] for record in records}, reverse=True)
+    rows = []
+    for criterion in ("evidence", "evidence_held_out"):
+        for target, title in TARGETS["tables"].items():
+            claims = [ranked("tables", criterion, target) | {"among": {"fraction": f}} for f in fractions]
+            means = [hierarchical_mean(values_of_units(claim, records)) for claim in claims]
+            name = f"{CRITERIA['tables'][criterion]}: {title}"
+            rows.append([name, *(interval(mean, 2) for mean in means)])
+    return ["criterion and target", *(f"{100 * fraction:.0f} %" for fraction in fractions)], rows
 
 
 def ways_table(records: Sequence[Record], group: str) -> tuple[list[str], list[list[str]]]:
