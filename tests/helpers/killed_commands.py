@@ -47,6 +47,10 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "train vit-mae": ("train", "vit-mae", "images", *TRANSFORMER),
 }
+LOCKS = (
+    ".lock",
+    ".lock.pid",
+)  # what a kill leaves does no harm, and the next process that writes replaces it
 CHANGING = ("versions", "command", "seal", "resumed_from")  # of a JSON file
 
 
@@ -191,7 +195,7 @@ def content(out: Path) -> dict[str, Any]:
         if path.suffix == ".json":
             data = json.loads(path.read_text())
             found[name] = {key: value for key, value in data.items() if key not in CHANGING}
-        elif path.suffix != ".parquet" and path.name != ".lock":
+        elif path.suffix != ".parquet" and path.name not in LOCKS:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     if (out / "scores").is_dir():
         found["scores"] = sorted_rows(out / "scores")
