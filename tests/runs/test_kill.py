@@ -46,6 +46,18 @@ class TestKill:
         assert len(set(n_saved)) > 1
         assert any(0 < saved < n_parts for saved in n_saved)
 
+    def test_while_the_picture_is_written(
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        """Nothing was left to score then, and the temporary file of the killed process stayed."""
+        command, out = ("score", *saved, "--masks-per-size", 2, "--out"), tmp_path / "out"
+        assert run(*command, out).code == 0
+        whole = files_in(out)
+        (out / "curve.png").rename(out / ".abc.tmp")
+        (out / "estimate.json").unlink()
+        assert run(*command, out).code == 0
+        assert files_in(out) == whole
+
     def test_before_the_model_is_saved(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:

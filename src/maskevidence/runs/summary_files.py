@@ -54,6 +54,8 @@ def write_run(
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
     """Write curve.csv, curve.png, observations.csv and .parquet and, last, estimate.json.
 
+    The caller holds the folder (`locked`).
+
     Args:
         folder: the run directory.
         run: the finished run.
@@ -68,6 +70,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     manifest, curve, missing = run.manifest, run.estimate.curve, None
     for name in (CURVE, CURVE_PICTURE, OBSERVATIONS, OBSERVATIONS_PARQUET, ESTIMATE):
         check_place(folder.path / name)
+    folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
     observations = run.observations()
     write_atomic(folder.path / OBSERVATIONS, observations.to_csv())

@@ -25,6 +25,7 @@ from maskevidence.runs import (
 from maskevidence.runs.blocks import parse_shard
 from maskevidence.runs.directory import TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
+from maskevidence.runs.lock import locked
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
@@ -327,7 +328,8 @@ def _score_into(
         return Scored(finished, folder.path, finished_before=True)
     whole = read_run(folder.path)
     result = whole.result()
-    missing = write_summary(folder, whole, result)
+    with locked(folder.path):
+        missing = write_summary(folder, whole, result)
     return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
 
 
