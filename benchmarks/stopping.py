@@ -16,7 +16,7 @@ against the log evidence in closed form.
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from _timing import Target, arguments, finish, machine, show
@@ -72,55 +72,82 @@ class Pool:
 
         return estimate
 
-    def fixed(self, draws: int, n_runs: int, seed: int) -> tuple[float, float]:
-        """The root mean square error of runs with this number of draws, and their coverage."""
-        rng = np.random.default_rng(seed)
-        design = me.RandomSize(draws, draws)
-        found = [self.score(rng.permutation(self.n_draws)[:draws])(design) for _ in range(n_runs)]
-        square = np.mean([(one.log_evidence - self.truth) ** 2 for one in found])
-        return math.sqrt(square), float(np.mean([one.covers(self.truth) for one in found]))
+    def run(self, seed: int, precise: me.Precise) -> tuple[Found, int, int]:
+        """A run to a target: the estimate, the number of draws, and that of stages."""
+        designs: list[me.RandomSize] = []
+        score = self.score(np.random.default_rng([seed, 0]).permutation(self.n_draws))
+
+        def noted(design: me.RandomSize) -> Found:
+            designs.append(design)
+            return score(design)
+
+        found = precise.drawn(precise.first(self.lengths), noted)
+        return found, designs[-1].draws, len(designs)
+
+    def fixed(self, seed: int, draws: int) -> Found:
+        """A run with a number of draws that is fixed beforehand."""
+        order = np.random.default_rng([seed, draws]).permutation(self.n_draws)
+        return self.score(order)(me.RandomSize(draws, draws))
+
+
+class Reference(NamedTuple):
+    """The true error of numbers of draws, in terms of the logarithm of that number over the oracle's.
+
+    Attributes:
+        oracle: the oracle's number of draws.
+        level: the logarithm of the error of a draw.
+        slope: how it changes with the number of draws, as predictions get better.
+        coverage: the share of intervals from fixed numbers of draws that hold the truth.
+    """
+
+    oracle: int
+    level: float
+    slope: float
+    coverage: float
+
+    def true_se(self, draws: Any) -> Any:
+        return np.exp(self.level) * (draws / self.oracle) ** self.slope / np.sqrt(draws)
+
+    @property
+    def precise(self) -> me.Precise:
+        """The target that the oracle reaches with its number of draws."""
+        return me.Precise(target_se=float(self.true_se(self.oracle)), negligible=0)
+
+
+def reference(pool: Pool, oracle: int, n_runs: int) -> Reference:
+    """The true errors, from runs with fixed numbers of draws."""
+    grid = np.array([max(2, round(share * oracle)) for share in GRID])
+    squares, held = [], []
+    for draws in grid.tolist():
+        found = [pool.fixed(seed, draws) for seed in range(n_runs)]
+        squares.append(np.mean([(one.log_evidence - pool.truth) ** 2 for one in found]) * draws)
+        held += [one.covers(pool.truth) for one in found]
+    slope, level = np.polyfit(np.log(grid / oracle), 0.5 * np.log(squares), 1)
+    return Reference(oracle, float(level), float(slope), float(np.mean(held)))
+
+
+def summary(found: list[tuple[Found, int, int]], truth: float, known: Reference) -> dict[str, float]:
+    """What runs to a target have in common."""
+    draws = np.array([n for _, n, _ in found])
+    errors = np.array([one.log_evidence for one, _, _ in found]) - truth
+    target = known.precise.target_se or 0.0
+    return {
+        "target": target,
+        "within": float((known.true_se(draws) <= 1.2 * target).mean()),
+        "passes": float((draws / known.oracle).mean()),
+        "passes_95": float(np.quantile(draws / known.oracle, 0.95)),
+        "coverage": float(np.mean([one.covers(truth) for one, _, _ in found])),
+        "coverage, fixed": known.coverage,
+        "z": float(errors.mean() / errors.std(ddof=1) * math.sqrt(len(errors))),
+        "stages": float(np.mean([n for _, _, n in found])),
+        "runs": len(found),
+    }
 
 
 def simulated(pool: Pool, oracle: int, n_runs: int) -> dict[str, float]:
     """Runs to the target that the oracle reaches with a number of draws."""
-    grid = np.array([max(2, round(share * oracle)) for share in GRID])
-    n_fixed = max(20, n_runs // 4)
-    errors_fixed, covered_fixed = np.array(
-        [pool.fixed(int(draws), n_fixed, seed) for seed, draws in enumerate(grid)]
-    ).T
-    slope, level = np.polyfit(np.log(grid / oracle), np.log(errors_fixed * np.sqrt(grid)), 1)
-
-    def true_se(draws: np.ndarray) -> np.ndarray:
-        return np.exp(level) * (draws / oracle) ** slope / np.sqrt(draws)
-
-    precise = me.Precise(target_se=float(true_se(np.array(oracle))), negligible=0)
-    rng, first = np.random.default_rng(99), precise.first(pool.lengths)
-    ends, held, errors, stages = [], [], [], []
-    for _ in range(n_runs):
-        designs: list[me.RandomSize] = []
-        score = pool.score(rng.permutation(pool.n_draws))
-
-        def noted(design: me.RandomSize, designs: Any = designs, score: Any = score) -> Found:
-            designs.append(design)
-            return score(design)
-
-        found = precise.drawn(first, noted)
-        ends.append(designs[-1].draws)
-        stages.append(len(designs))
-        held.append(found.covers(pool.truth))
-        errors.append(found.log_evidence - pool.truth)
-    draws = np.array(ends)
-    return {
-        "target": precise.target_se or 0.0,
-        "within": float((true_se(draws) <= 1.2 * (precise.target_se or 0.0)).mean()),
-        "passes": float((draws / oracle).mean()),
-        "passes_95": float(np.quantile(draws / oracle, 0.95)),
-        "coverage": float(np.mean(held)),
-        "coverage, fixed": float(covered_fixed.mean()),
-        "z": float(np.mean(errors) / np.std(errors, ddof=1) * math.sqrt(n_runs)),
-        "stages": float(np.mean(stages)),
-        "runs": n_runs,
-    }
+    known = reference(pool, oracle, max(20, n_runs // 4))
+    return summary([pool.run(seed, known.precise) for seed in range(n_runs)], pool.truth, known)
 
 
 def real(model: me.models.PPCA, x: np.ndarray, target: float, n_runs: int) -> dict[str, float]:
@@ -149,6 +176,50 @@ def ppca(n_features: int, n_components: int) -> me.models.PPCA:
     return me.models.PPCA.from_parameters(loadings, 0.2)
 
 
+class Setting(NamedTuple):
+    """What is scored, and how many draws the oracle takes.
+
+    Attributes:
+        name: of the model.
+        model: the model.
+        rows: its data.
+        oracle: draws for each row.
+        n_draws: in the pool.
+        per_token: whether the scores of hidden tokens are used.
+    """
+
+    name: str
+    model: Any
+    rows: np.ndarray
+    oracle: int
+    n_draws: int
+    per_token: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {len(self.rows)} row{'s' * (len(self.rows) > 1)}, {self.oracle} draws"
+
+    def pool(self, *, quick: bool = False) -> Pool:
+        return Pool(
+            self.model, self.rows, self.n_draws // 4 if quick else self.n_draws, per_token=self.per_token
+        )
+
+
+def settings(*, quick: bool) -> Iterator[Setting]:
+    """The rows of the table."""
+    large, small = ppca(200, 5), ppca(30, 3)
+    x, y = np.array(large.sample(100, seed=1)), np.array(small.sample(100, seed=1))
+    yield Setting("PPCA, D = 200", large, x, 30, 2048)
+    yield Setting("PPCA, D = 200", large, x, 8, 2048)
+    yield Setting("PPCA, D = 30", small, y[:10], 60, 4096)
+    yield Setting("PPCA, D = 30", small, y[:1], 300, 16384)
+    cancer = load_breast_cancer().data
+    cancer = (cancer - cancer.mean(0)) / cancer.std(0)
+    network = trained(cancer, 300 if quick else 3000)
+    yield Setting("network, D = 30", network, cancer[:100], 30, 2048)
+    yield Setting("network, D = 30, tokens", network, cancer[:100], 30, 1024, per_token=True)
+
+
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000, help="how many runs are simulated for each row")
@@ -156,31 +227,17 @@ def main() -> int:
     options = parser.parse_args()
     n_runs, n_real = (40, 8) if options.quick else (options.runs, options.real)
     print(machine())
-    large, small = ppca(200, 5), ppca(30, 3)
-    cancer = load_breast_cancer().data
-    cancer = (cancer - cancer.mean(0)) / cancer.std(0)
-    network = trained(cancer, 300 if options.quick else 3000)
-    x = {200: np.array(large.sample(100, seed=1)), 30: np.array(small.sample(100, seed=1))}
-    settings = [
-        ("PPCA, D = 200", large, x[200], 30, 2048, False),
-        ("PPCA, D = 200", large, x[200], 8, 2048, False),
-        ("PPCA, D = 30", small, x[30][:10], 60, 4096, False),
-        ("PPCA, D = 30", small, x[30][:1], 300, 16384, False),
-        ("network, D = 30", network, cancer[:100], 30, 2048, False),
-        ("network, D = 30, tokens", network, cancer[:100], 30, 1024, True),
-    ]
     rows, targets = [], []
     numbers: dict[str, Any] = {}
-    for name, model, data, oracle, n_draws, per_token in settings:
-        pool = Pool(model, data, n_draws // 4 if options.quick else n_draws, per_token=per_token)
-        found = simulated(pool, oracle, n_runs // 4 if per_token else n_runs)
-        numbers[f"{name}, {len(data)} rows, {oracle} draws"] = found
-        print(" ", name, len(data), found, flush=True)
+    for one in settings(quick=options.quick):
+        found = simulated(one.pool(quick=options.quick), one.oracle, n_runs // 4 if one.per_token else n_runs)
+        numbers[one.title] = found
+        print(" ", one.title, found, flush=True)
         rows.append(
             (
-                name,
-                f"{len(data)}",
-                f"{oracle}",
+                one.name,
+                f"{len(one.rows)}",
+                f"{one.oracle}",
                 f"{found['within']:.3f}",
                 f"{found['passes']:.2f}",
                 f"{found['passes_95']:.2f}",
@@ -191,18 +248,19 @@ def main() -> int:
             )
         )
         se = 3 * math.sqrt(0.95 * 0.05 / found["runs"])
-        what = f"{name}, {len(data)} rows, {oracle} draws"
         targets += [
-            Target(f"{what}: within 1.2 times the target", found["within"], low=0.95),
-            Target(f"{what}: passes over the oracle's", found["passes"], high=1.3),
-            Target(f"{what}: coverage", found["coverage"], low=0.93 - se, high=0.97 + se),
+            Target(f"{one.title}: within 1.2 times the target", found["within"], low=0.95),
+            Target(f"{one.title}: passes over the oracle's", found["passes"], high=1.3),
+            Target(f"{one.title}: coverage", found["coverage"], low=0.93 - se, high=0.97 + se),
         ]
     show(
         f"Simulated runs ({n_runs:,} each, a quarter with the scores of tokens)",
         ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "coverage", "fixed", "z", "stages"),
         rows,
     )
-    found = real(large, x[200], numbers["PPCA, D = 200, 100 rows, 8 draws"]["target"], n_real)
+    large = ppca(200, 5)
+    target = numbers["PPCA, D = 200, 100 rows, 8 draws"]["target"]
+    found = real(large, np.array(large.sample(100, seed=1)), target, n_real)
     numbers["estimate_evidence, PPCA, D = 200, 100 rows"] = found
     columns = ("target", "draws", "true error over target", "coverage", "z")
     cells = [found[key] for key in ("target", "passes", "true error over target", "coverage", "z")]

@@ -282,8 +282,8 @@ def _smoothed(moments: Float64[np.ndarray, "n n"], df: int, basis: Basis) -> Flo
     own = gram[n_knots:, n_knots:]  # a surrogate that never varies within a row gets the slope 0
     level[n_knots:, n_knots:] = np.where(own > 0, _RIDGE * own, 1.0)
     best, chosen = math.inf, np.zeros(len(gram))
-    for strength in _PENALTIES:
-        solved = np.linalg.solve(gram + strength * penalty + level, np.column_stack([cross, gram]))
+    systems = gram + _PENALTIES[:, None, None] * penalty + level
+    for solved in np.linalg.solve(systems, np.column_stack([cross, gram])):
         values, used = solved[:, 0], float(np.trace(solved[:, 1:]))
         rest = max(0.0, float(square - 2 * values @ cross + values @ gram @ values))
         if used < df and rest / (1 - used / df) ** 2 < best:
