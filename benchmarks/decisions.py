@@ -48,7 +48,7 @@ from maskevidence.race import Race
 
 CAP, LLADA, FIRST, RESOLVED, SURE = 64, 128, 48, 3.0, 6.0
 RACE = Race(0.995, looks_up_to(CAP, racing=True))
-WITHOUT_RACE = (16, 32, 48)
+WITHOUT_RACE = (32,)
 OF_REFERENCE, OF_OTHERS = 10**6, 10**6 + 1  # seeds of masks that no race has
 
 Choices = tuple[Continuation, ...]
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="folder of a model that is asked about lines of a play")
     parser.add_argument("--questions", type=int, default=300, help="how many questions there are")
     parser.add_argument("--races", type=int, default=1, help="races of each question, with other masks")
-    parser.add_argument("--compared", type=int, default=20, help="questions that are decided otherwise, too")
+    parser.add_argument("--compared", type=int, default=10, help="questions that are decided otherwise, too")
     parser.add_argument("--reference", type=int, default=4096, help="masks of the reference, 48 or more")
     parser.add_argument("--skip", type=int, default=10, help="questions that the rule was chosen with")
     parser.add_argument(
@@ -106,24 +106,21 @@ def decided(scorer: Scorer, asked: Asked, options: Any, *, compared: bool) -> di
     key = key_of_texts([asked.context])
     choices = tuple(scorer.encoder.pair(asked.context, choice) for choice in asked.choices)
     best, z, masks = reference(scorer, choices, key, options.reference)
-    ways: dict[str, list[tuple[int, float, bool]]] = {}
+    ways: dict[str, list[tuple[int, float, list[int]]]] = {}
     ways["race"] = [raced(scorer, choices, key, seed) for seed in range(options.races)]
     if compared:
-        ways |= {way: [(*result, False)] for way, result in other_ways(scorer, choices, key).items()}
+        ways |= {way: [(*result, [])] for way, result in other_ways(scorer, choices, key).items()}
     tokens = [len(choice.scored) for choice in choices]
     return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "ways": ways}
 
 
-def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, float, bool]:
-    """The winner of a race, its passes a choice, and whether it is a tie."""
+def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, float, list[int]]:
+    """The winner of a race, its passes a choice, and the choices among which a tie is called."""
     n = len(choices)
     question = Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
     values = Decider(scorer, seed, RACE).answers([question], [{}])[0]
-    return (
-        int(np.argmax(values)),
-        float(np.mean([one.n_passes for one in values])),
-        any(one.ties for one in values),
-    )
+    tied = [number for number, one in enumerate(values) if one.ties]
+    return int(np.argmax(values)), float(np.mean([one.n_passes for one in values])), tied
 
 
 def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple[int, float, float]:
@@ -203,11 +200,18 @@ def report(done: list[dict[str, Any]], options: Any) -> int:
     show(f"{len(done)} questions, {n_resolved} resolved; {machine()}", columns, rows)
     called = {
         kind: share(
-            tied for one in done if (one["z"] >= RESOLVED) == kind for *_, tied in one["ways"]["race"]
+            bool(tied) for one in done if (one["z"] >= RESOLVED) == kind for *_, tied in one["ways"]["race"]
         )
         for kind in (True, False)
     }
     print(f"Called a tie: {called[True]:.1%} of the resolved, {called[False]:.1%} of the others.")
+    lost = share(
+        one["best"] not in (tied or [winner])
+        for one in done
+        if one["z"] >= RESOLVED
+        for winner, _, tied in one["ways"]["race"]
+    )
+    print(f"Neither the winner nor in the tie, best choices of resolved questions: {lost:.2%}.")
     print(f"Right by the reference: {share(one['best'] == 0 for one in done):.1%}.")
     masks = [one["masks"] for one in done]
     print(f"Masks of the reference, a choice: {np.mean(masks):.0f}, at most {np.max(masks):.0f}.")
@@ -216,7 +220,9 @@ def report(done: list[dict[str, Any]], options: Any) -> int:
         Target("mean passes of the race, a choice", numbers["race"]["passes"], high=16),
     ]
     return finish(
-        {"decisions": numbers, "ties": {str(k): v for k, v in called.items()}}, targets, options.json
+        {"decisions": numbers, "ties": {str(k): v for k, v in called.items()}, "lost": lost},
+        targets,
+        options.json,
     )
 
 

@@ -281,3 +281,15 @@ def test_a_model_with_its_own_code_and_dtype(tmp_path: Path, monkeypatch: pytest
         folder, device="cpu", trust_remote_code=True, dtype="float32", mask_id=4
     )
     assert {parameter.dtype for parameter in single.parameters()} == {torch.float32}
+
+
+def test_weights_that_accelerate_has_spread_give_the_same_answers(tmp_path: Path) -> None:
+    from text_models import SENTENCES, small_bert, small_tokenizer
+
+    tokenizer = small_tokenizer()
+    MaskedLM(small_bert(tokenizer), tokenizer).save(tmp_path / "model")
+    plain = MaskedLM.from_pretrained(tmp_path / "model", device="cpu")
+    spread = MaskedLM.from_pretrained(tmp_path / "model", device_map="auto")
+    tokens = plain.tokens(SENTENCES[:2])
+    found = spread.log_conditionals(tokens.to(spread.device), tokens.maskable.to(spread.device)).cpu()
+    torch.testing.assert_close(found, plain.log_conditionals(tokens, tokens.maskable))
