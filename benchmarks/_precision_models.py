@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from maskevidence.data.text import read_texts
 from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
+COMPONENTS, LIMIT = 8, 2.5  # of a surrogate
 LONG_RUN = 256  # masks of each row from which the truth of a network is taken
 LONGEST = 128  # tokens of a reaction
 
@@ -26,14 +29,14 @@ class Subject(NamedTuple):
         model: the model.
         rows: its data.
         truth: shape (N,); the log evidence of each row, in closed form or from a long run; None for texts.
-        controls: surrogates by name.
+        control: a surrogate; None for none.
         wanted: how many times smaller the squared half-width has to be than before.
     """
 
     model: Any
     rows: Any
     truth: np.ndarray | None
-    controls: dict[str, Any]
+    control: Any
     wanted: float
 
 
@@ -84,51 +87,98 @@ def ppca(n_features: int, n_components: int, n_rows: int, wanted: float) -> Subj
     loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(n_features, n_components)))
     model = me.models.PPCA.from_parameters(loadings, 0.2)
     rows = np.array(model.sample(n_rows, seed=1))
-    return Subject(model, rows, model.score_samples(rows), {}, wanted)
+    return Subject(model, rows, model.score_samples(rows), None, wanted)
+
+
+class Frequencies:
+    """A surrogate of independent columns: how often each level occurs in a column, half a time more at least.
+
+    Its score of a mask says how rare the hidden values are.
+    """
+
+    conditionals = "exact"
+
+    def __init__(self, rows: np.ndarray, n_levels: int) -> None:
+        levels = np.rint(rows * (n_levels - 1)).astype(int)
+        counts = [np.bincount(column, minlength=n_levels) + 0.5 for column in levels.T]
+        self.log_share = torch.from_numpy(np.log(np.array(counts) / (len(rows) + 0.5 * n_levels)))
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        level = (tokens.values * (self.log_share.shape[1] - 1)).round().long()
+        return self.log_share[torch.arange(level.shape[1]), level] * masked
+
+    def log_evidence(self, tokens: me.Tokens) -> torch.Tensor:
+        return self.log_conditionals(tokens, tokens.maskable).sum(1)
+
+
+class Clipped:
+    """A surrogate of columns in standard deviations, whose extreme values it sees as `LIMIT`."""
+
+    conditionals = "exact"
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.model = me.models.FactorAnalysis(rows.shape[1], COMPONENTS).fit(np.clip(rows, -LIMIT, LIMIT))
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        return self.model.log_conditionals(self._clipped(tokens), masked)
+
+    def log_evidence(self, tokens: me.Tokens) -> torch.Tensor:
+        return self.model.log_evidence(self._clipped(tokens))
+
+    def _clipped(self, tokens: me.Tokens) -> me.Tokens:
+        return replace(tokens, values=tokens.values.clamp(-LIMIT, LIMIT))
 
 
 def network(
-    table: np.ndarray, n_rows: int, steps: int, wanted: float, n_levels: int | None = None
+    table: np.ndarray, n_rows: int, steps: int, wanted: float, kept: Path | None, n_levels: int | None = None
 ) -> Subject:
-    """A network, the long run that its truth comes from, and surrogates fitted to the scored rows."""
-    model, rows = trained(table, steps, n_levels), table[:n_rows]
-    long = me.estimate_evidence(
-        model, rows, me.RandomSize(LONG_RUN), seed=10**6, batch_size=8192, check=False
-    )
-    width = rows.shape[1]
-    controls = {
-        "ppca:8": me.models.PPCA(width, 8).fit(rows),
-        "factor-analysis:8": me.models.FactorAnalysis(width, 8).fit(rows),
-    }
-    return Subject(model, rows, long.per_observation, controls, wanted)
+    """A network, the long run that its truth comes from, and a surrogate that is fitted to the scored rows.
+
+    Network and truth are read from the file `kept` if it exists, and written there otherwise.
+    """
+    rows = table[:n_rows]
+    if kept is not None and kept.exists():
+        model = MaskedNetwork(table.shape[1], n_levels).eval()
+        content = torch.load(kept, weights_only=True)
+        model.load_state_dict(content["network"])
+        truth = content["truth"].numpy()
+    else:
+        model = trained(table, steps, n_levels)
+        design = me.RandomSize(LONG_RUN)
+        long = me.estimate_evidence(model, rows, design, seed=10**6, batch_size=8192, check=False)
+        truth = long.per_observation
+        if kept is not None:
+            torch.save({"network": model.state_dict(), "truth": torch.from_numpy(truth)}, kept)
+    control = Clipped(rows) if n_levels is None else Frequencies(rows, n_levels)
+    return Subject(model, rows, truth, control, wanted)
 
 
-def digits(n_rows: int, steps: int) -> Subject:
+def digits(n_rows: int, steps: int, kept: Path | None) -> Subject:
     """Digits in 16 levels, of pixels that are not constant among the scored rows."""
     table = np.minimum(load_digits().data, LEVELS - 1) / (LEVELS - 1)
-    return network(table[:, table[:n_rows].std(0) > 0], n_rows, steps, 2.5, LEVELS)
+    return network(table[:, table[:n_rows].std(0) > 0], n_rows, steps, 2.5, kept, LEVELS)
 
 
 def standardised(table: np.ndarray) -> np.ndarray:
     return (table - table.mean(0)) / table.std(0)
 
 
-def digits_in_deviations(n_rows: int, steps: int) -> Subject:
+def digits_in_deviations(n_rows: int, steps: int, kept: Path | None) -> Subject:
     """Digits in standard deviations of each pixel: a few unlikely values hold most of the variance."""
     table = load_digits().data
-    return network(standardised(table[:, table[:n_rows].std(0) > 0]), n_rows, steps, 1.5)
+    return network(standardised(table[:, table[:n_rows].std(0) > 0]), n_rows, steps, 1.5, kept)
 
 
-def breast_cancer(n_rows: int, steps: int) -> Subject:
-    return network(standardised(load_breast_cancer().data), n_rows, steps, 2.0)
+def breast_cancer(n_rows: int, steps: int, kept: Path | None) -> Subject:
+    return network(standardised(load_breast_cancer().data), n_rows, steps, 2.0, kept)
 
 
-def small_bert(n_texts: int, steps: int) -> Subject:
+def small_bert(n_texts: int, steps: int, _kept: Path | None) -> Subject:
     model, tokens = trained_bert(min(steps, 1000), n_texts=n_texts, share=0.7)
-    return Subject(model, tokens, None, {}, 4.0)
+    return Subject(model, tokens, None, None, 4.0)
 
 
-def reactions(n_texts: int, _steps: int) -> Subject | None:
+def reactions(n_texts: int, _steps: int, _kept: Path | None) -> Subject | None:
     """The ALBERT of `rxnmapper` and reactions of up to 128 tokens; None if either is not there."""
     model = smiles_model()
     if model is None or "MASKEVIDENCE_DATA" not in os.environ:
@@ -137,13 +187,13 @@ def reactions(n_texts: int, _steps: int) -> Subject | None:
         "reaction"
     ]
     short = [text for text in texts if len(model.tokenizer(text).input_ids) <= LONGEST]
-    return Subject(model, model.tokens(short[:n_texts]), None, {}, 4.0)
+    return Subject(model, model.tokens(short[:n_texts]), None, None, 4.0)
 
 
-# name -> what makes it from the numbers of rows and of training steps
-SUBJECTS: dict[str, Callable[[int, int], Subject | None]] = {
-    "PPCA, D = 200": lambda n, _: ppca(200, 5, n, 3.0),
-    "PPCA, D = 512": lambda n, _: ppca(512, 2, n, 3.0),
+# name -> what makes it from the numbers of rows and of training steps, and the file that keeps a network
+SUBJECTS: dict[str, Callable[[int, int, Path | None], Subject | None]] = {
+    "PPCA, D = 200": lambda n, *_: ppca(200, 5, n, 3.0),
+    "PPCA, D = 512": lambda n, *_: ppca(512, 2, n, 3.0),
     "network, digits in 16 levels": digits,
     "network, digits in standard deviations": digits_in_deviations,
     "network, breast cancer": breast_cancer,

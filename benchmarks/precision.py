@@ -1,29 +1,33 @@
 """Width of the interval for the masks' error at equal numbers of passes, by what the estimate makes of them.
 
-    python benchmarks/precision.py --out precision.json
+    python benchmarks/precision.py --out precision
 
 Every run scores 8 masks of random sizes for each row or text. "4 replicates" is the plain mean with the error
 from 4 offsets, as `RandomSize(8, replicates=4)` had it before control variates; "curve" has the cross-fitted
-curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`); the
-others have a surrogate (`control=`) with the curve, or with curve and tokens. "Independent sizes" have no
-stratification, and the error from within the rows at 128 masks for each, scaled to as many passes. The first
-table has the mean squared half-width of 95 % intervals of the first two relative to each of the others, and
-what the best density of sizes could add at most. The second one has the share of the intervals that hold the
-truth, from many runs on fewer rows, the variance of the estimates over the mean of mask_se², and the mean
-error in units of the error of one run, which must be below 0.1 + 3/√runs.
+curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`);
+"control" has a surrogate (`control=`), with the curve or also with the tokens: how often each level occurs in
+a column, for pixels in levels, and a factor analysis with 8 components of clipped values, for other columns.
+"Independent sizes" have no stratification, and the error from within the rows at 128 masks for each, scaled
+to as many passes. The first table has the mean squared half-width of 95 % intervals of the first and of the
+independent sizes relative to that of each estimate, and what the best density of sizes could add at most. The
+second one has the share of the intervals that hold the truth, from many runs on 100 rows, the variance of the
+estimates over the mean of mask_se², and the mean error in units of the error of one run, which must be below
+0.1 + 3/√runs.
 
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
 run with 256 masks for each row. The texts are those of a small BERT, which is trained here
 (size_samplers.py), and reactions for the ALBERT of `rxnmapper` (see leave_one_out.py; needs
-`MASKEVIDENCE_DATA`). Each model is a piece of its own: with --out, pieces that the file has are not measured
-again, and --only chooses some of them.
+`MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the command goes on where it was stopped;
+--seconds stops it, and --only chooses some of the models.
 """
 
 import json
 import math
+import re
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +42,13 @@ from maskevidence.evidence import MeanOfScores, mean_of_scores
 from maskevidence.masks import MaskKey
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 
-BEFORE, INDEPENDENT, CURVE, TOKENS = "4 replicates", "independent sizes", "curve", "tokens"
+BEFORE, INDEPENDENT = "4 replicates", "independent sizes"
+CURVE, TOKENS, CONTROL = "curve", "tokens", "control"
 DRAWS, FEW_ROWS, RATE_BINS = 8, 100, 16
 # Runs for the widths with control variates, for those of 4 replicates, which vary more, and for coverage.
 RUNS = {
     "PPCA, D = 200": (10, 40, 2000),
-    "PPCA, D = 512": (10, 40, 300),
+    "PPCA, D = 512": (6, 30, 300),
     "network": (10, 40, 300),
     "small": (4, 8, 0),
     "ALBERT": (3, 6, 0),
@@ -51,33 +56,23 @@ RUNS = {
 CONTROLLED, GAIN_OF_CONTROL = ("network, digits in 16 levels", "network, breast cancer"), 1.5
 
 
-def before(subject: Subject, n_runs: int) -> float:
-    """The mean squared half-width as version 0.1.0 had it, from the means of all replicates of all runs."""
-    design, means = me.RandomSize(DRAWS, replicates=4), []
-    for seed in range(n_runs):
-        found = me.estimate_evidence(subject.model, subject.rows, design, seed=2 * seed + 1, check=False)
-        table = found.scores
-        each = np.bincount(table.draw % 4, weights=table.n_tokens * table.score)
-        means.append(each / np.bincount(table.draw % 4))
-    return float(np.var(means, ddof=1)) / 4 * t_half_width(1.0, 3, 0.95) ** 2
+def before(subject: Subject, seed: int) -> list[float]:
+    """The means of the 4 replicates of a run, without control variates."""
+    design = me.RandomSize(DRAWS, replicates=4)
+    table = me.estimate_evidence(subject.model, subject.rows, design, seed=2 * seed + 1, check=False).scores
+    each = np.bincount(table.draw % 4, weights=table.n_tokens * table.score)
+    return (each / np.bincount(table.draw % 4)).tolist()
 
 
-def with_controls(subject: Subject, seed: int) -> dict[str, tuple[me.ScoreTable, MeanOfScores]]:
+def estimates(subject: Subject, seed: int) -> dict[str, tuple[me.ScoreTable, MeanOfScores]]:
     """The estimates with control variates, all of the same masks."""
-    design, key = me.RandomSize(DRAWS), MaskKey(2 * seed)
-    tables: dict[str, me.ScoreTable] = {}
-    for name, control in {TOKENS: None, **subject.controls}.items():
-        table = me.estimate_evidence(
-            subject.model,
-            subject.rows,
-            design,
-            seed=key.seed,
-            per_token=True,
-            check=False,
-            control=control,
-        ).scores
-        tables[name if control is None else f"tokens, {name}"] = table
-        tables[CURVE if control is None else f"curve, {name}"] = replace(table, hidden=None)
+    design, key, control = me.RandomSize(DRAWS), MaskKey(2 * seed), subject.control
+    whole = me.estimate_evidence(
+        subject.model, subject.rows, design, seed=key.seed, per_token=True, check=False, control=control
+    ).scores
+    tables = {CURVE: replace(whole.without_control(), hidden=None), TOKENS: whole.without_control()}
+    if control is not None:
+        tables |= {CONTROL: replace(whole, hidden=None), f"{TOKENS}, {CONTROL}": whole}
     return {name: (table, mean_of_scores(table, design, key)) for name, table in tables.items()}
 
 
@@ -105,71 +100,98 @@ def half_square(found: MeanWithErrors) -> float:
     return t_half_width(found.mask_se or 0.0, found.mask_df or math.inf, 0.95) ** 2
 
 
-def widths(subject: Subject, n_runs: int, n_before: int) -> dict[str, Any]:
-    """Mean squared half-widths, and what a density of sizes could add."""
-    squares: dict[str, list[float]] = {}
-    density: dict[str, list[float]] = {}
-    for seed in range(n_runs):
-        found = with_controls(subject, seed)
-        squares.setdefault(INDEPENDENT, []).append(independent_sizes(found[TOKENS][0]))
-        for name, one in found.items():
-            squares.setdefault(name, []).append(half_square(one[1].mean))
-            density.setdefault(name, []).append(best_density(*one))
-    mean_squares = {name: float(np.mean(values)) for name, values in squares.items()}
+def width(subject: Subject, seed: int) -> dict[str, Any]:
+    """The squared half-widths of a run, and what a density of sizes could add."""
+    found = estimates(subject, seed)
+    squares = {name: half_square(one.mean) for name, (_, one) in found.items()}
+    squares[INDEPENDENT] = independent_sizes(found[TOKENS][0])
+    return {"square": squares, "density": {name: best_density(*one) for name, one in found.items()}}
+
+
+def error(few: Subject, seed: int) -> dict[str, list[float]]:
+    """Error, mask_se² and squared half-width of each estimate of a run on few rows."""
+    assert few.truth is not None
+    truth = float(few.truth.mean())
     return {
-        "runs": [n_runs, n_before],
-        "half_width²": {BEFORE: before(subject, n_before), **mean_squares},
-        "best density": {name: float(np.mean(values)) for name, values in density.items()},
+        name: [one.mean.mean - truth, (one.mean.mask_se or 0.0) ** 2, half_square(one.mean)]
+        for name, (_, one) in estimates(few, 10_000 + seed).items()
     }
 
 
-def coverage(subject: Subject, n_runs: int, n_rows: int) -> dict[str, Any]:
-    """How often the intervals hold the truth, by estimate."""
-    assert subject.truth is not None
-    truth, few = float(subject.truth[:n_rows].mean()), subject._replace(rows=subject.rows[:n_rows])
-    errors: dict[str, list[tuple[float, float, float]]] = {}
-    for seed in range(n_runs):
-        for name, (_, one) in with_controls(few, 10_000 + seed).items():
-            mean = one.mean
-            errors.setdefault(name, []).append((mean.mean - truth, mean.mask_se or 0.0, half_square(mean)))
-    results = {}
-    for name, values in errors.items():
-        error, se, square = np.array(values).T
-        results[name] = {
-            "coverage": float((error**2 <= square).mean()),
-            "variance": float(error.var(ddof=1) / (se**2).mean()),
-            "bias": float(error.mean() / error.std(ddof=1)),
-        }
-    return {"runs": n_runs, "rows": len(few.rows), "estimates": results}
-
-
-def measured(name: str, options: Any) -> dict[str, Any] | None:
-    """One piece: a model with its widths and its coverage; None if the model is not there."""
-    start = time.process_time()
-    n_widths, n_before, n_coverage = next(runs for word, runs in RUNS.items() if name.startswith(word))
+def measure(name: str, piece: dict[str, Any], options: Any, until: float) -> bool:
+    """Add runs to a piece, until it has all of them or the time is over; False if the model is not there."""
+    wanted = next(runs for word, runs in RUNS.items() if name.startswith(word))
+    counts = dict(zip(("widths", "before", "errors"), wanted, strict=True))
     if options.quick:
-        n_widths, n_before, n_coverage = 2, 2, min(n_coverage, 4)
+        counts = {part: min(3, n) for part, n in counts.items()}
+    if all(len(piece.get(part, [])) >= n for part, n in counts.items()):
+        return True
     n_rows = options.texts if name in TEXTS else options.rows
-    subject = SUBJECTS[name](n_rows, 100 if options.quick else 3000)
+    kept = None if options.out is None else options.out / f"{slug(name)}.pt"
+    subject = SUBJECTS[name](n_rows, 100 if options.quick else 3000, kept)
     if subject is None:
-        return None
-    piece = {
-        "rows": len(subject.rows),
-        "wanted": subject.wanted,
-        "widths": widths(subject, n_widths, n_before),
+        return False
+    few = subject
+    if subject.truth is not None:
+        few = subject._replace(rows=subject.rows[:FEW_ROWS], truth=subject.truth[:FEW_ROWS])
+    piece |= {"rows": len(subject.rows), "wanted": subject.wanted}
+    runs = {
+        "widths": partial(width, subject),
+        "before": partial(before, subject),
+        "errors": partial(error, few),
     }
-    if n_coverage:
-        piece["coverage"] = coverage(subject, n_coverage, FEW_ROWS)
-    return piece | {"seconds": time.process_time() - start}
+    for part, n in counts.items():
+        found = piece.setdefault(part, [])
+        while len(found) < n and time.process_time() < until:
+            found.append(runs[part](len(found)))
+    return True
+
+
+def slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def summarised(piece: dict[str, Any]) -> dict[str, Any]:
+    """The mean squares and densities, and coverage, variance and bias of each estimate."""
+    squares: dict[str, float] = {}
+    if len(piece["before"]) > 1:  # the replicates of all runs are as independent as those of one
+        variance = float(np.var(np.concatenate(piece["before"]), ddof=1))
+        squares[BEFORE] = variance / 4 * t_half_width(1.0, 3, 0.95) ** 2
+    for estimate in piece["widths"][0]["square"]:
+        squares[estimate] = float(np.mean([run["square"][estimate] for run in piece["widths"]]))
+    density = {
+        estimate: float(np.mean([run["density"][estimate] for run in piece["widths"]]))
+        for estimate in piece["widths"][0]["density"]
+    }
+    covered = {}
+    for estimate in piece["errors"][0] if len(piece["errors"]) > 1 else ():
+        off, se_square, square = np.array([run[estimate] for run in piece["errors"]]).T
+        covered[estimate] = {
+            "coverage": float((off**2 <= square).mean()),
+            "variance": float(off.var(ddof=1) / se_square.mean()),
+            "bias": float(off.mean() / off.std(ddof=1)),
+        }
+    n_runs = {part: len(piece[part]) for part in ("widths", "before", "errors")}
+    return {
+        "rows": piece["rows"],
+        "wanted": piece["wanted"],
+        "runs": n_runs,
+        "half_width²": squares,
+        "best density": density,
+        "estimates": covered,
+    }
 
 
 def table_of_widths(pieces: dict[str, Any]) -> None:
     rows = []
     for name, piece in pieces.items():
-        squares = piece["widths"]["half_width²"]
+        squares = piece["half_width²"]
         for estimate, square in squares.items():
-            density = piece["widths"]["best density"].get(estimate)
-            gains = (f"{squares[other] / square:.2f}" for other in (BEFORE, INDEPENDENT))
+            density = piece["best density"].get(estimate)
+            gains = (
+                f"{squares[other] / square:.2f}" if other in squares else ""
+                for other in (BEFORE, INDEPENDENT)
+            )
             shown = "" if density is None else f"{density:.2f}"
             rows.append((name, f"{piece['rows']:,}", estimate, f"{square:.4g}", *gains, shown))
     columns = ("model", "rows", "estimate", "half-width²", "4 replicates", "independent", "best density")
@@ -180,35 +202,33 @@ def table_of_coverage(pieces: dict[str, Any]) -> None:
     rows = [
         (
             name,
-            f"{piece['coverage']['rows']:,}",
-            f"{piece['coverage']['runs']:,}",
+            f"{piece['runs']['errors']:,}",
             estimate,
             f"{found['coverage']:.3f}",
             f"{found['variance']:.2f}",
             f"{found['bias']:+.3f}",
         )
         for name, piece in pieces.items()
-        if "coverage" in piece
-        for estimate, found in piece["coverage"]["estimates"].items()
+        for estimate, found in piece["estimates"].items()
     ]
-    columns = ("model", "rows", "runs", "estimate", "coverage", "variance / mask_se²", "bias / error")
-    show("Coverage of 95 % intervals", columns, rows)
+    columns = ("model", "runs", "estimate", "coverage", "variance / mask_se²", "bias / error")
+    show(f"Coverage of 95 % intervals, {FEW_ROWS} rows", columns, rows)
 
 
 def targets_of(pieces: dict[str, Any]) -> list[Target]:
     targets = []
     for name, piece in pieces.items():
-        squares = piece["widths"]["half_width²"]
-        targets.append(Target(f"{name}: tokens", squares[BEFORE] / squares[TOKENS], low=piece["wanted"]))
+        squares = piece["half_width²"]
+        if BEFORE in squares:
+            gain = squares[BEFORE] / squares[TOKENS]
+            targets.append(Target(f"{name}: tokens", gain, low=piece["wanted"]))
         if name in CONTROLLED:
-            best = min(square for estimate, square in squares.items() if estimate.startswith("curve,"))
-            targets.append(Target(f"{name}: control", squares[CURVE] / best, low=GAIN_OF_CONTROL))
-        if "coverage" not in piece:
-            continue
-        n_runs = piece["coverage"]["runs"]
-        sampling = 3 * math.sqrt(0.95 * 0.05 / n_runs)
-        for estimate, found in piece["coverage"]["estimates"].items():
+            gain = squares[CURVE] / squares[CONTROL]
+            targets.append(Target(f"{name}: control", gain, low=GAIN_OF_CONTROL))
+        n_runs = piece["runs"]["errors"]
+        for estimate, found in piece["estimates"].items():
             what = f"{name}, {estimate}"
+            sampling = 3 * math.sqrt(0.95 * 0.05 / n_runs)
             low, high = 0.93 - sampling, 0.97 + sampling
             targets.append(Target(f"coverage: {what}", found["coverage"], low=low, high=high))
             targets.append(Target(f"bias: {what}", abs(found["bias"]), high=0.1 + 3 / math.sqrt(n_runs)))
@@ -220,25 +240,27 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1000, help="how many rows are scored at most")
     parser.add_argument("--texts", type=int, default=300, help="how many texts are scored at most")
     parser.add_argument("--only", help="only the models whose names hold this")
-    parser.add_argument("--out", type=Path, help="keep the pieces in this file, and measure those it lacks")
+    parser.add_argument("--out", type=Path, help="keep every run in this folder, and go on from there")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="stop after this time of the processor"
+    )
     options = parser.parse_args()
     if options.quick:
         options.rows, options.texts = min(options.rows, 120), min(options.texts, 20)
     print(machine())
-    kept = options.out is not None and options.out.exists()
-    pieces: dict[str, Any] = json.loads(options.out.read_text()) if kept else {}
+    pieces: dict[str, Any] = {}
     for name in SUBJECTS:
-        if name in pieces or (options.only and options.only not in name):
-            continue
-        piece = measured(name, options)
-        if piece is None:
-            print(f"{name}: not installed; left out", file=sys.stderr)
-            continue
-        pieces[name] = piece
-        print(f"{name}: {piece['seconds']:.0f} s", file=sys.stderr, flush=True)
-        if options.out is not None:
-            options.out.write_text(json.dumps(pieces, indent=2) + "\n")
-    pieces = {name: pieces[name] for name in SUBJECTS if name in pieces}
+        file = None if options.out is None else options.out / f"{slug(name)}.json"
+        piece = json.loads(file.read_text()) if file is not None and file.exists() else {}
+        if not options.only or options.only in name:
+            if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            if not measure(name, piece, options, options.seconds):
+                print(f"{name}: not installed; left out", file=sys.stderr)
+            if file is not None and piece:
+                file.write_text(json.dumps(piece) + "\n")
+        if piece.get("widths"):
+            pieces[name] = summarised(piece)
     table_of_widths(pieces)
     table_of_coverage(pieces)
     return finish({"pieces": pieces}, targets_of(pieces), options.json)

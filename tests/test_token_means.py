@@ -146,13 +146,6 @@ def test_estimates_are_unbiased_and_their_error_is_smaller() -> None:
     assert np.mean(squares) == pytest.approx(errors.var(ddof=1), rel=0.5)
 
 
-def test_tokens_that_vary_much_are_not_shrunk() -> None:
-    """Their own mean, without a division by 0 for a token that no other replicate hides."""
-    cells = _Cells(np.array([[6.0, 0.0]]), np.array([[3.0, 0.0]]), 12.0)
-    found = _Effects(np.array([0.5, 0.5]), shrinkage=0.0).means(cells)
-    np.testing.assert_array_equal(found, [[2.0, 0.0]])
-
-
 def test_the_curve_adds_up_to_the_estimate() -> None:
     table = record(24)
     complete = table.select(table.n_tokens == 6)
