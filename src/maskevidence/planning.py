@@ -49,7 +49,7 @@ from maskevidence.standard_errors import MeanWithErrors
 from maskevidence.support.subsets import n_subsets
 from maskevidence.tokens import Tokens
 
-PILOT_ROWS, PILOT_PAIRS = 64, 256  # the most rows, and how many pairs of masks they have together at least
+PILOT_ROWS, PILOT_PAIRS = 64, 64  # the most rows, and how many pairs of masks they have together at least
 FEWEST_PAIRS = 4  # of each row
 MULTIPLE = 4  # of draws, so that there are replicates
 MOST_PER_SIZE = MAX_DRAWS = 2**20
@@ -214,6 +214,8 @@ def plan(
     ]
     df = pilot.mean.mask_df
     uncertainty = math.sqrt(2 / df) if df else 0.0
+    if uncertainty > 0:
+        notes.append(f"the pilot knows the passes of random-size and every-size to about {uncertainty:.0%}")
     return PassPlan(wanted, pilot.mean.mean, data_se, tuple(designs), pilot.passes, uncertainty, tuple(notes))
 
 
