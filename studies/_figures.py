@@ -151,6 +151,8 @@ def _courses(ax: Any, records: Sequence[Record], colour: Mapping[str, str]) -> N
         if mine:
             areas = np.mean([r["course_area"] for r in mine], axis=0)
             ax.plot(mine[0]["course_steps"][1:], areas[1:], "o-", color=shade, markersize=3.5)
+    ax.axhline(records[0]["frequencies"], color="black", linewidth=0.8, linestyle="--")
+    ax.set_title("dashed: word frequencies alone", fontsize=8)
     ax.set_xlabel("steps")
     ax.set_ylabel("area, held-out text  (nats per block)")
 

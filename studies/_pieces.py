@@ -11,6 +11,7 @@ import torch
 
 from _records import KEY, Record, Records
 from maskevidence.errors import InputError, import_extra
+from maskevidence.runs.lock import locked
 from maskevidence.support.progress import progress
 
 RESULTS = Path(__file__).parent / "results"
@@ -43,17 +44,18 @@ def run_pieces(name: str, piece: Piece, units: Mapping[str, Mapping[str, Any]], 
         options: from `arguments`.
 
     Returns:
-        The exit code: 0, or 2 for data or packages that are missing.
+        The exit code: 0, or 2 for data or packages that are missing, or if another run is writing there.
     """
-    records = Records(folder_of(options), name)
-    left = {key: unit for key, unit in units.items() if key not in records.by_key}
-    print(f"{name}: {len(units) - len(left)} of {len(units)} models are there", flush=True)
     try:
-        _run(name, piece, left, options, records)
+        with locked(folder_of(options)):
+            records = Records(folder_of(options), name)
+            left = {key: unit for key, unit in units.items() if key not in records.by_key}
+            print(f"{name}: {len(units) - len(left)} of {len(units)} models are there", flush=True)
+            _run(name, piece, left, options, records)
+            records.pack()
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    records.pack()
     missing = sum(key not in records.by_key for key in units)
     if missing:
         print(f"{name}: {missing} models are left; the same command goes on")

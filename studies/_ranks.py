@@ -88,7 +88,7 @@ def hierarchical_mean(groups: Mapping[str, Sequence[float]], *, fixed: bool = Fa
 
     Example:
         >>> mean = hierarchical_mean({"a": [1.0, 2.0, 3.0]})
-        >>> mean.value, mean.n_units, 0 < mean.low < 1 < 3 < mean.high < 5
+        >>> mean.value, mean.n_units, -1 < mean.low < 0 < 4 < mean.high < 5
         (2.0, 3, True)
     """
     known = [np.array([x for x in values if not math.isnan(x)]) for values in groups.values()]

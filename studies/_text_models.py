@@ -16,8 +16,10 @@ from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
+from maskevidence.masks import size_of_rate
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES
+from maskevidence.tasks.embedded_text import EmbeddedText
 
 RANDOM, REPLACED = "random sizes", "15 %, 80-10-10"
 RATES = {f"{round(100 * rate)} %": rate for rate in (0.15, 0.25, 0.40, 0.60, 0.75)}
@@ -65,28 +67,42 @@ def text_model(
         amount: how much is scored; None for all of it.
 
     Returns:
-        The criteria and targets of claims.toml.
+        The criteria and targets of claims.toml; and `frequencies`, what word frequencies alone give in place
+        of the area.
     """
     text, amount = corpus(), Amount() if amount is None else amount
+    n_tokens = int(text.held_out.n_tokens[0])
     model = new_model(text.tokenizer, width, seed)
     watched = text.held_out[: min(WATCHED_BLOCKS, amount.blocks or WATCHED_BLOCKS)]
     callbacks = trained(
         model, text, way, Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed), watched
     )
     model.eval()
-    rate = RATES.get(way, 0.15 if way == REPLACED else 0.5 + 0.5 / int(text.held_out.n_tokens[0]))
     courses = {
         f"course_{name}": [estimate.log_evidence for _, estimate in callback.estimates]
         for name, callback in callbacks.items()
     }
     return {
-        "n_predicted": steps * Recipe().batch_size * int(text.held_out.n_tokens[0]) * rate,
+        "frequencies": n_tokens * EmbeddedText(text.tokenizer, text.train, text.held_out).unigram_score(),
+        "n_predicted": steps * Recipe().batch_size * n_hidden(way, n_tokens),
         **_criteria(model, text, amount),
         **_targets(model, amount, seed),
         "course_steps": [step for step, _ in callbacks["area"].estimates],
         **courses,
         "area_half_way": courses["course_area"][len(courses["course_area"]) // 2],
     }
+
+
+def n_hidden(way: str, n_tokens: int) -> float:
+    """How many tokens a mask hides on average.
+
+    Example:
+        >>> n_hidden("15 %", 62), n_hidden(RANDOM, 62)
+        (9.0, 31.5)
+    """
+    if way == RANDOM:
+        return (n_tokens + 1) / 2
+    return float(size_of_rate(RATES.get(way, 0.15), np.array([n_tokens]))[0])
 
 
 def new_model(tokenizer: Any, width: int, seed: int) -> MaskedLM:

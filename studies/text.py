@@ -12,19 +12,20 @@ from functools import partial
 from typing import Any
 
 from _pieces import arguments, keyed, run_pieces
-from _text_models import QUICK, RANDOM, RATES, WAYS, text_model
+from _text_models import QUICK, RANDOM, WAYS, n_hidden, text_model
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS, QUICK_STEPS = 1200, 40
 WIDE, NARROW = 128, 64
-FEWER = {"40 %": RATES["40 %"], "75 %": RATES["75 %"], RANDOM: 0.508}  # share of the tokens that is predicted
+FEWER, BLOCK = ("40 %", "75 %", RANDOM), 62  # ways with fewer steps; tokens in a block
 
 
 def units(*, quick: bool) -> dict[str, Any]:
     """What tells the models apart, by key; all models of a seed come before those of the next one."""
     steps = QUICK_STEPS if quick else STEPS
     models = [("equal steps", way, WIDE, steps) for way in WAYS]
-    models += [("equal tokens", way, WIDE, round(steps * 0.15 / rate)) for way, rate in FEWER.items()]
+    usual = steps * n_hidden("15 %", BLOCK)
+    models += [("equal tokens", way, WIDE, round(usual / n_hidden(way, BLOCK))) for way in FEWER]
     models += [("narrow", way, NARROW, steps) for way in ("15 %", RANDOM)]
     return keyed(
         [

@@ -1,6 +1,8 @@
 """The study of evidence and generalisation: statistics, claims, and going on where it was stopped."""
 
+import doctest
 import hashlib
+import importlib
 import json
 import math
 import re
@@ -28,6 +30,7 @@ from _text_sets import Corpus, Sentences
 from maskevidence.models.image.new_vit_mae import new_vit_mae
 from maskevidence.models.text.new_bert import word_pieces
 from maskevidence.paper import figures
+from maskevidence.runs.lock import locked
 
 ROOT = Path(__file__).parents[1]
 REGISTERED = "24822a8215a1af7b"
@@ -133,6 +136,13 @@ def test_a_difference_is_between_the_two_models_of_a_unit() -> None:
     assert found.verdict == HOLDS
 
 
+def test_examples_in_the_code_are_right() -> None:
+    modules = ("_claims", "_fine_tuning", "_pieces", "_ranks", "_table_models", "_table_sets", "_text_models")
+    results = [doctest.testmod(importlib.import_module(name)) for name in (*modules, "summary")]
+    assert sum(result.attempted for result in results) > 8
+    assert all(result.failed == 0 for result in results)
+
+
 def test_registered_claims_are_as_they_were_before_the_runs() -> None:
     claims = [claim for claim in read_claims() if claim.get("registered", True)]
     assert len(claims) == 31
@@ -209,6 +219,14 @@ def test_missing_data_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path:
     options = tables.arguments("").parse_args(["--workers", "1", "--out", str(tmp_path)])
     assert run_pieces("tables", lacks, keyed([{}]), options) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("few_tables")
+def test_two_runs_do_not_write_into_one_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with locked(tmp_path):
+        assert tables.main(["--quick", "--out", str(tmp_path)]) == 2
+    assert "is writing into" in capsys.readouterr().err
+    assert list(tmp_path.glob("tables*")) == []
 
 
 @pytest.fixture(scope="module")
