@@ -17,7 +17,7 @@ from maskevidence.data.text import read_texts
 from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
-COMPONENTS, LIMIT = 8, 2.5  # of a surrogate
+COMPONENTS, LIMIT = 8, 3.0  # of a surrogate
 LONG_RUN = 256  # masks of each row from which the truth of a network is taken
 LONGEST = 128  # tokens of a reaction
 
@@ -111,22 +111,23 @@ class Frequencies:
         return self.log_conditionals(tokens, tokens.maskable).sum(1)
 
 
-class Clipped:
-    """A surrogate of columns in standard deviations, whose extreme values it sees as `LIMIT`."""
+class Squashed:
+    """A surrogate of columns in standard deviations, whose values x it sees as L · tanh(x / L)."""
 
     conditionals = "exact"
 
     def __init__(self, rows: np.ndarray) -> None:
-        self.model = me.models.FactorAnalysis(rows.shape[1], COMPONENTS).fit(np.clip(rows, -LIMIT, LIMIT))
+        squashed = LIMIT * np.tanh(rows / LIMIT)
+        self.model = me.models.FactorAnalysis(rows.shape[1], COMPONENTS).fit(squashed)
 
     def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
-        return self.model.log_conditionals(self._clipped(tokens), masked)
+        return self.model.log_conditionals(self._squashed(tokens), masked)
 
     def log_evidence(self, tokens: me.Tokens) -> torch.Tensor:
-        return self.model.log_evidence(self._clipped(tokens))
+        return self.model.log_evidence(self._squashed(tokens))
 
-    def _clipped(self, tokens: me.Tokens) -> me.Tokens:
-        return replace(tokens, values=tokens.values.clamp(-LIMIT, LIMIT))
+    def _squashed(self, tokens: me.Tokens) -> me.Tokens:
+        return replace(tokens, values=LIMIT * torch.tanh(tokens.values / LIMIT))
 
 
 def network(
@@ -149,7 +150,7 @@ def network(
         truth = long.per_observation
         if kept is not None:
             torch.save({"network": model.state_dict(), "truth": torch.from_numpy(truth)}, kept)
-    control = Clipped(rows) if n_levels is None else Frequencies(rows, n_levels)
+    control = Squashed(rows) if n_levels is None else Frequencies(rows, n_levels)
     return Subject(model, rows, truth, control, wanted)
 
 

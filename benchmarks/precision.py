@@ -6,7 +6,7 @@ Every run scores 8 masks of random sizes for each row or text. "4 replicates" is
 from 4 offsets, as `RandomSize(8, replicates=4)` had it before control variates; "curve" has the cross-fitted
 curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`);
 "control" has a surrogate (`control=`), with the curve or also with the tokens: how often each level occurs in
-a column, for pixels in levels, and a factor analysis with 8 components of clipped values, for other columns.
+a column, for pixels in levels, and a factor analysis with 8 components of squashed values, for other columns.
 "Independent sizes" have no stratification, and the error from within the rows at 128 masks for each, scaled
 to as many passes. The first table has the mean squared half-width of 95 % intervals of the first and of the
 independent sizes relative to that of each estimate, and what the best density of sizes could add at most. The
