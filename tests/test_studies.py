@@ -17,9 +17,11 @@ from scipy.stats import spearmanr
 import _claims
 import _table_models
 import _text_models
+import images
 import maskevidence as me
 import summary
 import tables
+import text
 from _claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, read_claims, result_of, statistic, verdict
 from _fine_tuning import fine_tuned_accuracy, probed_accuracy
 from _image_models import encoded
@@ -268,6 +270,35 @@ def test_classifiers_learn_what_can_be_told_apart(small_text: Corpus) -> None:
     assert fine_tuned_accuracy(model, train, test, epochs=40) > 0.9
     assert probed_accuracy(model, train, test) > 0.9
     assert torch.equal(before, model.network.bert.embeddings.word_embeddings.weight)
+
+
+def test_a_planted_effect_is_found_by_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Accuracy follows the area, and the score at 15 % says nothing; random sizes gain 5 nats."""
+    rng, gain = np.random.default_rng(2), 5.0
+    for part, module in (("text", text), ("images", images)):
+        records = Records(tmp_path, part)
+        for key, unit in module.units(quick=False).items():
+            area = rng.normal() + gain * (unit["way"] == "random sizes")
+            found = {name: float(rng.normal()) for name in ("score_15", "score_75", "pll")}
+            same = ("mixture", "fine_tuned", "probed", "area_elsewhere", "area_half_way", "score_all")
+            course = {"course_steps": [0, 1], "course_area": [0.0, area], "frequencies": 0.0}
+            records.add(
+                {"key": key, **unit, "area": area, **found, **dict.fromkeys(same, area), **course}
+                | {"cpu_seconds": 1.0}
+            )
+        records.pack()
+    monkeypatch.setattr(figures, "picture", lambda *_: b"")
+    report = tmp_path / "claims.json"
+    assert summary.main(["--results", str(tmp_path), "--out", str(tmp_path), "--json", str(report)]) == 0
+    verdicts = {claim["id"]: claim["verdict"] for claim in json.loads(report.read_text())}
+    for name in ("X1", "X2", "X4", "X6", "X7", "X8", "X14", "I1", "I3"):
+        assert verdicts[name] == HOLDS, name
+    assert verdicts["X5"] in (FAILS, UNKNOWN)  # the mixture ranks exactly as the area does
+    assert verdicts["T1"] == NOT_RUN
+    assert "60 models" in capsys.readouterr().out
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"study_text", "study_images"}
 
 
 def test_patches_are_encoded_with_nothing_hidden() -> None:
