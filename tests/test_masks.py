@@ -137,6 +137,7 @@ def test_the_seed_matters(design: MaskDesign, masks: me.masks.Masks) -> None:
     assert one != other
 
 
+@pytest.mark.usefixtures("unchecked")
 @sampled_designs
 @pytest.mark.parametrize("varied", ["observation", "seed"])
 def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: str) -> None:
@@ -161,6 +162,7 @@ def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: 
                 assert chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("n_tokens", [1, 2, 7])
 @all_designs
 def test_a_design_covers_all_sizes_where_each_has_a_weight_of_1(design: MaskDesign, n_tokens: int) -> None:
@@ -346,6 +348,7 @@ class TestEverySize:
         equal = int((codes[:, 0] == codes[:, 1]).sum())
         assert abs(equal - 3000 / 35) < 4 * math.sqrt(3000 / 35)
 
+    @pytest.mark.usefixtures("unchecked")
     @mask_kinds
     def test_every_pair_of_masks_of_a_size_is_equally_likely(self, masks: me.masks.Masks) -> None:
         """Chi-square of the ordered pairs of draws (0, 1) and (1, 2), over observations or seeds."""
@@ -371,6 +374,7 @@ class TestEverySize:
         )
         np.testing.assert_array_equal(first.masked, independent.masked)
 
+    @pytest.mark.usefixtures("unchecked")
     @mask_kinds
     @pytest.mark.parametrize("holes", [False, True])
     @pytest.mark.parametrize("per_size", [2, 4])
@@ -436,6 +440,7 @@ class TestEverySize:
 
 
 class TestRandomSize:
+    @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize("plan", ["plan", "plan_at"])
     @mask_kinds
     def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks, plan: str) -> None:
@@ -448,6 +453,7 @@ class TestRandomSize:
                 counts = np.bincount(sizes[:, row, draw], minlength=n_tokens + 1)[1:]
                 assert chisquare(counts).pvalue > 1e-4
 
+    @pytest.mark.usefixtures("unchecked")
     def test_replicates_are_independent(self) -> None:
         """The mean sizes of two replicates over a data set do not correlate over seeds (Fisher's z)."""
         n_seeds = 2000
@@ -464,6 +470,7 @@ class TestRandomSize:
         for row in range(5):
             assert few.of(row) == {mask for mask in many.of(row) if mask[0] < 8}
 
+    @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize(
         ("plan", "n_rows", "times"),
         [("plan", 100, 20), ("plan", 1000, 20), ("plan_at", 100, 12), ("plan_at", 1000, 20)],
@@ -478,6 +485,7 @@ class TestRandomSize:
         independent = n_rows * draws * share * (1 - share)
         assert np.var(counts, axis=0, ddof=1).max() < independent / times
 
+    @pytest.mark.usefixtures("unchecked")
     def test_the_draws_of_one_observation_are_spread_too(self) -> None:
         sizes = np.array([sizes_of(me.RandomSize(16, 1), MaskKey(s), 1, 100)[0] for s in range(1000)])
         independent = (100**2 - 1) / 12 / 16
@@ -505,6 +513,7 @@ class TestRandomSize:
         np.testing.assert_array_equal(scores.id.reshape(40, 8)[:, 0], np.sort(ids))
         np.testing.assert_array_equal(scores.size.reshape(40, 8), expected)
 
+    @pytest.mark.usefixtures("unchecked")
     @ids
     @pytest.mark.parametrize("lengths", ["equal", "27 to 46"])
     def test_the_variance_is_no_more_than_that_of_independent_sizes(
