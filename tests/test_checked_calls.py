@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
-from jaxtyping import TypeCheckError
+import torch
+from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 
+import maskevidence as me
 from checked_calls import check_calls_of
 
 SOURCE = """
@@ -41,8 +44,29 @@ def test_a_nested_function_has_its_own_surroundings(adder: Callable[[int], Calla
 
 def test_its_arguments_and_its_answer_are_checked(adder: Callable[[int], Callable[..., int]]) -> None:
     adder(1)(1)
-    with pytest.raises(TypeCheckError, match=r"parameters of some_adder.adder.<locals>.add"):
+    with pytest.raises(BeartypeCallHintParamViolation, match=r"adder\.add"):
         adder(5)("1")
-    with pytest.raises(TypeCheckError, match=r"return value of some_adder.adder.<locals>.add"):
+    with pytest.raises(BeartypeCallHintReturnViolation, match=r"adder\.add"):
         adder(5)(6)
     assert adder(5)(1) == 6
+
+
+def test_shapes_are_those_of_one_call() -> None:
+    """A letter stands for one size in the arguments and the answer, and for another one in the next call."""
+    tokens = me.Tokens.from_array(np.zeros((3, 2)))
+    model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
+    assert len(me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool))) == 3
+    assert len(me.score_masks(model, tokens[0:1], torch.ones(1, 2, dtype=torch.bool))) == 1
+    both = torch.ones(3, 2, dtype=torch.bool), torch.ones(2, 2, dtype=torch.bool)
+    with pytest.raises(BeartypeCallHintParamViolation, match="scored"):
+        me.score_masks(model, tokens, *both)
+    with pytest.raises(BeartypeCallHintParamViolation, match="masked"):
+        me.score_masks(model, tokens, torch.ones(3, 2))  # not of bool
+
+
+def test_an_answer_of_another_shape_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = me.Tokens.from_array(np.zeros((3, 2)))
+    model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
+    monkeypatch.setattr("maskevidence.score.mean_score", lambda *_: torch.zeros(2))
+    with pytest.raises(BeartypeCallHintReturnViolation, match="score_masks"):
+        me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool))
