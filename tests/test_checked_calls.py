@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ import maskevidence as me
 from checked_calls import check_calls_of
 
 SOURCE = """
+from collections.abc import Iterator
+import numpy as np
+from jaxtyping import Float64
+
 def adder(number):
     def add(other: int, times: int = 1) -> int:
         return answer(number + other) if times == 1 else add(other) + add(other, times - 1)
@@ -21,6 +26,12 @@ def adder(number):
 
 def answer(value):
     return "many" if value > 10 else value
+
+def halves_of(x: Float64[np.ndarray, " n"]) -> list[Float64[np.ndarray, " half"]]:
+    return [half for part in (x[::2], x[1::2]) for half in parts_of(part)]
+
+def parts_of(part: Float64[np.ndarray, " n"]) -> Iterator[Float64[np.ndarray, " n"]]:
+    yield part
 """
 
 
@@ -70,3 +81,8 @@ def test_an_answer_of_another_shape_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("maskevidence.score.mean_score", lambda *_: torch.zeros(2))
     with pytest.raises(BeartypeCallHintReturnViolation, match="score_masks"):
         me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool))
+
+
+def test_a_generator_has_sizes_of_its_own(adder: Any) -> None:
+    halves_of = adder.__wrapped__.__globals__["halves_of"]
+    assert [len(half) for half in halves_of(np.zeros(4))] == [2, 2]

@@ -8,6 +8,7 @@ beartype and with the sizes of one call, and the check of a nested function is k
 import threading
 from collections.abc import Callable
 from functools import wraps
+from inspect import isgeneratorfunction
 from types import CodeType, FunctionType
 from typing import Any, get_type_hints
 
@@ -46,6 +47,8 @@ def _jaxtyped(*, typechecker: Any) -> Callable[[Any], Any]:
 
 def _checked(function: FunctionType, act: Callable[..., Any], typechecker: Any) -> Callable[..., Any]:
     """What `act` does, checked by the annotations of a function."""
+    if isgeneratorfunction(function):  # its checks would be made, with other sizes, where it is asked
+        return _decorate(act, typechecker=typechecker)
     if any(isinstance(hint, str) for hint in function.__annotations__.values()):
         try:
             act.__annotations__ = get_type_hints(function, include_extras=True)

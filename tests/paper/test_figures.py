@@ -90,6 +90,7 @@ def test_figure_1_accumulates_what_each_number_of_masks_gives() -> None:
     assert [claim.holds for claim in [*figure.claims[2:], *figure.checks]] == [True, True, True]
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_all_sizes_reach_maximum_likelihood_and_20_percent_does_not() -> None:
     x, _ = published(figure_2.N_ROWS, figure_2.N_FEATURES, 2)
     moments = GaussianMoments.from_rows(x)
@@ -101,6 +102,7 @@ def test_all_sizes_reach_maximum_likelihood_and_20_percent_does_not() -> None:
         assert (gaps <= short[1]).all()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_optimum_of_20_percent_is_off_on_the_published_data_alone() -> None:
     x, model = published(figure_2.N_ROWS, figure_2.N_FEATURES, 2)
     own = torch.from_numpy(model.sample(figure_2.N_ROWS, seed=1991))
