@@ -73,6 +73,21 @@ def test_ends_with_the_first_number_that_reaches_the_target(ppca: me.models.PPCA
     assert f"{share:.3g} of the log evidence" in relative.notes[-1]
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_runs_end_at_the_target_and_their_intervals_cover(ppca: me.models.PPCA, rows: np.ndarray) -> None:
+    """Although the scores decide where the draws end; benchmarks/stopping.py has more runs."""
+    precise, truth = me.Precise(target_se=0.15, negligible=0), float(ppca.score_samples(rows).mean())
+    found = [
+        me.estimate_evidence(ppca, rows, precise, seed=seed, check=False, per_token=True)
+        for seed in range(80)
+    ]
+    errors = np.array([one.log_evidence for one in found]) - truth
+    assert np.sqrt((errors**2).mean()) < 1.2 * 0.15
+    held = [one.interval()[0] < truth < one.interval()[1] for one in found]
+    assert np.mean(held) > 0.95 - 3.5 * math.sqrt(0.95 * 0.05 / len(held))
+    assert len({one.design["draws"] for one in found}) > 2
+
+
 def test_ends_where_the_mask_error_no_longer_matters(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     found = estimate_of(ppca, rows, me.Precise(target_se=1e-4))
     assert found.mask_se <= 0.1 * found.data_se
