@@ -19,7 +19,8 @@ from the scores.
 That the number of draws depends on the scores makes the estimate neither biased to first order nor its
 interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the
 draws end where they would with the true error. Random sizes with own masks have about N·(K - 1), and the
-first stage has enough masks for the error to be known and for control variates. The benchmark
+first stage has enough masks for the error to be known and for control variates. A single observation whose
+scores have heavy tails may end too early, before a rare mask has shown how large the error is. The benchmark
 `stopping.py` measures coverage, the error at the end, and the passes over those of an oracle.
 
 Source:
