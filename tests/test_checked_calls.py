@@ -30,6 +30,9 @@ def answer(value):
 def halves_of(x: Float64[np.ndarray, " n"]) -> list[Float64[np.ndarray, " half"]]:
     return [half for part in (x[::2], x[1::2]) for half in parts_of(part)]
 
+def later(names: list["Unknown"]) -> int:
+    return len(names)
+
 def parts_of(part: Float64[np.ndarray, " n"]) -> Iterator[Float64[np.ndarray, " n"]]:
     yield part
 """
@@ -86,3 +89,7 @@ def test_an_answer_of_another_shape_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_generator_has_sizes_of_its_own(adder: Any) -> None:
     halves_of = adder.__wrapped__.__globals__["halves_of"]
     assert [len(half) for half in halves_of(np.zeros(4))] == [2, 2]
+
+
+def test_names_that_are_not_known_at_run_time_are_not_checked(adder: Any) -> None:
+    assert adder.__wrapped__.__globals__["later"]([1, 2]) == 2

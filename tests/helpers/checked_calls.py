@@ -49,11 +49,10 @@ def _checked(function: FunctionType, act: Callable[..., Any], typechecker: Any) 
     """What `act` does, checked by the annotations of a function."""
     if isgeneratorfunction(function):  # its checks would be made, with other sizes, where it is asked
         return _decorate(act, typechecker=typechecker)
-    if any(isinstance(hint, str) for hint in function.__annotations__.values()):
-        try:
-            act.__annotations__ = get_type_hints(function, include_extras=True)
-        except NameError:  # a name for the checks before run time alone
-            return _decorate(act, typechecker=typechecker)
+    try:
+        act.__annotations__ = get_type_hints(function, include_extras=True)
+    except NameError:  # a name for the checks before run time alone
+        return _decorate(act, typechecker=typechecker)
     check = beartype(conf=_RULES)(act)
 
     @wraps(function)
