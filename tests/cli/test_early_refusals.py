@@ -67,6 +67,13 @@ def test_json_in_place_of_out(folder: Path, run: CommandLine, command: str) -> N
     assert not (folder / "a").exists()
 
 
+def test_loops_of_links(folder: Path, run: CommandLine) -> None:
+    (folder / "loop").symlink_to("loop")
+    words = without_out(WORK["score"])
+    assert "Too many levels of symbolic links" in run(*words, "--out", "loop/x", "--json", "a.json").error
+    assert "there is no run in 'loop'" in run("report", "loop").error
+
+
 @pytest.mark.parametrize("target", ["t.npy", "t.npy/run", LONG])
 @pytest.mark.parametrize("command", FOLDERS)
 def test_out(folder: Path, run: CommandLine, command: str, target: str) -> None:

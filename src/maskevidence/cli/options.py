@@ -1,6 +1,7 @@
 """Typer commands built from functions whose options are declared as in `maskevidence.tasks.declaring`."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
@@ -85,9 +86,10 @@ def _check_places(values: Mapping[str, str | Path], places: Mapping[str, str]) -
     for name, place in values.items():
         check_place(place, folder=places[name] == "folder")
     if "json" in values and "out" in values:
-        json, out = Path(values["json"]), Path(values["out"])
-        if json.resolve() in (out.resolve(), *out.resolve().parents):
-            raise InputError(f"--json {str(json)!r} is the place of --out {str(out)!r}; give another file")
+        json, out = str(values["json"]), str(values["out"])
+        place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too
+        if place in (folder, *folder.parents):
+            raise InputError(f"--json {json!r} is the place of --out {out!r}; give another file")
 
 
 def _check_sizes(values: Mapping[str, Any]) -> None:

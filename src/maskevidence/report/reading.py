@@ -1,5 +1,6 @@
 """The runs of a report: finished ones as a whole, unfinished ones as far as they are scored."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
         >>> _short_names([Path("runs/a/x"), Path("runs/b/x")])
         ['a/x', 'b/x']
     """
-    parts = [path.resolve().parts for path in paths]
+    parts = [Path(os.path.realpath(path)).parts for path in paths]  # loops of links, too
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(set(parts)):

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,8 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
         if not folder and target.is_dir():
             raise InputError(f"{str(place)!r} is a folder; give a file")
         candidates = [target, *target.parents] if folder else target.parents
-        target.exists()  # an error if its name is too long
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.stat()  # an error if its name is too long, or if links lead in a circle
         nearest = next(one for one in candidates if one.exists())
         if nearest == target and not nearest.is_dir():
             raise InputError(f"{str(place)!r} is a file; give a folder")
