@@ -248,7 +248,7 @@ def _pilot(model: MaskedModel, tokens: Tokens, seed: int, *, per_token: bool) ->
 def _designs(lengths: Integers, pilot: _Pilot, wanted: float) -> list[tuple[MaskDesign, float]]:
     """The designs that reach an error, and the error that they reach."""
     n = len(lengths)
-    draws = max(pilot.random / (n * wanted**2), FEWEST.enough_draws(lengths, "own"))
+    draws = max(pilot.random / (n * wanted * wanted), FEWEST.enough_draws(lengths, "own"))
     if draws > MAX_DRAWS:
         raise InputError(
             f"a mask error of {wanted:.3g} nats takes about {draws * n:.2g} passes; give a larger target, "
@@ -283,7 +283,7 @@ def _every_size(lengths: Integers, pilot: _Pilot, wanted: float) -> EverySize | 
 
 def _reaches(design: EverySize, lengths: Integers, pilot: _Pilot, wanted: float) -> bool:
     known = design.unknown_error(lengths, "own") is None
-    return known and _variance_every(design, pilot) <= len(lengths) * wanted**2
+    return known and _variance_every(design, pilot) <= len(lengths) * wanted * wanted
 
 
 def _variance_every(design: EverySize, pilot: _Pilot) -> float:

@@ -135,14 +135,14 @@ class TestRows:
         found = []
         for cluster in (ClusterOptions("ray", workers=1), ClusterOptions()):
             run = RunOptions(
-                out=tmp_path / cluster.engine, precision=PrecisionOptions(target_se=0.09), cluster=cluster
+                out=tmp_path / cluster.engine, precision=PrecisionOptions(target_se=0.05), cluster=cluster
             )
             tokens = Preparation(texts=TextOptions(per_token=True))
             score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), preparation=tokens, run=run)
             found.append(read_run(run.out).estimate)
         on_ray, local = found
         assert on_ray.design["draws"] > 4
-        assert on_ray.mask_se <= 0.09
+        assert on_ray.mask_se <= 0.05
         assert (on_ray.log_evidence, on_ray.mask_se, on_ray.notes) == (
             local.log_evidence,
             local.mask_se,
