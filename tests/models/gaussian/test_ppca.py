@@ -103,3 +103,12 @@ def test_data_of_too_few_dimensions_leave_no_noise() -> None:
 def test_more_components_than_rows_are_refused() -> None:
     with pytest.raises(me.InputError, match="3 rows are too few for 3 components; give at least 4"):
         me.models.PPCA(6, 3).fit(np.random.default_rng(0).normal(size=(3, 6)))
+
+
+def test_parameters_that_overflow_are_named() -> None:
+    """It was an error of torch.linalg, which the command line called internal."""
+    model = me.models.PPCA(3, 2)
+    with torch.no_grad():
+        model.loadings.fill_(1e300)
+    with pytest.raises(me.NumericalError, match="extremely large or small parameters"):
+        model.log_evidence(me.Tokens.from_array(np.zeros((2, 3))))

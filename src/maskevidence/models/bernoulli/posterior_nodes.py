@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from maskevidence.errors import NumericalError
 from maskevidence.models.bernoulli.quadrature import Importance
 from maskevidence.models.bernoulli.shared_nodes import Decoder
+from maskevidence.models.cholesky import cholesky
 
 _MAX_ELEMENTS = 2**19  # of an array over some rows, their nodes and all tokens
 _WIDER = 1.5  # the proposal's standard deviations over those of the curvature at the mode
@@ -67,7 +68,7 @@ def posterior_mode(
     smallest = max(tolerance, 50 * float(torch.finfo(x.dtype).eps))
     for _ in range(_MAX_STEPS):
         flat, gradient = curvature(z)
-        factor = torch.linalg.cholesky(flat.reshape(-1, k, k) + identity)
+        factor = cholesky(flat.reshape(-1, k, k) + identity)
         step = torch.cholesky_solve(gradient[:, :, None], factor)[:, :, 0]
         if bool((step.abs().amax(1) <= smallest * (1 + z.abs().amax(1))).all()):
             return Mode(z, factor)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.models.gaussian.missing_values import fit_full
@@ -146,7 +147,7 @@ class Gaussian(GaussianFamily):
         log_density = torch.zeros_like(centred[:, 0])
         for p, pattern in enumerate(patterns):
             rows, columns = _positions(pattern_of == p), _positions(pattern)
-            factor = torch.linalg.cholesky(covariance[columns][:, columns])
+            factor = cholesky(covariance[columns][:, columns])
             white = torch.linalg.solve_triangular(factor, centred[rows][:, columns].T, upper=False)
             constant = -0.5 * len(columns) * LOG_2PI - torch.log(torch.diagonal(factor)).sum()
             log_density = log_density.index_put((rows,), constant - 0.5 * white.square().sum(0))
@@ -177,7 +178,7 @@ class Gaussian(GaussianFamily):
             for p, arrangement in enumerate(arrangements):
                 rows, first = _positions(which == p), int(arrangement[-1])
                 tokens_of = arrangement[: first + int(arrangement[-2])]
-                factor = torch.linalg.cholesky(covariance[tokens_of][:, tokens_of])
+                factor = cholesky(covariance[tokens_of][:, tokens_of])
                 part = scores_of_one_order(factor, centred[rows][:, tokens_of], first)
                 score = score.index_put((rows,), nn.functional.pad(part, (0, tokens.width - part.shape[1])))
             return score
@@ -185,7 +186,7 @@ class Gaussian(GaussianFamily):
         step = _matrices_at_once(self.n_features, order.device)
         for rows in torch.split(torch.arange(len(order), device=order.device), step):
             arranged = order[rows]
-            factor = torch.linalg.cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
+            factor = cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
             parts.append(
                 scores_of_own_orders(factor, centred[rows].gather(1, arranged), n_context[rows], n[rows])
             )
@@ -273,7 +274,7 @@ def _positions(wanted: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
 def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:
     """Cholesky factors of the visible blocks, with the identity for the other tokens."""
     both = visible[:, :, None] & visible[:, None, :]
-    return torch.linalg.cholesky(torch.where(both, covariance, torch.eye(*covariance.shape).to(covariance)))
+    return cholesky(torch.where(both, covariance, torch.eye(*covariance.shape).to(covariance)))
 
 
 def _condition(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from maskevidence.display.loadings import loadings_frame, loadings_plot
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
 from maskevidence.models.normal import LOG_2PI
@@ -225,9 +226,7 @@ class LowRankGaussian(GaussianFamily):
         k = self.n_components
         outer = self._outer() / self.noise_variances[:, None]
         identity = torch.eye(k, dtype=outer.dtype, device=outer.device).flatten()
-        factor = torch.linalg.cholesky(
-            torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k)
-        )
+        factor = cholesky(torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k))
         return _Posterior(factor, torch.cholesky_inverse(factor))
 
     def _quadratic(self, matrix: Float[Tensor, "B K K"]) -> Float[Tensor, "B D"]:
