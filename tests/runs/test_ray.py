@@ -248,6 +248,7 @@ class TestCommand:
     ) -> None:
         words: tuple[object, ...] = ("score", "ppca:2", saved[1])
         if kind != "fitted":
+            pytest.importorskip("transformers", reason="transformers is not installed")
             from text_models import SENTENCES, small_bert, small_tokenizer
 
             tokenizer = small_tokenizer()
