@@ -58,6 +58,9 @@ def main() -> int:
         "--models", type=Path, help="folder of the trained models; by default a temporary one"
     )
     parser.add_argument("--steps", type=int, default=2000, help="of a training")
+    parser.add_argument(
+        "--hidden", type=int, default=64, help="width of the BERTs; another needs other --models"
+    )
     parser.add_argument("--few", action="store_true", help="agreement: without pll, whole and single mutants")
     parser.add_argument("--picture", type=Path, help="agreement: draw it into this file")
     parser.add_argument("--reactions", type=int, default=16, help="how many reactions are scored")
@@ -147,8 +150,9 @@ def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me
     folder = options.models / f"{name}-{'area' if objective == 'random sizes' else 'mlm'}"
     if (folder / "config.json").exists():
         return me.models.MaskedLM.from_pretrained(folder, device="cpu")
-    model = bert(letter_tokenizer([RESIDUES]), 64, 2, LONGEST + 2)
-    recipe = Recipe(steps=60 if options.quick else options.steps, batch_size=8, learning_rate=4e-3)
+    model = bert(letter_tokenizer([RESIDUES]), options.hidden, 2, LONGEST + 2)
+    rate = 4e-3 * 64 / options.hidden
+    recipe = Recipe(steps=60 if options.quick else options.steps, batch_size=8, learning_rate=rate)
     start, unfinished = time.process_time(), folder.with_name(f"{folder.name}-unfinished")
     train_masked_lm(
         model, model.tokens(train), OBJECTIVES[objective], recipe, out=unfinished, device="cpu"
@@ -237,9 +241,9 @@ def measure_families(options: Any) -> tuple[dict[str, Any], list[Target]]:
         )
         targets.append(Target(f"above the baselines, {name}, nats per residue", mean, low=0))
     show(
-        f"Held-out log evidence of {HELD_OUT} members, nats per residue; BERTs with 2 layers of 64, "
-        f"{options.steps:,} steps. Gain: of random sizes over the better baseline, nats per residue; "
-        "difference: of random sizes and 15 %, nats per protein",
+        f"Held-out log evidence of {HELD_OUT} members, nats per residue; BERTs with 2 layers of "
+        f"{options.hidden}, {options.steps:,} steps. Gain: of random sizes over the better baseline, "
+        "nats per residue; difference: of random sizes and 15 %, nats per protein",
         ("family", "members", "site frequencies", "Markov chain", *OBJECTIVES, "gain", "difference"),
         rows,
     )
