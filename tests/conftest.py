@@ -21,6 +21,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests wait for other processes come first: at the end they would leave a worker idle."""
+    waiting = ("test_ray.py", "test_house.py", "test_tutorials.py", "test_kill.py", "test_surroundings.py")
+    items.sort(key=lambda item: item.path.name not in waiting)
+
+
 def _gaussian(n_features: int, rng: np.random.Generator) -> me.models.Gaussian:
     root = rng.normal(size=(n_features, n_features)) / np.sqrt(n_features)
     covariance = torch.from_numpy(root @ root.T + 0.3 * np.eye(n_features))
