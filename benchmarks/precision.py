@@ -17,7 +17,7 @@ estimates over the mean of mask_se², and the mean error in units of the error o
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
 run with 256 masks for each row. The texts are those of a small BERT, which is trained here
 (size_samplers.py), and reactions for the ALBERT of `rxnmapper` (see leave_one_out.py; needs
-`MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the command goes on where it was stopped;
+`MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the same command resumes;
 --seconds stops it, and --only chooses some of the models.
 """
 

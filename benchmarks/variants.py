@@ -6,7 +6,7 @@
   convention. `variant_seconds.py` measures seconds.
 - families: small BERTs trained by random sizes and at 15 % on each of three families of homologues. Held-out
   log evidence per residue beside frequencies of residues by site and a Markov chain. With `--models`, a
-  training that was interrupted goes on from its last checkpoint.
+  interrupted training resumes from its last checkpoint.
 - agreement: all single mutants of one member by every convention, and mutants of four neighbouring and of
   four random sites, with the rank correlations of the conventions.
 - tem1: the command on 4,996 mutants of TEM-1 beta-lactamase, with published scores of ESM-1v beside the

@@ -35,7 +35,7 @@ def folder_of(options: argparse.Namespace) -> Path:
 
 
 def run_pieces(name: str, piece: Piece, units: Mapping[str, Mapping[str, Any]], options: Any) -> int:
-    """Train and score every model that has no record yet; the same command goes on where it was stopped.
+    """Train and score every model that has no record yet; the same command resumes an interrupted run.
 
     Args:
         name: the part of the study.

@@ -3,7 +3,7 @@
     MASKEVIDENCE_DATA=... python studies/images.py
 
 ViT-MAEs are trained on MNIST and CIFAR-100 at 15, 50 and 75 % and by random sizes, for three seeds each.
-Every model is one record of results/images.parquet; the same command goes on where it was stopped.
+Every model is one record of results/images.parquet; the same command resumes an interrupted run.
 """
 
 import sys

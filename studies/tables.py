@@ -4,7 +4,7 @@
 
 Eight models (PPCA and factor analysis with three numbers of components each, the full Gaussian, a Gaussian
 with a kernel at each row) are fitted to five fractions of the training rows, for three splits of each table.
-Every model is one record of results/tables.parquet; the same command goes on where it was stopped.
+Every model is one record of results/tables.parquet; the same command resumes an interrupted run.
 """
 
 import sys

@@ -4,7 +4,7 @@
 
 For each of five seeds, twelve BERTs with two layers are trained on the 2.5 million characters of QNLI and
 MRPC: seven ways to mask at equal steps, three with as many tokens predicted as 15 % has, and two of half the
-width. Every model is one record of results/text.parquet; the same command goes on where it was stopped.
+width. Every model is one record of results/text.parquet; the same command resumes an interrupted run.
 """
 
 import sys

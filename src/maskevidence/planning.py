@@ -80,7 +80,7 @@ class DesignPlan:
     Attributes:
         design: its word on the command line.
         options: how many masks it needs, as options of the command line.
-        kind: what its estimate is, such as "unbiased", or "pseudo" for what is no log evidence.
+        kind: the kind of its estimate, such as "unbiased", or "pseudo" if it is not a log evidence.
         passes: masks over all observations.
         minutes: how long they take on this machine, as the pilot did.
         memory: bytes of the record of scores, which an estimate in memory holds.

@@ -283,6 +283,6 @@ def _passes(draws: float, estimate: "EvidenceEstimate") -> str:
 
 
 def _too_many(n_masks: float) -> bool:
-    """Whether this machine's memory does not hold so many masks."""
+    """Whether this number of masks is too large for the machine's memory."""
     memory = machine_memory()
     return memory is not None and n_masks * BYTES_PER_MASK > memory

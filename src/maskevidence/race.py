@@ -73,7 +73,7 @@ class Race:
             raise InputError(f"looks={self.looks}; give numbers of draws that increase, from 2 or more")
 
     def threshold(self, df: int, n_choices: int) -> float:
-        """How many standard errors a choice has to be behind, with so many degrees of freedom.
+        """The number of standard errors that a choice has to be behind, given the degrees of freedom.
 
         Example:
             >>> round(Race(0.99, looks=(4,)).threshold(3, 2), 4)
