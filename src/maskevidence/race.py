@@ -4,13 +4,15 @@ Each draw gives every choice that still runs one value, and the values of one dr
 scores on the same masks do. At a look after m draws, the choice with the largest mean leads, and a choice
 is out if its paired differences d_1..d_m to the leader say so by Student's t:
 
-    mean(d) > t_{m-1}(1 - ε / (L·(C - 1))) · sd(d) / √m
+    mean(d) > t_{m-1}(1 - ε_l / (C - 1)) · sd(d) / √m
 
-for C choices and L looks. Where a number c_k of each draw is known whose expectation is 0 and on which the
-values depend, such as how large a mask is, its part is taken out first: b·c_k is subtracted, with the slope b
-of the straight line through the values, and the residuals of the line have m - 2 degrees of freedom,
+for C choices. The probability ε of an error is shared out over the looks l = 1..L: ε_l is proportional to
+(2/3)^l, since Student's quantiles are farthest out with the few draws of the first looks, where a larger
+share saves most. Where a number c_k of each draw is known whose expectation is 0 and on which the values
+depend, such as how large a mask is, its part is taken out first: b·c_k is subtracted, with the slope b of the
+straight line through the values, and the residuals of the line have m - 2 degrees of freedom,
 
-    mean(d - b·c) > t_{m-2}(1 - ε / (L·(C - 1))) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
+    mean(d - b·c) > t_{m-2}(1 - ε_l / (C - 1)) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
 
 A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
 nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
@@ -37,6 +39,7 @@ Choices = Bool[np.ndarray, " n_choices"]
 Control = Float64[np.ndarray, " n_draws"]
 Floats = Float64[np.ndarray, " n_choices"]
 _FEWEST = 4  # draws to fit a line to
+_NEXT_SHARE = 2 / 3  # of the probability of an error: that of a look relative to the one before
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Race:
     """
 
     confidence: float = 0.995
-    looks: tuple[int, ...] = (8, 12, 16, 24, 32, 48, 64)
+    looks: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 40, 48, 64)
     hope: float = 0.1
 
     def __post_init__(self) -> None:
@@ -72,21 +75,27 @@ class Race:
         if not self.looks or (steps <= 0).any():
             raise InputError(f"looks={self.looks}; give numbers of draws that increase, from 2 or more")
 
-    def threshold(self, df: int, n_choices: int) -> float:
-        """The number of standard errors that a choice has to be behind, given the degrees of freedom.
+    def threshold(self, look: int, df: int, n_choices: int) -> float:
+        """The number of standard errors that a choice has to be behind to be out.
+
+        Args:
+            look: the number of the look, from 0.
+            df: the degrees of freedom of the standard errors.
+            n_choices: how many choices the race began with.
 
         Example:
-            >>> round(Race(0.99, looks=(4,)).threshold(3, 2), 4)
+            >>> round(Race(0.99, looks=(4,)).threshold(0, 3, 2), 4)
             4.5407
         """
-        return _quantile(self.confidence, len(self.looks), n_choices, df)
+        shares = [_NEXT_SHARE**number for number in range(len(self.looks))]
+        return _quantile((1 - self.confidence) * shares[look] / sum(shares), n_choices, df)
 
     def running(self, values: Values, running: Choices, control: Control | None = None) -> Choices:
         """Which choices still run after a look.
 
         Args:
-            values: shape (n_draws, n_choices); the values of the choices that run, one row per draw. The
-                columns of choices that are out are not read.
+            values: shape (n_draws, n_choices); the values of the choices that run, one row per draw, as many
+                as one of the looks has. The columns of choices that are out are not read.
             running: shape (n_choices,); which choices ran up to this look.
             control: shape (n_draws,); a number of each draw whose expectation is 0. With fewer than 4 draws
                 it is not used.
@@ -99,7 +108,8 @@ class Race:
             return running
         ahead, df = _standard_errors_ahead(values[:, among], control)
         result = running.copy()
-        result[among[ahead > self.threshold(df, len(running))]] = False
+        threshold = self.threshold(self.looks.index(len(values)), df, len(running))
+        result[among[ahead > threshold]] = False
         return result
 
     def is_tie(self, values: Values, running: Choices, control: Control | None = None) -> bool:
@@ -115,7 +125,7 @@ class Race:
             return len(among) > 1
         ahead, df = _standard_errors_ahead(values[:, among], control)
         more = self.looks[-1] / len(values)
-        needed = self.threshold(df + self.looks[-1] - len(values), len(running))
+        needed = self.threshold(len(self.looks) - 1, df + self.looks[-1] - len(values), len(running))
         foreseen = np.sort(ahead)[1] * np.sqrt(more)  # the leader is 0 ahead of itself
         return math.erfc((needed - foreseen) / math.sqrt(2 * (more - 1))) / 2 < self.hope
 
@@ -134,8 +144,8 @@ def _standard_errors_ahead(values: Values, control: Control | None) -> tuple[Flo
 
 
 @cache
-def _quantile(confidence: float, n_looks: int, n_choices: int, df: int) -> float:
-    return student_t_quantile(1 - (1 - confidence) / (n_looks * max(1, n_choices - 1)), df)
+def _quantile(error: float, n_choices: int, df: int) -> float:
+    return student_t_quantile(1 - error / max(1, n_choices - 1), df)
 
 
 def without_line(values: Values, control: Control | None) -> Values:

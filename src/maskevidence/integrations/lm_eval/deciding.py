@@ -195,7 +195,7 @@ def looks_up_to(n_masks: int, *, racing: bool) -> tuple[int, ...]:
 
     Example:
         >>> looks_up_to(24, racing=True), looks_up_to(64, racing=False)
-        ((8, 12, 16, 24), (64,))
+        ((8, 12, 16, 20, 24), (64,))
     """
     last = PER_DRAW * max(2, math.ceil(n_masks / PER_DRAW))
     return (*(look for look in _growing() if look < last), last) if racing else (last,)
@@ -205,5 +205,7 @@ def _growing() -> Iterator[int]:
     step = 2 * PER_DRAW
     while step < 2**30:
         yield step
+        if step > 2 * PER_DRAW:
+            yield step * 5 // 4
         yield step * 3 // 2
         step *= 2
