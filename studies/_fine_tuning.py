@@ -28,7 +28,7 @@ class Classifier(nn.Module):
 
     def __init__(self, model: MaskedLM) -> None:
         super().__init__()
-        self.encoder = copy.deepcopy(model.network.bert)
+        self.encoder = copy.deepcopy(model.network.base_model)
         self.head = nn.Linear(self.encoder.config.hidden_size, 2)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B 2"]:

@@ -1,7 +1,7 @@
 """One small BERT: trained by one way to mask, with its criteria and what they are to predict."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ WAYS: Mapping[str, me.MaskDesign] = {
     RANDOM: me.RandomSize(1, 1),
     REPLACED: me.FixedRate(0.15, 1),
 }
-WARMUP, POINTS = 50, 4  # POINTS of a learning curve, besides its start
+RECIPE = Recipe(batch_size=8, learning_rate=1e-3, warmup=100)
+POINTS = 4  # of a learning curve, besides its start
 AREA, SCORE_15 = me.RandomSize(8), me.FixedRate(0.15, 4)
 WATCHED_BLOCKS, WATCHED_AREA, WATCHED_15 = 48, me.RandomSize(8), me.FixedRate(0.15, 2)
 PLL_BLOCKS = 32
@@ -63,7 +64,7 @@ def text_model(
         group: what the model is compared with; not used here.
         way: one of `WAYS`.
         width: of the states.
-        steps: of training, each with 32 blocks.
+        steps: of training, each with 8 blocks.
         amount: how much is scored; None for all of it.
 
     Returns:
@@ -74,9 +75,8 @@ def text_model(
     n_tokens = int(text.held_out.n_tokens[0])
     model = new_model(text.tokenizer, width, seed)
     watched = text.held_out[: min(WATCHED_BLOCKS, amount.blocks or WATCHED_BLOCKS)]
-    callbacks = trained(
-        model, text, way, Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed), watched
-    )
+    recipe = replace(RECIPE, steps=steps, warmup=min(RECIPE.warmup, steps // 2), seed=seed)
+    callbacks = trained(model, text, way, recipe, watched)
     model.eval()
     courses = {
         f"course_{name}": [estimate.log_evidence for _, estimate in callback.estimates]
@@ -84,7 +84,7 @@ def text_model(
     }
     return {
         "frequencies": n_tokens * EmbeddedText(text.tokenizer, text.train, text.held_out).unigram_score(),
-        "n_predicted": steps * Recipe().batch_size * n_hidden(way, n_tokens),
+        "n_predicted": steps * RECIPE.batch_size * n_hidden(way, n_tokens),
         **_criteria(model, text, amount),
         **_targets(model, amount, seed),
         "course_steps": [step for step, _ in callbacks["area"].estimates],
@@ -106,18 +106,25 @@ def n_hidden(way: str, n_tokens: int) -> float:
 
 
 def new_model(tokenizer: Any, width: int, seed: int) -> MaskedLM:
-    """The small BERT of this package, with another width."""
+    """A ModernBERT with two layers, all of whose tokens see each other."""
     transformers = import_extra("transformers", "hf", "a masked language model")
-    size = SIZES["small"]
-    config = size.config | {"hidden_size": width, "intermediate_size": 4 * width}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = transformers.BertForMaskedLM(
-            transformers.BertConfig(
+        network = transformers.ModernBertForMaskedLM(
+            transformers.ModernBertConfig(
                 vocab_size=len(tokenizer),
-                max_position_embeddings=size.block_size,
+                hidden_size=width,
+                intermediate_size=2 * width,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                layer_types=["full_attention"] * 2,
+                max_position_embeddings=SIZES["small"].block_size,
                 pad_token_id=tokenizer.pad_token_id,
-                **config,
+                cls_token_id=tokenizer.cls_token_id,
+                sep_token_id=tokenizer.sep_token_id,
+                bos_token_id=None,
+                eos_token_id=None,
+                attn_implementation="sdpa",
             )
         )
     return MaskedLM(network.eval(), tokenizer)

@@ -266,10 +266,10 @@ def test_classifiers_learn_what_can_be_told_apart(small_text: Corpus) -> None:
     tokens = model.tokens([" ".join(rng.choice(kinds[k], 3 + k)) for k in labels])
     everything = Sentences(tokens, labels)
     train, test = everything.part(np.arange(64)), everything.part(np.arange(64, 96))
-    before = model.network.bert.embeddings.word_embeddings.weight.clone()
+    before = model.network.get_input_embeddings().weight.clone()
     assert fine_tuned_accuracy(model, train, test, epochs=40) > 0.9
     assert probed_accuracy(model, train, test) > 0.9
-    assert torch.equal(before, model.network.bert.embeddings.word_embeddings.weight)
+    assert torch.equal(before, model.network.get_input_embeddings().weight)
 
 
 def test_a_planted_effect_is_found_by_the_summary(
