@@ -283,6 +283,8 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     written = json.loads(target.read_text())
     assert written["held_out"]["kind"] == "lower_bound"
     assert written["held_out"]["mask_se"] > 0
+    assert written["held_out"]["per_token"] < written["held_out"]["frequencies_per_token"] < -2
+    assert "it has not learnt from the context; give more --steps" in " ".join(result.out.split())
     assert {"config.json", "model.safetensors", "tokenizer.json", "history.csv"} <= files_in(out)
     assert not list(out.glob("checkpoint-*"))
     scored = run("score", out, text, "--block-size", 16, "--limit", 40, "--json", "-")
@@ -294,8 +296,10 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     assert "belongs to another training (objective 'random-size' instead of 'fixed-rate:0.15')" in other.error
     replaced = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--seed", 1, "--overwrite")
     assert replaced.code == 0, replaced.err
-    onwards = run("train", "masked-lm", text, "--config", out, "--steps", 2, "--out", tmp_path / "onwards")
+    onwards = run("train", "masked-lm", text, "--config", out, "--steps", 60, "--out", tmp_path / "onwards")
     assert onwards.code == 0, onwards.err
+    assert "the frequencies of tokens alone give" in onwards.out
+    assert "learnt from the context" not in onwards.out
     assert (
         "--vocabulary-size belongs to new models"
         in run("train", "masked-lm", text, *OPTIONS, "--config", out, "--out", tmp_path / "x").error

@@ -12,6 +12,8 @@ from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
 from maskevidence.tasks.training_options import TrainingOptions
 
+_LITTLE = 0.05  # nats per token that a context is worth
+
 
 def train(
     model: Annotated[
@@ -84,6 +86,15 @@ def _show_texts(screen: Console, result: Mapping[str, Any]) -> None:
         f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
     )
     _show_transformer(screen, title, result, "held out:")
+    held_out = result["held_out"]
+    if held_out is not None and "frequencies_per_token" in held_out:
+        frequencies = held_out["frequencies_per_token"]
+        screen.print(f"the frequencies of tokens alone give {frequencies:.4f} nats per token")
+        if held_out["per_token"] < frequencies + _LITTLE:
+            screen.print(
+                "note: the model does hardly better than these, so that it has not learnt from the context; "
+                "give more --steps or another --learning-rate"
+            )
 
 
 def _show_images(screen: Console, result: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from maskevidence.data.python_topics import python_topics
 from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import MaskDesign
+from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.tokens import Tokens
@@ -45,13 +46,8 @@ class EmbeddedText:
         return model
 
     def unigram_score(self) -> float:
-        """Mean log-probability of a held-out token by its frequency in the other part, nats.
-
-        One is added to the count of each token. This is the score of a model that ignores the context.
-        """
-        counts = torch.bincount(self.train.values[self.train.maskable], minlength=len(self.tokenizer)) + 1.0
-        log_p = torch.log(counts / counts.sum())
-        return float(log_p[self.held_out.values[self.held_out.maskable]].mean())
+        """Mean log-probability of a held-out token by its frequency in the other part, nats."""
+        return frequency_score(self.train, self.held_out, len(self.tokenizer))
 
 
 def embedded_text(vocabulary_size: int | None = None) -> EmbeddedText:

@@ -18,6 +18,7 @@ from maskevidence.masks import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
 from maskevidence.models.text.encoding import EncodedTexts
+from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.letters import letter_tokenizer
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
@@ -103,18 +104,20 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         if not main:
             return None
         job.save(model, trained)
-        estimate = None
+        numbers = None
         if held_out is not None:
             # no trial of the size of calls: a resumed training reports the same number, to the last bit
             model.batch_tokens = model.batch_tokens or default_tokens(model.device)
             estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
+            numbers = numbers_of(estimate)
+            numbers["frequencies_per_token"] = frequency_score(encoded.tokens, held_out, len(model.tokenizer))
         return job.finish(
             model,
             trained,
             ("config.json", "model.safetensors", _TOKENIZER),
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
-            held_out=None if estimate is None else numbers_of(estimate),
+            held_out=numbers,
             notes=[*texts.notes, *encoded.notes],
         )
 
