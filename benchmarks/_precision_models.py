@@ -18,7 +18,8 @@ from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
 COMPONENTS, LIMIT = 8, 3.0  # of a surrogate
-LONG_RUN = 256  # masks of each row from which the truth of a network is taken
+FEW_ROWS = 100  # of the runs that tell the coverage
+LONG_RUN = 8192  # masks of each of these rows from which the truth of a network is taken
 LONGEST = 128  # tokens of a reaction
 
 
@@ -28,7 +29,8 @@ class Subject(NamedTuple):
     Attributes:
         model: the model.
         rows: its data.
-        truth: shape (N,); the log evidence of each row, in closed form or from a long run; None for texts.
+        truth: shape (100,); the log evidence of the first rows, in closed form or from a long run; None for
+            texts.
         control: a surrogate; None for none.
         wanted: how many times smaller the squared half-width has to be than before.
     """
@@ -87,7 +89,7 @@ def ppca(n_features: int, n_components: int, n_rows: int, wanted: float) -> Subj
     loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(n_features, n_components)))
     model = me.models.PPCA.from_parameters(loadings, 0.2)
     rows = np.array(model.sample(n_rows, seed=1))
-    return Subject(model, rows, model.score_samples(rows), None, wanted)
+    return Subject(model, rows, model.score_samples(rows[:FEW_ROWS]), None, wanted)
 
 
 class Frequencies:
@@ -145,8 +147,8 @@ def network(
         truth = content["truth"].numpy()
     else:
         model = trained(table, steps, n_levels)
-        design = me.RandomSize(LONG_RUN)
-        long = me.estimate_evidence(model, rows, design, seed=10**6, batch_size=8192, check=False)
+        few, design = rows[:FEW_ROWS], me.RandomSize(LONG_RUN)
+        long = me.estimate_evidence(model, few, design, seed=10**6, batch_size=8192, check=False)
         truth = long.per_observation
         if kept is not None:
             torch.save({"network": model.state_dict(), "truth": torch.from_numpy(truth)}, kept)

@@ -15,7 +15,7 @@ estimates over the mean of mask_se², and the mean error in units of the error o
 0.1 + 3/√runs.
 
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
-run with 256 masks for each row. The texts are those of a small BERT, which is trained here
+run with 8,192 masks for each of the 100 rows. The texts are those of a small BERT, which is trained here
 (size_samplers.py), and reactions for the ALBERT of `rxnmapper` (see leave_one_out.py; needs
 `MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the same command resumes;
 --seconds stops it, and --only chooses some of the models.
@@ -37,19 +37,19 @@ from _timing import Target, arguments, finish, machine, show
 import numpy as np
 
 import maskevidence as me
-from _precision_models import SUBJECTS, TEXTS, Subject
+from _precision_models import FEW_ROWS, SUBJECTS, TEXTS, Subject
 from maskevidence.evidence import MeanOfScores, mean_of_scores
 from maskevidence.masks import MaskKey
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 
 BEFORE, INDEPENDENT = "4 replicates", "independent sizes"
 CURVE, TOKENS, CONTROL = "curve", "tokens", "control"
-DRAWS, FEW_ROWS, RATE_BINS = 8, 100, 16
+DRAWS, RATE_BINS = 8, 16
 # Runs for the widths with control variates, for those of 4 replicates, which vary more, and for coverage.
 RUNS = {
     "PPCA, D = 200": (10, 40, 2000),
-    "PPCA, D = 512": (6, 30, 300),
-    "network": (10, 40, 300),
+    "PPCA, D = 512": (6, 40, 2000),
+    "network": (10, 40, 2000),
     "small": (4, 8, 0),
     "ALBERT": (3, 6, 0),
 }
@@ -133,7 +133,7 @@ def measure(name: str, piece: dict[str, Any], options: Any, until: float) -> boo
         return False
     few = subject
     if subject.truth is not None:
-        few = subject._replace(rows=subject.rows[:FEW_ROWS], truth=subject.truth[:FEW_ROWS])
+        few = subject._replace(rows=subject.rows[:FEW_ROWS])
     piece |= {"rows": len(subject.rows), "wanted": subject.wanted}
     runs = {
         "widths": partial(width, subject),

@@ -3,27 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float64, Int64
 
-from maskevidence.bounds import linear_scores
 from maskevidence.comparability import check_comparable, in_same_tokens
-from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.curve import Curve
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, Kind, summarize_scores
-from maskevidence.hidden_tokens import HiddenTokens
-from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
-from maskevidence.score_table import ScoreTable
+from maskevidence.evidence import EvidenceEstimate, Kind
+from maskevidence.pairing import Floats, Unit, paired_by
 from maskevidence.standard_errors import t_half_width
 
-Unit = Literal["nats per observation", "nats per byte"]
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
 _DENSITIES = ("exact", "unbiased")
-
-Floats = Float64[np.ndarray, " n_observations"]
 
 
 @dataclass(frozen=True)
@@ -319,7 +312,8 @@ def compare(
     Two estimates with the same design, seed and observations have the same masks: their scores are
     subtracted mask by mask, Δ = (1/n) Σ_i Σ_k weight_ik (score_ik - score'_ik), and the errors are those of
     this one estimate. What is hard for both models cancels, so that Δ is known better than either of them.
-    Otherwise the estimates are subtracted observation by observation.
+    If one has more masks than the other, as `Precise` may draw, the masks that both have are subtracted
+    where that is better (pairing.py). Otherwise the estimates are subtracted observation by observation.
 
     Args:
         estimates: estimates by name, or a sequence of estimates, which get the names "1", "2", ...
@@ -433,21 +427,9 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
     return estimate.log_evidence * estimate.n_observations / estimate.n_bytes
 
 
-class _Paired(NamedTuple):
-    """A mean difference with its errors, the values behind the mean, and its curve."""
-
-    difference: float
-    mask_se: float | None
-    mask_df: float | None
-    data_se: float | None
-    per_observation: Floats
-    curve: Curve | None
-
-
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
-    design = _common_design(a, b) if unit == "nats per observation" else None
-    paired = _by_observations(a, b, unit) if design is None else _by_masks(a, b, design)
+    paired, common = paired_by(a, b, unit)
     notes = []
     if unit == "nats per byte":
         notes.append("compared per byte of text only, since the models cut it into different tokens")
@@ -455,11 +437,13 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
             notes.append(
                 f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
             )
-    elif design is None:
+    elif common is None:
         notes.append(
             f"{first} and {second} have other masks (design, seed or number): paired by observation "
             "only, which makes the error larger"
         )
+    elif common.in_words is not None:
+        notes.append(f"{first} and {second} have different numbers of masks: {common.in_words}")
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
@@ -470,7 +454,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         second=second,
         unit=unit,
         **paired._asdict(),
-        pairing="observations" if design is None else "masks",
+        pairing="observations" if common is None else "masks",
         masks_shared="shared" in (a.masks, b.masks),
         win_share=float((sign > 0).mean() + (sign == 0).mean() / 2),
         log_bayes_factor=n * paired.difference if densities else None,
@@ -479,87 +463,3 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         kinds=(a.kind, b.kind),
         notes=tuple(notes),
     )
-
-
-def _common_design(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | None:
-    """The design of both estimates if they scored exactly the same masks, otherwise None."""
-    names = ("id", "draw", "size", "n_tokens")
-    if (a.design, a.masks, a.seed) != (b.design, b.masks, b.seed) or not all(
-        np.array_equal(getattr(a.scores, name), getattr(b.scores, name)) for name in names
-    ):
-        return None
-    try:
-        return design_from_settings(a.design)
-    except InputError:  # a user's own design
-        return None
-
-
-def _by_masks(a: EvidenceEstimate, b: EvidenceEstimate, design: MaskDesign) -> _Paired:
-    """The difference as one estimate, computed from the differences of the scores."""
-    linear = linear_scores(a.scores, design) - linear_scores(b.scores, design)
-    hidden = _hidden_differences(a.scores, b.scores)
-    table, summed = replace(a.scores, score=linear, log_mixture=None, hidden=hidden), design
-    if isinstance(design, Orderings):
-        summed = replace(design, bound="area")
-    # Only the kind depends on the conditionals, and a difference has no kind.
-    estimate = summarize_scores(table, summed, MaskKey(a.seed, a.masks), "learned", n_model_calls=0)
-    curve = estimate.curve
-    if not design.is_area:
-        table = replace(table, score=a.scores.score - b.scores.score)
-        curve = curve_from_scores(table.sorted(), design, a.masks)
-    mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
-    if not table.score.any():  # the models are equal, which is no chance of the masks
-        mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
-    return _Paired(estimate.log_evidence, mask_se, mask_df, data_se, estimate.per_observation, curve)
-
-
-def _hidden_differences(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:
-    """The differences of the scores of hidden tokens, if both models have them."""
-    if a.hidden is None or b.hidden is None:
-        return None
-    first, second = a.hidden.packed(a.size), b.hidden.packed(b.size)
-    return replace(first, log_prob=first.log_prob - second.log_prob)
-
-
-def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> _Paired:
-    """The difference of two estimates with different masks.
-
-    With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
-    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up. As in standard_errors.py, the sampling
-    variance is s²(u - u')/n minus the share of the masks, which each estimate knows.
-    """
-    n = len(a.ids)
-    values, variances, lost, within = [], [], 0.0, 0.0
-    for estimate in (a, b):
-        n_bytes = _bytes_of(estimate)
-        e, scale = estimate.per_observation, 1.0
-        if unit == "nats per byte" and n_bytes is not None:
-            ratio, scale = float(e.sum() / n_bytes.sum()), n / float(n_bytes.sum())
-            values.append(ratio + (e - ratio * n_bytes) * scale)
-        else:
-            values.append(e)
-        if estimate.mask_se is not None:
-            variances.append((scale * estimate.mask_se) ** 2)
-            lost += variances[-1] ** 2 / (estimate.mask_df or math.inf)
-            if n > 1:
-                within += scale**2 * (float(e.var(ddof=1)) / n - (estimate.data_se or 0.0) ** 2)
-    u = values[0] - values[1]
-    known = len(variances) == 2
-    data_se = None
-    if n > 1:
-        data_variance = float(u.var(ddof=1)) / n - (within if known else 0.0)
-        data_se = math.sqrt(data_variance) if data_variance > 0 else None
-    return _Paired(
-        difference=float(u.mean()),
-        mask_se=math.sqrt(sum(variances)) if known else None,
-        mask_df=sum(variances) ** 2 / lost if known and lost else None,
-        data_se=data_se,
-        per_observation=u,
-        curve=None,
-    )
-
-
-def _bytes_of(estimate: EvidenceEstimate) -> Int64[np.ndarray, " n"] | None:
-    """The number of bytes of text of each observation."""
-    n_bytes = estimate.scores.n_bytes
-    return None if n_bytes is None else n_bytes[np.searchsorted(estimate.scores.id, estimate.ids)]

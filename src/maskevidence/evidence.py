@@ -433,7 +433,8 @@ def _note_on_control(with_control: MeanWithErrors, without: MeanWithErrors) -> l
     if not with_control.mask_se or not without.mask_se:
         return []
     gain = (without.mask_se / with_control.mask_se) ** 2
-    return [f"without the control, the same mask_se would take {gain:.2f} times as many passes"]
+    times = f"{gain:.2f}" if gain < MOST_GAIN else f"more than {MOST_GAIN:,}"
+    return [f"without the control, the same mask_se would take {times} times as many passes"]
 
 
 class MeanOfScores(NamedTuple):

@@ -1,0 +1,216 @@
+"""How the estimates of two models are subtracted: mask by mask where they scored the same, or by observation.
+
+What is hard for both models cancels mask by mask. Designs that are extended by draws, orders or masks of each
+size keep what they have drawn, so that two runs of one seed and different lengths share the masks of the
+shorter one: their difference is one estimate from these masks alone. The rest of the longer run is left out
+then, which loses more than it gains if the scores of the two models hardly vary together, or if one run is
+much longer. Of the difference by common masks and the one by observation, the one with the smaller mask_se is
+therefore taken where the numbers of masks differ. Both are unbiased for any number of masks; that the scores
+choose between them has the size of the error of mask_se itself, which is small with many masks.
+
+A surrogate of either run serves the difference: S - S' - b·G and b·log g(x) are unbiased together whatever b
+is (control_variates.py), which is fitted to the differences. If the runs have two surrogates, it is that of
+the first.
+"""
+
+import math
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.bounds import linear_scores
+from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.errors import InputError
+from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
+from maskevidence.score_table import ScoreTable
+
+Unit = Literal["nats per observation", "nats per byte"]
+
+Floats = Float64[np.ndarray, " n_observations"]
+
+
+class Paired(NamedTuple):
+    """A mean difference with its errors, the values behind the mean, and its curve.
+
+    Attributes:
+        difference: mean over observations.
+        mask_se: Monte-Carlo standard error of the masks; None if not known.
+        mask_df: its degrees of freedom; None if unknown or infinite.
+        data_se: sampling standard error of the observations; None if not resolved.
+        per_observation: shape (n_observations,).
+        curve: the difference by mask size; None unless paired by masks.
+    """
+
+    difference: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    per_observation: Floats
+    curve: Curve | None
+
+
+class Common(NamedTuple):
+    """The masks that two estimates share.
+
+    Attributes:
+        design: that draws these masks.
+        repeats: how often each of the two estimates repeats them, such as the number of its draws.
+    """
+
+    design: MaskDesign
+    repeats: tuple[int, int]
+
+    @property
+    def in_words(self) -> str | None:
+        """What is left out, as the end of a sentence; None if both have the same masks.
+
+        Example:
+            >>> from maskevidence.masks import RandomSize
+            >>> Common(RandomSize(8), (8, 12)).in_words
+            'paired by the first 8 draws of 8 and 12'
+        """
+        if len({*self.repeats, self.design.n_repeats}) == 1:
+            return None
+        assert self.design.extended_by is not None
+        what = self.design.extended_by.replace("_", " ")
+        return (
+            f"paired by the first {self.design.n_repeats} {what} of {self.repeats[0]} and {self.repeats[1]}"
+        )
+
+
+def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, Common | None]:
+    """The difference a - b, and the masks that it is from; None if it is paired by observation.
+
+    Args:
+        a: an estimate.
+        b: one of the same observations.
+        unit: that of the difference; nats per byte are paired by observation.
+    """
+    common = _common_masks(a, b) if unit == "nats per observation" else None
+    if common is None:
+        return _by_observations(a, b, unit), None
+    by_masks = _by_masks(
+        *(_first(one, common.design) for one in (a, b)), common.design, MaskKey(a.seed, a.masks)
+    )
+    if common.in_words is None:
+        return by_masks, common
+    by_observations = _by_observations(a, b, unit)
+    if _error(by_observations) < _error(by_masks):
+        return by_observations, None
+    return by_masks, common
+
+
+def _error(paired: Paired) -> float:
+    return math.inf if paired.mask_se is None else paired.mask_se
+
+
+def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> Common | None:
+    """The masks that both estimates scored, if one of them scored no others; otherwise None."""
+    if (a.masks, a.seed, a.design["name"]) != (b.masks, b.seed, b.design["name"]):
+        return None
+    try:
+        both = [design_from_settings(one.design) for one in (a, b)]
+        repeats = both[0].n_repeats, both[1].n_repeats
+        if both[0].extended_by is not None:
+            fewer = {both[0].extended_by: min(repeats)}
+            both = [design_from_settings({**one.design, **fewer}) for one in (a, b)]
+    except InputError:  # a user's own design, or draws that the replicates do not divide
+        return None
+    tables = [_first(one, both[0]) for one in (a, b)]
+    same = _drawing(both[0]) == _drawing(both[1]) and all(
+        np.array_equal(*(getattr(table, name) for table in tables))
+        for name in ("id", "draw", "size", "n_tokens")
+    )
+    return Common(both[0], repeats) if same else None
+
+
+def _drawing(design: MaskDesign) -> dict[str, object]:
+    """What the masks of a design depend on; replicates beyond the draws make no difference."""
+    settings = design.settings()
+    return settings | {"replicates": design.n_replicates} if "replicates" in settings else settings
+
+
+def _first(estimate: EvidenceEstimate, design: MaskDesign) -> ScoreTable:
+    """The scores of the masks of a design, of which an estimate may have drawn more."""
+    table = estimate.scores
+    repeat = table.draw
+    if not design.random_sizes:  # whose replicates are offsets of several draws
+        repeat = design.summation(table.n_tokens, table.draw, table.size).replicate
+    kept: Bool[np.ndarray, " n_masks"] = repeat < design.n_repeats
+    return table if kept.all() else table.select(kept)
+
+
+def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) -> Paired:
+    """The difference as one estimate, computed from the differences of the scores."""
+    linear = linear_scores(a, design) - linear_scores(b, design)
+    table, summed = replace(_with_control(a, b), score=linear, log_mixture=None), design
+    if isinstance(design, Orderings):
+        summed = replace(design, bound="area")
+    # Only the kind depends on the conditionals, and a difference has no kind.
+    estimate = summarize_scores(table, summed, key, "learned", n_model_calls=0)
+    curve = estimate.curve
+    if not design.is_area:
+        table = replace(table, score=a.score - b.score)
+        curve = curve_from_scores(table.sorted(), design, key.masks)
+    mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
+    if not table.score.any():  # the models are equal, which is no chance of the masks
+        mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
+    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, estimate.per_observation, curve)
+
+
+def _with_control(a: ScoreTable, b: ScoreTable) -> ScoreTable:
+    """The first record with the differences of hidden tokens, if both have them, and with a surrogate."""
+    one = a if a.control is not None else b
+    hidden = None
+    if a.hidden is not None and b.hidden is not None:
+        first, second = a.hidden.packed(a.size), b.hidden.packed(b.size)
+        control = first.control if one is a else second.control
+        hidden = replace(first, log_prob=first.log_prob - second.log_prob, control=control)
+    return replace(a, control=one.control, control_evidence=one.control_evidence, hidden=hidden)
+
+
+def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Paired:
+    """The difference of two estimates with different masks.
+
+    With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
+    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up. As in standard_errors.py, the sampling
+    variance is s²(u - u')/n minus the share of the masks, which each estimate knows.
+    """
+    n = len(a.ids)
+    values, variances, lost, within = [], [], 0.0, 0.0
+    for estimate in (a, b):
+        n_bytes = _bytes_of(estimate)
+        e, scale = estimate.per_observation, 1.0
+        if unit == "nats per byte" and n_bytes is not None:
+            ratio, scale = float(e.sum() / n_bytes.sum()), n / float(n_bytes.sum())
+            values.append(ratio + (e - ratio * n_bytes) * scale)
+        else:
+            values.append(e)
+        if estimate.mask_se is not None:
+            variances.append((scale * estimate.mask_se) ** 2)
+            lost += variances[-1] ** 2 / (estimate.mask_df or math.inf)
+            if n > 1:
+                within += scale**2 * (float(e.var(ddof=1)) / n - (estimate.data_se or 0.0) ** 2)
+    u = values[0] - values[1]
+    known = len(variances) == 2
+    data_se = None
+    if n > 1:
+        data_variance = float(u.var(ddof=1)) / n - (within if known else 0.0)
+        data_se = math.sqrt(data_variance) if data_variance > 0 else None
+    return Paired(
+        difference=float(u.mean()),
+        mask_se=math.sqrt(sum(variances)) if known else None,
+        mask_df=sum(variances) ** 2 / lost if known and lost else None,
+        data_se=data_se,
+        per_observation=u,
+        curve=None,
+    )
+
+
+def _bytes_of(estimate: EvidenceEstimate) -> Int64[np.ndarray, " n"] | None:
+    """The number of bytes of text of each observation."""
+    n_bytes = estimate.scores.n_bytes
+    return None if n_bytes is None else n_bytes[np.searchsorted(estimate.scores.id, estimate.ids)]

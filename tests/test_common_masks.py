@@ -1,0 +1,167 @@
+"""Comparisons of records that share some of their masks, or what is known beside the scores."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine
+
+D, MANY = 8, 2**20
+
+
+def model(seed: int, change: float = 0.0) -> me.models.PPCA:
+    """Loadings of a seed, and what differs from them."""
+    loadings = np.random.default_rng(seed).normal(size=(D, 2))
+    loadings = loadings + change * np.random.default_rng(99).normal(size=loadings.shape)
+    return me.models.PPCA.from_parameters(torch.from_numpy(loadings), 0.4)
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return np.array(model(0).sample(60, seed=1))
+
+
+def between(
+    rows: np.ndarray, first: object, second: object, **options: object
+) -> tuple[me.Difference, me.Difference]:
+    """The difference of two similar models by their designs, and the one of the first design for both."""
+    a, b = model(0), model(0, change=0.05)
+    one = me.estimate_evidence(a, rows, first, **options)
+    common = {"a": one, "b": me.estimate_evidence(b, rows, first, **options)}
+    found = me.compare(common | {"b": me.estimate_evidence(b, rows, second, **options)})
+    return found.between("a", "b"), me.compare(common).between("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("fewer", "more"),
+    [
+        (me.RandomSize(5, MANY), me.RandomSize(8, MANY)),
+        (me.RandomSize(8, 4), me.RandomSize(12, 4)),
+        (me.RandomSize(8), me.RandomSize(11, MANY)),
+        (me.Rates((0.2, 0.9), 4), me.Rates((0.2, 0.9), 6)),
+        (me.FixedRate(0.5, 4), me.FixedRate(0.5, 6)),
+        (me.EverySize(3), me.EverySize(4)),
+        (me.Orderings(5), me.Orderings(6)),
+    ],
+    ids=lambda design: f"{design.name}:{design.n_repeats}",
+)
+def test_the_masks_that_both_have_are_subtracted(
+    rows: np.ndarray, fewer: me.MaskDesign, more: me.MaskDesign
+) -> None:
+    found, wanted = between(rows, fewer, more)
+    assert found.pairing == "masks"
+    assert (found.difference, found.mask_se, found.mask_df, found.data_se) == (
+        wanted.difference,
+        wanted.mask_se,
+        wanted.mask_df,
+        wanted.data_se,
+    )
+    what = f"{fewer.n_repeats} {fewer.extended_by.replace('_', ' ')}"
+    assert f"paired by the first {what} of {fewer.n_repeats} and {more.n_repeats}" in found.notes[0]
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+def test_two_targets_are_compared_by_their_common_draws(rows: np.ndarray, per_token: bool) -> None:
+    exact = model(0).score_samples(rows).mean() - model(0, change=0.05).score_samples(rows).mean()
+    fine, coarse = (me.Precise(target_se=target, negligible=0) for target in (0.12, 0.16))
+    found, _ = between(rows, coarse, fine, per_token=per_token)
+    assert found.pairing == "masks"
+    assert found.mask_se < 0.16 / 2
+    assert abs(found.difference - exact) < 4 * found.mask_se
+
+
+def test_other_numbers_are_paired_by_observation_where_that_is_better(rows: np.ndarray) -> None:
+    """A model that varies little with 4 draws, and another one with 64: the common draws tell less."""
+    flat = me.models.Gaussian(torch.zeros(D).double(), 9.0 * torch.eye(D).double())
+    found = me.compare(
+        {
+            "flat": me.estimate_evidence(flat, rows, me.RandomSize(4, MANY)),
+            "b": me.estimate_evidence(model(0), rows, me.RandomSize(64, MANY)),
+        }
+    ).between("flat", "b")
+    assert found.pairing == "observations"
+
+
+def test_a_surrogate_of_either_run_serves_the_difference(rows: np.ndarray) -> None:
+    """Of the first, of the second, or of both; each run may have another one."""
+    one, other = model(0), model(1)
+    surrogates = [me.models.PPCA(D, k).fit(rows) for k in (2, 3)]
+    truth = float((one.score_samples(rows) - other.score_samples(rows)).mean())
+    for per_token in (False, True):
+        for at in ((0, 0), (0, None), (None, 0), (0, 1), (None, None)):
+            a, b = (
+                me.estimate_evidence(
+                    m,
+                    rows,
+                    me.RandomSize(8),
+                    per_token=per_token,
+                    control=None if k is None else surrogates[k],
+                )
+                for m, k in zip((one, other), at, strict=True)
+            )
+            found = me.compare([a, b]).between("1", "2")
+            assert abs(found.difference - truth) < 4 * found.mask_se, at
+            if at == (0, 0):
+                best = found
+            if at == (None, 0):
+                assert (found.difference, found.mask_se) == (best.difference, best.mask_se)
+            if at == (None, None):
+                assert found.mask_se != best.mask_se
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_differences_with_everything_cover(rows: np.ndarray) -> None:
+    """Targets, tokens and a surrogate at once: 30 pairs of runs, whose draws end at different numbers."""
+    one, other = model(0), model(0, change=0.4)
+    rows = rows[:20]
+    surrogate = me.models.PPCA(D, 2).fit(rows)
+    truth = float((one.score_samples(rows) - other.score_samples(rows)).mean())
+    precise, n_runs = me.Precise(target_se=0.25, negligible=0), 30
+    held, z, unequal = 0, [], 0
+    for seed in range(n_runs):
+        a, b = (
+            me.estimate_evidence(m, rows, precise, seed=seed, check=False, per_token=True, control=surrogate)
+            for m in (one, other)
+        )
+        found = me.compare([a, b]).between("1", "2")
+        unequal += a.design != b.design
+        z.append((found.difference - truth) / found.mask_se)
+        half = me.standard_errors.t_half_width(1.0, found.mask_df or math.inf, 0.95)
+        held += abs(z[-1]) <= half
+    assert unequal > n_runs / 4
+    assert held / n_runs >= 0.95 - 3.5 * math.sqrt(0.95 * 0.05 / n_runs)
+    assert abs(np.mean(z)) < 3.5 * np.std(z, ddof=1) / math.sqrt(n_runs)
+
+
+def test_records_in_another_order_of_stages_are_the_same(rows: np.ndarray) -> None:
+    found = me.estimate_evidence(model(0), rows, me.Precise(target_se=0.2, negligible=0))
+    at = np.random.default_rng(0).permutation(len(found.scores))
+    shuffled = me.evidence.summarize_scores(
+        found.scores.select(at), me.RandomSize(**_numbers(found.design)), me.masks.MaskKey(0), "exact", 1
+    )
+    assert me.compare([found, replace(shuffled, data_fingerprint=None)]).behind[0].difference == 0.0
+
+
+def _numbers(design: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in design.items() if name != "name"}
+
+
+def test_the_command_compares_runs_with_targets(tmp_path: Path, run: CommandLine) -> None:
+    table, rows = tmp_path / "rows.npy", np.array(model(0).sample(40, seed=1))
+    np.save(table, rows)
+    for name, change, target in (("a", 0.0, "0.12"), ("b", 0.05, "0.08")):
+        model(0, change).save(tmp_path / f"model-{name}")
+        words = ("--target-se", target, "--per-token", "--control", "ppca:2", "--out", tmp_path / name)
+        assert run("score", tmp_path / f"model-{name}", table, *words).code == 0
+    found = run("compare", tmp_path / "a", tmp_path / "b", "--json", tmp_path / "c.json")
+    assert found.code == 0, found.err
+    assert "paired by observation" not in found.out
+    (difference,) = json.loads((tmp_path / "c.json").read_text())["differences"]
+    assert difference["pairing"] == "masks"
+    assert "draws" in difference["notes"][0]
