@@ -153,6 +153,28 @@ def test_a_model_that_controls_itself_leaves_only_rounding() -> None:
     _, control, x = subject()
     estimate = me.estimate_evidence(control, x, DESIGN, control=control)
     np.testing.assert_allclose(estimate.per_observation, control.score_samples(x), rtol=1e-6)
+    assert estimate.notes[0].endswith("would take more than 1,000 times as many passes")
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+def test_a_target_takes_fewer_draws(*, per_token: bool) -> None:
+    """They end at the error with the surrogate, and are those of a fixed number, to the last bit."""
+    model, control, x = subject(40)
+    precise, options = me.Precise(target_se=0.03, negligible=0), {"per_token": per_token}
+    alone = me.estimate_evidence(model, x, precise, **options)
+    found = me.estimate_evidence(model, x, precise, control=control, **options)
+    draws = found.design["draws"]
+    assert draws < alone.design["draws"]
+    assert 0.8 * 0.03 < found.mask_se <= 0.03
+    fixed = me.estimate_evidence(model, x, me.RandomSize(draws, draws), control=control, **options)
+    np.testing.assert_array_equal(found.scores.control, fixed.scores.control)
+    assert (found.log_evidence, found.mask_se) == (fixed.log_evidence, fixed.mask_se)
+    assert [note.split()[:4] for note in found.notes] == [
+        ["without", "the", "control,", "the"],
+        ["the", "draws", "ended", "at"],
+    ]
+    planned = me.plan(model, x, target_se=0.03, control=control, **options)
+    assert 0.5 < int(planned.designs[0].options.split()[1]) / draws < 2
 
 
 def test_the_curve_goes_without_the_surrogate() -> None:

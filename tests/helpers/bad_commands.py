@@ -247,6 +247,7 @@ VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
     ("plan",): [
         ("ppca:2", "data/table.csv", "--target-se", "0.5"),
+        ("gaussian", "data/table.csv", "--target-se", "0.5", "--control", "ppca:1"),
         ("models/bert", "data/texts.jsonl", "--limit", "4", "--target-relative", "0.1", "--per-token"),
     ],
     ("bias",): [("models/ppca", "data/table.csv", "--limit", "20")],

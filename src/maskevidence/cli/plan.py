@@ -6,14 +6,19 @@ from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
 from maskevidence.cli.tables import FittingTable
-from maskevidence.tasks.options import Common, PrecisionOptions, Preparation
+from maskevidence.tasks.options import Common, PrecisionOptions, Preparation, Surrogate
 
 if TYPE_CHECKING:
     from maskevidence.planning import PassPlan
 
 
 def plan(
-    model: Model, data: Data, precision: PrecisionOptions, preparation: Preparation, common: Common
+    model: Model,
+    data: Data,
+    precision: PrecisionOptions,
+    preparation: Preparation,
+    surrogate: Surrogate,
+    common: Common,
 ) -> None:
     """Passes, minutes and memory that an error of the masks takes with each design, after a small pilot.
 
@@ -30,7 +35,7 @@ def plan(
     from maskevidence.support.provenance import command, versions
     from maskevidence.tasks.plan import plan as plan_task
 
-    found, notes = plan_task(model, data, precision, preparation)
+    found, notes = plan_task(model, data, precision, preparation, surrogate)
     screen = output.console(common.json)
     screen.print(_table(found))
     notes = [*notes, *found.notes]
