@@ -92,9 +92,8 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
     common = _common_masks(a, b) if unit == "nats per observation" else None
     if common is None:
         return _by_observations(a, b, unit), None
-    by_masks = _by_masks(
-        *(_first(one, common.design) for one in (a, b)), common.design, MaskKey(a.seed, a.masks)
-    )
+    first, second = _first(a, common.design), _first(b, common.design)
+    by_masks = _by_masks(first, second, common.design, MaskKey(a.seed, a.masks))
     if common.in_words is None:
         return by_masks, common
     by_observations = _by_observations(a, b, unit)
