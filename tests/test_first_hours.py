@@ -29,7 +29,6 @@ import torch
 
 encoder, decoder = torch.nn.Linear(6, 4), torch.nn.Linear(2, 6)
 """
-pytestmark = pytest.mark.filterwarnings("default")
 
 
 def lines_of(name: str) -> list[str]:
@@ -210,6 +209,7 @@ def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.M
 
 
 @script("trainer.py")
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # by transformers on a CPU
 def test_a_trainer(here: Path, typed: Callable[[], str]) -> None:
     bert(here / "my-bert")
     (here / "texts.txt").write_text("\n".join(SENTENCES * 5))
