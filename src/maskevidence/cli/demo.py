@@ -185,9 +185,9 @@ def _small_bert(screen: Console, folder: Path, seed: int) -> dict[str, Any]:
     screen.print(FittingTable(columns, rows, title))
     screen.print(f"Word frequencies alone score {bert.unigram:.2f}.")
     if bert.shaped:
-        screen.print("The curve is shaped: visible tokens help.")
+        screen.print("Visible tokens help: the fewer tokens are hidden, the better it predicts them.")
     else:
-        screen.print("The curve is not shaped: visible tokens do not help enough.")
+        screen.print("Visible tokens do not help enough: the curve is almost flat.")
     bert.model.save(folder)
     try:
         write_atomic(folder / CURVE_PICTURE, draw_curves(curves, "A small BERT before and after training"))

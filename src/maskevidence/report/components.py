@@ -65,6 +65,6 @@ def plot_components(runs: Sequence[ReportedRun], ranking: Ranking | None, noun: 
         summary,
         [trace],
         ("number of components", f"log evidence, nats per {noun}"),
-        ["components", "log evidence", "behind the best"],
+        ["components", "log evidence", "difference from the best"],
         rows,
     )

@@ -53,7 +53,7 @@ class Forest:
 
 
 def forest(runs: Sequence[ReportedRun], ranking: Ranking, digits: int, noun: str) -> Forest | None:
-    """Rank the compared runs: their numbers with both errors, and how far each is behind the best one.
+    """Rank the compared runs: their numbers with both errors, and their differences from the best one.
 
     Args:
         runs: the runs of the report.
@@ -95,7 +95,7 @@ def _behind(names: Sequence[str], ranking: Ranking, digits: int, unit: str) -> P
         difference = ranking.differences[name]
         values.append((-difference.difference, difference.standard_error, None))
         words.append(plus_minus(-difference.difference, difference.standard_error, digits, typeset))
-    return _panel(f"behind the best, {unit}", "behind the best", words, values)
+    return _panel(f"difference from the best, {unit}", "difference from the best", words, values)
 
 
 def _panel(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import count
 
+_WORDS = {"masks_per_size": "{} masks per size", "max_listed": "no mask twice where there are at most {}"}
+
 
 @dataclass(frozen=True)
 class MadeRow:
@@ -38,19 +40,19 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
     manifest, estimate = run.manifest, run.estimate
     data = manifest.data
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting(value)}"
+        _WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(_setting(value))
         for name, value in manifest.design.items()
         if name != "name"
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
-    masks = "of each observation" if manifest.masks == "own" else "shared by all"
+    masks = "other masks for each observation" if manifest.masks == "own" else "the same masks for all"
     held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
     entries = [
         ("Command", manifest.command),
         ("Model", manifest.model),
         ("Conditionals", manifest.conditionals),
         ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
-        ("Design", f"{design}; masks {masks}"),
+        ("Design", f"{design}; {masks}"),
         ("Seed", str(manifest.seed)),
     ]
     if manifest.shard[1] > 1:

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from maskevidence.comparison import Comparison
 from maskevidence.errors import InputError, import_extra
 from maskevidence.report.all_observations import all_observations
 from maskevidence.report.answer import answer, noun_of
@@ -118,7 +119,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     library = _inline(plotly.get_plotlyjs()) if plots else ""
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"visible": visible, "plain": plain, "number": typeset}
+    environment.filters |= {"visible": visible, "plain": plain, "number": typeset, "joined": _joined}
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     page = template.render(
         title=_title(runs),
@@ -127,6 +128,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         answer=None if comparison is None else answer(comparison, noun),
         forest=None if ranking is None else forest(runs, ranking, digits, noun),
         sections=sections,
+        in_order=_best_first(sections, comparison),
         ranking=ranking,
         plots=plots,
         orders=orders_picture(runs),
@@ -202,6 +204,24 @@ def _section(run: ReportedRun, observations: int, digits: int) -> Section:
         numbers = headline(run, digits)
         extremes = find_extremes(run, observations) if observations else None
     return Section(run, _subject(run), numbers, extremes, notes)
+
+
+def _best_first(sections: Sequence[Section], comparison: Comparison | None) -> list[Section]:
+    """The sections in the order of the comparison, and those that it leaves out last."""
+    names = [] if comparison is None else list(comparison.names)
+    return sorted(
+        sections, key=lambda each: names.index(each.run.name) if each.run.name in names else len(names)
+    )
+
+
+def _joined(text: str) -> str:
+    """A percentage that no line break tears apart; what was escaped stays escaped.
+
+    Example:
+        >>> _joined("97 %") == "97\N{NO-BREAK SPACE}%"
+        True
+    """
+    return type(text)(text.replace(" %", "\N{NO-BREAK SPACE}%"))
 
 
 def _notes(sections: Sequence[Section]) -> list[tuple[str, str]]:

@@ -14,8 +14,8 @@ from maskevidence.display.curve_picture import Band, Floats, common_length, curv
 from maskevidence.wording import NOT_KNOWN, plus_minus, typeset
 
 # Each colour has a contrast of at least 3 on the light and on the dark background of the page.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A")
-DASHES = ("solid", "dash", "dot", "dashdot")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
+DASHES = {"solid": "solid", "dash": "dashed", "dot": "dotted"}  # plotly's words and those of CSS
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 MAX_ROWS = 120
 LEVEL = 0.95
@@ -37,6 +37,7 @@ class Plot:
         note: what the table leaves out, if anything.
         by_size: whether the axis can show mask sizes as well as mask rates.
         single: whether there is only one mask size, and therefore no curve.
+        cut: what lies beyond the vertical axis at first, if anything.
     """
 
     key: str
@@ -50,6 +51,12 @@ class Plot:
     note: str | None
     by_size: bool
     single: bool
+    cut: str | None = None
+
+    @property
+    def dashes(self) -> dict[int, str]:
+        """How the line of each run is drawn, in the words of CSS."""
+        return {place: list(DASHES.values())[_round(place)] for place, _, _ in self.series}
 
 
 def plot_curves(
@@ -81,11 +88,15 @@ def plot_curves(
         traces += [_band_trace(curve, band, place, by_size=by_size) for band in bands]
         traces.append(_line(curve, label, place, by_size=by_size))
     columns, rows, note = _table(curves, by_size=by_size)
+    layout = _layout(curves, value, by_size=by_size, zero=zero)
+    window = y_window(list(curves.values()))
+    if window is not None:
+        layout["yaxis"]["range"] = list(window)
     return Plot(
         key=key,
         title=title,
         summary=_summary(title, curves, value),
-        figure={"data": traces, "layout": _layout(curves, value, by_size=by_size, zero=zero)},
+        figure={"data": traces, "layout": layout},
         series=[(place, label, _colour(place)) for place, label in zip(places, curves, strict=True)],
         bands=list(names),
         columns=columns,
@@ -93,7 +104,31 @@ def plot_curves(
         note=note,
         by_size=by_size,
         single=all(len(curve.score) == 1 for curve in curves.values()),
+        cut=None if window is None else "The widest bands go on beyond the plot; “All” shows them whole.",
     )
+
+
+def y_window(curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """A vertical axis for curves that a few wide bands would press flat; None where all bands fit.
+
+    It holds every curve, and around them half of their span or three times the median half-width of the
+    bands, whichever is more.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(200)
+        >>> y_window([me.estimate_evidence(me.models.PPCA(6, 2).fit(x), x).curve])
+    """
+    bands = [band for curve in curves for band in curve_bands(curve, LEVEL)]
+    if not bands or any(len(curve.score) < 3 for curve in curves):
+        return None
+    scores = np.concatenate([curve.score for curve in curves])
+    lows, highs = (np.concatenate([band[side] for band in bands]) for side in (1, 2))
+    low, high = float(np.nanmin(scores)), float(np.nanmax(scores))
+    room = max((high - low) / 2, 3 * float(np.nanmedian(highs - lows)) / 2)
+    if np.nanmin(lows) >= low - 2 * room and np.nanmax(highs) <= high + 2 * room:
+        return None
+    return max(low - room, float(np.nanmin(lows))), min(high + room, float(np.nanmax(highs)))
 
 
 def plot_of(
@@ -123,6 +158,11 @@ def plot_of(
     layout["hovermode"] = "closest"
     figure = {"data": traces, "layout": layout}
     return Plot(key, title, summary, figure, [], [], columns, rows, note, by_size=False, single=False)
+
+
+def _round(place: int) -> int:
+    """How often all colours were used before, for runs that need more of them."""
+    return place // len(COLOURS) % len(DASHES)
 
 
 def _colour(place: int) -> str:
@@ -173,7 +213,7 @@ def _line(curve: Curve, label: str, place: int, *, by_size: bool) -> dict[str, A
         plus_minus(score, mask_se if mask_se > 0 else None, 4, typeset)
         for score, mask_se in zip(curve.score.tolist(), curve.mask_se.tolist(), strict=True)
     ]
-    dash = DASHES[place // len(COLOURS) % len(DASHES)]
+    dash = list(DASHES)[_round(place)]
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(x) <= 40 else "lines",

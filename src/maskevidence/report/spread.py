@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from maskevidence.report.plots import COLOURS, Plot, plot_of
 from maskevidence.report.reading import ReportedRun
@@ -16,6 +16,7 @@ OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side
 MAX_BINS = 60
 _MAD_OF_NORMAL = 1.4826
+_CHARACTER = 0.03  # width of a character, as a share of the plot of a phone
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread 
         "y": [0] * len(far),
         "customdata": [f"{escape(names[place])}: {typeset(values[place], digits)}" for place in far],
         "hovertemplate": "%{customdata}<extra></extra>",
-        "text": [escape(names[place]) if place in (*low[:1], *high[:1]) else "" for place in far],
+        "text": written(values, names, far, edges, counts),
         "textposition": ["top right" if place in low else "top left" for place in far],
         "marker": {"symbol": "diamond", "size": 10, "color": COLOURS[1]},
         "cliponaxis": False,
@@ -117,6 +118,33 @@ def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread 
     axes = (f"log evidence, {unit}", f"number of {noun}s")
     title = f"How the {noun}s differ"
     return Spread(plot_of("spread", title, summary, traces, axes, [unit, f"{noun}s"], rows), words)
+
+
+def written(
+    values: Float64[np.ndarray, " N"],
+    names: list[str],
+    far: list[int],
+    edges: Float64[np.ndarray, " n_edges"],
+    counts: Int64[np.ndarray, " n_bins"],
+) -> list[str]:
+    """The names that are written beside their points: the farthest, and others that have room on a phone.
+
+    A name is written towards the other observations, over bars that are almost 0, and over no other name.
+    """
+    middle, per_character = float(np.median(values)), _CHARACTER * float(edges[-1] - edges[0])
+    taken: list[tuple[float, float]] = []
+    texts = []
+    for place in far:
+        value = float(values[place])
+        reach = per_character * (len(names[place]) + 1)
+        start, end = (value, value + reach) if value < middle else (value - reach, value)
+        under = counts[(edges[1:] > start) & (edges[:-1] < end)]
+        free = all(end < a or b < start for a, b in taken) and under.max(initial=0) <= 0.04 * counts.max()
+        first = not any((values[other] < middle) == (value < middle) for other in far[: far.index(place)])
+        texts.append(escape(names[place]) if free or first else "")
+        if texts[-1]:
+            taken.append((start, end))
+    return texts
 
 
 def _in_words(
