@@ -101,7 +101,7 @@ def test_the_page_has_the_runs_numbers(folder: Path) -> None:
     assert f"{result['n_observations']} " in shown
     assert result["command"].replace("'", "&#39;") in shown
     assert f"torch {result['versions']['torch']}" in shown
-    assert "masks per size 2" in shown
+    assert "2 masks per size" in shown
     assert "12 observations, 20 % held out and scored" in shown
 
 
