@@ -8,10 +8,11 @@ offset of its own, as `Precise` draws them. A run takes draws from the pool in r
 and takes the smallest that reaches the target, which is set so that this is the number in the table.
 
 "Within 1.2" is the share of runs that end with a true error of at most 1.2 times the target; "passes" are
-those of a run over those of the oracle, on average and in 95 % of runs; "coverage" is the share of 95 %
-intervals that hold the mean over the whole pool, and "fixed" the same share for 0.5 to 2 times the oracle's
-number of draws, fixed beforehand. The last row has runs of `estimate_evidence` from new seeds,
-against the log evidence in closed form.
+those of a run over those of the oracle, on average and in 95 % of runs. "s²" is the 95 % quantile of mask_se²
+over its mean, with the oracle's number of draws: the passes vary at least as much, as they are proportional
+to it. "Coverage" is the share of 95 % intervals that hold the mean over the whole pool, and "fixed" the same
+share for 0.5 to 2 times the oracle's number of draws, fixed beforehand. The last row has runs of
+`estimate_evidence` from new seeds, against the log evidence in closed form.
 """
 
 import math
@@ -98,12 +99,14 @@ class Reference(NamedTuple):
         level: the logarithm of the error of a draw.
         slope: how it changes with the number of draws, as predictions get better.
         coverage: the share of intervals from fixed numbers of draws that hold the truth.
+        noise: the 95 % quantile of mask_se² over its mean, with the oracle's number of draws.
     """
 
     oracle: int
     level: float
     slope: float
     coverage: float
+    noise: float
 
     def true_se(self, draws: Any) -> Any:
         return np.exp(self.level) * (draws / self.oracle) ** self.slope / np.sqrt(draws)
@@ -117,13 +120,16 @@ class Reference(NamedTuple):
 def reference(pool: Pool, oracle: int, n_runs: int) -> Reference:
     """The true errors, from runs with fixed numbers of draws."""
     grid = np.array([max(2, round(share * oracle)) for share in GRID])
-    squares, held = [], []
+    squares, held, noise = [], [], math.nan
     for draws in grid.tolist():
         found = [pool.fixed(seed, draws) for seed in range(n_runs)]
         squares.append(np.mean([(one.log_evidence - pool.truth) ** 2 for one in found]) * draws)
         held += [one.covers(pool.truth) for one in found]
+        if draws == oracle:
+            own = np.square([one.mask_se or 0.0 for one in found])
+            noise = float(np.quantile(own, 0.95) / own.mean())
     slope, level = np.polyfit(np.log(grid / oracle), 0.5 * np.log(squares), 1)
-    return Reference(oracle, float(level), float(slope), float(np.mean(held)))
+    return Reference(oracle, float(level), float(slope), float(np.mean(held)), noise)
 
 
 def summary(found: list[tuple[Found, int, int]], truth: float, known: Reference) -> dict[str, float]:
@@ -138,6 +144,7 @@ def summary(found: list[tuple[Found, int, int]], truth: float, known: Reference)
         "passes_95": float(np.quantile(draws / known.oracle, 0.95)),
         "coverage": float(np.mean([one.covers(truth) for one, _, _ in found])),
         "coverage, fixed": known.coverage,
+        "s²": known.noise,
         "z": float(errors.mean() / errors.std(ddof=1) * math.sqrt(len(errors))),
         "stages": float(np.mean([n for _, _, n in found])),
         "runs": len(found),
@@ -211,6 +218,7 @@ def settings(*, quick: bool) -> Iterator[Setting]:
     x, y = np.array(large.sample(100, seed=1)), np.array(small.sample(100, seed=1))
     yield Setting("PPCA, D = 200", large, x, 30, 2048)
     yield Setting("PPCA, D = 200", large, x, 8, 2048)
+    yield Setting("PPCA, D = 200", large, np.array(large.sample(1000, seed=1)), 8, 1024)
     yield Setting("PPCA, D = 30", small, y[:10], 60, 4096)
     yield Setting("PPCA, D = 30", small, y[:1], 300, 16384)
     cancer = load_breast_cancer().data
@@ -245,6 +253,7 @@ def main() -> int:
                 f"{found['within']:.3f}",
                 f"{found['passes']:.2f}",
                 f"{found['passes_95']:.2f}",
+                f"{found['s²']:.2f}",
                 f"{found['coverage']:.3f}",
                 f"{found['coverage, fixed']:.3f}",
                 f"{found['z']:.1f}",
@@ -259,7 +268,7 @@ def main() -> int:
         ]
     show(
         f"{n_runs:,} simulated runs of each",
-        ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "coverage", "fixed", "z", "stages"),
+        ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "s²", "coverage", "fixed", "z", "stages"),
         rows,
     )
     if (eight := numbers.get("PPCA, D = 200, 100 rows, 8 draws")) is not None:

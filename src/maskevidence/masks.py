@@ -765,7 +765,11 @@ class RandomSize(MaskDesign):
         Example:
             >>> [RandomSize(8).enough_draws(np.full(n, 30), "own") for n in (1, 5, 20)]
             [120, 24, 8]
+            >>> RandomSize(8).enough_draws(np.ones(1, dtype=np.int64), "own")
+            8
         """
+        if int(n_tokens.max()) == 1:  # there is nothing to draw
+            return self.possible_draws(1)
         per_size = FEWEST_PER_SIZE * int(n_tokens.max())
         n_random = 1
         if masks == "own":

@@ -212,7 +212,7 @@ def plan(
     lengths = tokens.n_tokens.cpu().numpy()
     designs = [
         _planned(design, mask_se, model, lengths, pilot, per_token=per_token)
-        for design, mask_se in _designs(lengths, pilot, wanted)
+        for design, mask_se in _designs(lengths, pilot, wanted, precise.first(lengths).draws)
     ]
     df = pilot.mean.mask_df
     uncertainty = math.sqrt(2 / df) if df else 0.0
@@ -250,10 +250,10 @@ def _pilot(
     return _Pilot(mean, between + within / 2, size, n_tokens, at_size, seconds, len(table))
 
 
-def _designs(lengths: Integers, pilot: _Pilot, wanted: float) -> list[tuple[MaskDesign, float]]:
-    """The designs that reach an error, and the error that they reach."""
+def _designs(lengths: Integers, pilot: _Pilot, wanted: float, fewest: int) -> list[tuple[MaskDesign, float]]:
+    """The designs that reach an error, and the error that they reach, with `fewest` random sizes or more."""
     n = len(lengths)
-    draws = max(pilot.random / (n * wanted * wanted), FEWEST.enough_draws(lengths, "own"))
+    draws = max(pilot.random / (n * wanted * wanted), fewest)
     if draws > MAX_DRAWS:
         raise InputError(
             f"a mask error of {wanted:.3g} nats takes about {draws * n:.2g} passes; give a larger target, "

@@ -134,7 +134,9 @@ class Precise:
             4
         """
         design = FEWEST if design is None else design
-        enough = max(design.enough_draws(n_tokens, "own"), FEWEST_MASKS / max(1, (n_tokens > 1).sum()))
+        enough, n_random = design.enough_draws(n_tokens, "own"), int((n_tokens > 1).sum())
+        if n_random:  # with fewer masks, there are no control variates
+            enough = max(enough, math.ceil(FEWEST_MASKS / n_random))
         design = replace(design, draws=design.possible_draws(enough))
         if design.n_replicates < design.min_replicates:
             raise InputError(

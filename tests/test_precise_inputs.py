@@ -1,0 +1,105 @@
+"""Targets for data that are hard to score: in Python, and by `score` and `plan` on the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine
+
+KINDS = ("rows", "one row", "one column", "one number", "equal rows", "very different lengths")
+
+
+def model_of(n_features: int) -> me.models.Gaussian:
+    shared = torch.full((n_features, n_features), 0.5).double()
+    return me.models.Gaussian(torch.zeros(n_features).double(), shared + torch.eye(n_features).double())
+
+
+def table_of(kind: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    if kind == "equal rows":
+        return np.ones((40, 4))
+    if kind == "very different lengths":
+        table = rng.normal(size=(40, 20))
+        table[::2, 1:] = np.nan
+        return table
+    shapes = {"rows": (40, 6), "one row": (1, 6), "one column": (40, 1), "one number": (1, 1)}
+    return rng.normal(size=shapes[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plan_and_target_agree(kind: str) -> None:
+    """A run with the planned draws has about the error that the plan says, and so has one with the target."""
+    table = table_of(kind)
+    model = model_of(table.shape[1])
+    found = me.plan(model, table, target_se=0.1)
+    planned = found.designs[0]
+    n_draws = int(planned.options.split()[1])
+    fixed = me.estimate_evidence(model, table, me.RandomSize(n_draws, n_draws), seed=5)
+    reached = me.estimate_evidence(model, table, me.Precise(target_se=0.1), seed=5)
+    if table.shape[1] == 1:
+        assert (planned.passes, planned.mask_se, fixed.mask_se, reached.mask_se) == (4 * len(table), 0, 0, 0)
+        assert reached.n_masks == 4 * len(table)
+        assert reached.log_evidence == pytest.approx(float(model.score_samples(table).mean()))
+        return
+    wanted, slack = max(0.1, 0.1 * (reached.data_se or 0.0)), 1.5
+    if kind == "very different lengths":  # 20 rows of 20 tokens, whose scores have heavy tails
+        slack = 3.0
+    assert (fixed.mask_se or 0.0) <= slack * found.wanted
+    assert (reached.mask_se or 0.0) <= wanted
+    assert slack**-2 < n_draws / reached.design["draws"] < slack**2
+    truth = float(model.score_samples(table).mean())
+    assert abs(reached.log_evidence - truth) < 4 * reached.mask_se
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    for kind in KINDS:
+        np.save(folder / f"{kind}.npy", table_of(kind))
+        model_of(table_of(kind).shape[1]).save(folder / kind)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "score", "plan"),
+    [
+        ("rows", ["1e-12"], "no longer matters beside it (the target of 1e-12 nats takes about", "less no"),
+        (
+            "one row",
+            ["1e-12"],
+            "memory does not hold the masks that the target takes",
+            "give a larger target",
+        ),
+        ("one row", ["1"], "the target of 1 nats is reached", "--draws 100"),
+        (
+            "one row",
+            ["1", "--control", "ppca:2"],
+            "1 rows are too few for 2 components",
+            "1 rows are too few",
+        ),
+        ("one column", ["0.05"], "there is nothing to draw", "--draws 4"),
+        ("one number", ["0.05"], "there is nothing to draw", "--draws 4"),
+        ("equal rows", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
+        ("very different lengths", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
+    ],
+)
+def test_the_commands_answer(
+    folder: Path, run: CommandLine, kind: str, words: list[str], score: str, plan: str
+) -> None:
+    """With an answer, or one line that says what was given and what to do."""
+    for command, wanted in (("score", score), ("plan", plan)):
+        found = run(command, folder / kind, folder / f"{kind}.npy", "--target-se", *words)
+        said = " ".join(found.out.split()) if found.code == 0 else found.error
+        assert wanted in said
+
+
+def test_no_variance_at_all(folder: Path, run: CommandLine, tmp_path: Path) -> None:
+    torch_model = me.models.Gaussian(torch.zeros(4).double(), torch.eye(4).double())
+    torch_model.save(tmp_path / "model")
+    table = folder / "equal rows.npy"
+    found = run("score", tmp_path / "model", table, "--target-se", "0.05")
+    assert (found.code, "more of them would not tell their error" in " ".join(found.out.split())) == (0, True)
+    assert run("plan", tmp_path / "model", table, "--target-se", "0.05").code == 0
