@@ -18,7 +18,8 @@ if the best choice is 3 standard errors ahead of all others.
 
 On the first questions, other ways to decide stand beside the race: LLaDA's estimator with 128 masks for each
 choice, common masks without a race, the pseudo-log-likelihood and the order from left to right. Results are
-written to --out after every question, and the same command resumes an interrupted run.
+written to --out after every question, and the same command resumes an interrupted run. --known takes over all
+but the races from the results of another run with the same questions.
 """
 
 import json
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument(
         "--products", choices=("equal", "random", "alike"), default="random", help="the wrong choices"
     )
+    parser.add_argument("--known", type=Path, help="results of another run, for all but the races")
     parser.add_argument("--out", type=Path, default=Path("decisions.jsonl"), help="file of results so far")
     options = parser.parse_args()
     if "MASKEVIDENCE_DATA" not in os.environ:
@@ -89,27 +91,33 @@ def main() -> int:
         of_lines(tokenizer) if options.model else of_reactions(tokenizer, options.longest, options.products)
     )
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    lines = options.known.read_text().splitlines() if options.known else []
+    known = {one["number"]: one for one in map(json.loads, lines)}
     scorer = Scorer(model, Encoder(tokenizer, model.max_tokens))
     with options.out.open("a") as out:
         for place, asked in enumerate(islice(questions, options.skip, options.skip + options.questions)):
             if place < len(done):
                 assert done[place]["number"] == asked.number, "--out is of other questions"
                 continue
-            done.append(decided(scorer, asked, options, compared=place < options.compared))
+            compared = place < options.compared
+            done.append(decided(scorer, asked, options, known.get(asked.number), compared=compared))
             out.write(json.dumps(done[-1]) + "\n")
             out.flush()
     return report(done[: options.questions], options)
 
 
-def decided(scorer: Scorer, asked: Asked, options: Any, *, compared: bool) -> dict[str, Any]:
+def decided(
+    scorer: Scorer, asked: Asked, options: Any, known: dict[str, Any] | None, *, compared: bool
+) -> dict[str, Any]:
     """What each way decides, with its passes a choice; and the reference."""
     key = key_of_texts([asked.context])
     choices = tuple(scorer.encoder.pair(asked.context, choice) for choice in asked.choices)
+    races = {"race": [raced(scorer, choices, key, seed) for seed in range(options.races)]}
+    if known is not None:
+        return known | {"ways": known["ways"] | races}
     best, z, masks = reference(scorer, choices, key, options.reference)
-    ways: dict[str, list[tuple[int, float, list[int]]]] = {}
-    ways["race"] = [raced(scorer, choices, key, seed) for seed in range(options.races)]
-    if compared:
-        ways |= {way: [(*result, [])] for way, result in other_ways(scorer, choices, key).items()}
+    others = other_ways(scorer, choices, key) if compared else {}
+    ways = races | {way: [(*result, [])] for way, result in others.items()}
     tokens = [len(choice.scored) for choice in choices]
     return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "ways": ways}
 

@@ -14,7 +14,7 @@ from maskevidence.race import Race, run_race
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 LOOKS = (3, 4, 6, 8, 12, 16)
-HOPE = 0.1
+HOPE = 0.6
 
 
 def without_trend(values: np.ndarray, control: np.ndarray) -> tuple[float, float, int]:
@@ -56,7 +56,8 @@ def plain_race(
         mean, error, df = min(others, key=lambda one: one[0] / one[1])
         cap = looks[-1]
         needed = student.ppf(levels[-1], df + cap - m)
-        if m < cap and normal(mean / error * np.sqrt(cap / m), np.sqrt((cap - m) / m)).sf(needed) < HOPE:
+        foreseen = normal(mean / error * np.sqrt(cap / m), np.sqrt((cap - m) / m)) if m < cap else None
+        if foreseen is not None and foreseen.sf(needed) < HOPE * m / cap:
             break
     return left, n_draws
 
@@ -136,7 +137,7 @@ def test_a_trend_that_is_taken_out_decides_with_fewer_draws() -> None:
 
 def test_equal_choices_are_a_tie() -> None:
     values = np.random.default_rng(0).normal(size=(16, 1)) + np.zeros((16, 2))
-    verdicts = [run_race(Race(0.95, LOOKS, hope), values) for hope in (0.0, 0.1)]
+    verdicts = [run_race(Race(0.95, LOOKS, hope), values) for hope in (0.0, HOPE)]
     assert [verdict.tied for verdict in verdicts] == [(0, 1)] * 2
     assert [verdict.n_draws[0] for verdict in verdicts] == [16, 3]
 

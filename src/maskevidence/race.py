@@ -17,7 +17,8 @@ straight line through the values, and the residuals of the line have m - 2 degre
 A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
 nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
 foreseen, it is behind by a normal number with the mean z·√(K/m) and the variance (K - m)/m, and a tie is
-called if that exceeds the last threshold with a probability below `hope`.
+called if that exceeds the last threshold with a probability below `hope`·m/K: what is foreseen from few draws
+is uncertain, and has to be the worse.
 
 The best choice can only be lost at one of L looks to one of C - 1 others, so that it is lost with a
 probability of at most ε (Bonferroni), as far as the mean of independent differences follows Student's t.
@@ -49,7 +50,8 @@ class Race:
     Args:
         confidence: 1 - ε, the probability that the best choice is not lost.
         looks: after how many draws the race looks, increasing; the last one is the cap.
-        hope: a tie is called before the cap where the chance to avoid it is smaller; 0 to go on to the cap.
+        hope: a tie is called after m of K draws where the chance to avoid it is below hope·m/K; 0 to go on to
+            the cap.
 
     Raises:
         InputError: a confidence outside (0.5, 1), a hope outside [0, 1), or looks that do not increase from 2
@@ -64,7 +66,7 @@ class Race:
 
     confidence: float = 0.995
     looks: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 40, 48, 64)
-    hope: float = 0.1
+    hope: float = 0.6
 
     def __post_init__(self) -> None:
         if not 0.5 < self.confidence < 1.0:
@@ -127,7 +129,8 @@ class Race:
         more = self.looks[-1] / len(values)
         needed = self.threshold(len(self.looks) - 1, df + self.looks[-1] - len(values), len(running))
         foreseen = np.sort(ahead)[1] * np.sqrt(more)  # the leader is 0 ahead of itself
-        return math.erfc((needed - foreseen) / math.sqrt(2 * (more - 1))) / 2 < self.hope
+        chance = math.erfc((needed - foreseen) / math.sqrt(2 * (more - 1))) / 2
+        return chance < self.hope / more
 
 
 def _standard_errors_ahead(values: Values, control: Control | None) -> tuple[Floats, int]:
