@@ -11,7 +11,7 @@ from maskevidence.data.text import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
 _NEAR = 20  # products of the nearest lengths, from which the wrong ones are drawn
-_HELD_OUT = 0.05  # of the lines, at the end, which a training that holds out a tenth has not seen
+_HELD_OUT = 0.05  # of the lines, at the end
 
 
 class Asked(NamedTuple):
@@ -62,8 +62,7 @@ def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
 
 def of_lines(tokenizer: Any) -> Iterator[Asked]:
     """Which of four lines of a play goes on after this one? All four have the same number of tokens."""
-    lines = _data("tiny_shakespeare", "tiny_shakespeare.txt").read_text().splitlines()
-    lines = lines[round(len(lines) * (1 - _HELD_OUT)) :]
+    lines = _lines()[1]
     spoken = np.array([bool(line) and not line.endswith(":") for line in lines])
     lengths = np.where(spoken, _lengths(tokenizer, lines), 0)
     rng = np.random.default_rng(0)
@@ -75,6 +74,18 @@ def of_lines(tokenizer: Any) -> Iterator[Asked]:
             continue
         chosen = rng.choice(others, 3, replace=False).tolist()
         yield Asked(number, f"{lines[number]} ", [lines[i] for i in (right, *chosen)])
+
+
+def lines_to_train_on() -> list[str]:
+    """The lines of the play about which no question is asked."""
+    return _lines()[0]
+
+
+def _lines() -> tuple[list[str], list[str]]:
+    """The lines of the play, and those at its end that are held out."""
+    lines = _data("tiny_shakespeare", "tiny_shakespeare.txt").read_text().splitlines()
+    n_train = round(len(lines) * (1 - _HELD_OUT))
+    return lines[:n_train], lines[n_train:]
 
 
 def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:

@@ -5,11 +5,8 @@ Which of four products belongs to these reactants? The model is an ALBERT traine
 read). The other three products are those of other reactions, drawn at random; with --products equal, they
 are of nearly equal length, and with --products alike, one of them is the most similar one.
 
-With --model FOLDER, another model is asked which of four lines of a play goes on after this one. One is
-trained in two minutes of a core by
-
-    maskevidence train masked-lm "$MASKEVIDENCE_DATA/tiny_shakespeare/tiny_shakespeare.txt" \\
-        --steps 800 --threads 1 --out lines
+With --lines FOLDER, a small ModernBERT is asked which of four lines of a play goes on after this one. It is
+trained first if the folder is not there, on the rest of the play, in one to two minutes of a core.
 
 A race decides as the adapter for the lm-evaluation-harness does. It is held against a reference with masks of
 its own, up to --reference a choice: after 48, 96, 192, ... masks, a choice that is 6 standard errors behind
@@ -37,6 +34,7 @@ from leave_one_out import smiles_model
 import numpy as np
 import torch
 
+from _lines_model import lines_model
 from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import PER_DRAW, key_of_texts, window_masks
@@ -57,7 +55,7 @@ Choices = tuple[Continuation, ...]
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, help="folder of a model that is asked about lines of a play")
+    parser.add_argument("--lines", type=Path, help="folder of a model that is asked about lines of a play")
     parser.add_argument("--questions", type=int, default=300, help="how many questions there are")
     parser.add_argument("--races", type=int, default=1, help="races of each question, with other masks")
     parser.add_argument("--compared", type=int, default=10, help="questions that are decided otherwise, too")
@@ -77,18 +75,18 @@ def main() -> int:
         print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
         return 2
     torch.set_num_threads(1)
-    if options.model:
-        model = MaskedLM.from_pretrained(options.model, bfloat16=options.bfloat16)
+    if options.lines:
+        model: MaskedLM | None = lines_model(options.lines, bfloat16=options.bfloat16)
     else:
         model = smiles_model(bfloat16=options.bfloat16)
     if model is None:
-        print("rxnmapper is not installed; install it, or give --model", file=sys.stderr)
+        print("rxnmapper is not installed; install it, or give --lines", file=sys.stderr)
         return 2
     if options.quick:
         options.questions, options.compared, options.reference = 2, 1, 128
     tokenizer = model.tokenizer
     questions = (
-        of_lines(tokenizer) if options.model else of_reactions(tokenizer, options.longest, options.products)
+        of_lines(tokenizer) if options.lines else of_reactions(tokenizer, options.longest, options.products)
     )
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     lines = options.known.read_text().splitlines() if options.known else []
