@@ -13,7 +13,7 @@ from _image_models import SETS, WAYS, image_model
 from _pieces import arguments, keyed, run_pieces
 
 SEEDS = (0, 1, 2)
-STEPS, QUICK_STEPS = {"mnist": 1500, "cifar100": 600}, 30
+STEPS, QUICK_STEPS = {"mnist": 800, "cifar100": 300}, 30
 
 
 def units(*, quick: bool) -> dict[str, Any]:
