@@ -100,7 +100,7 @@ def figure_of_texts(records: Sequence[Record]) -> PaperFigure:
         for way in ways:
             axes[0].plot([], [], color=colour[way], linewidth=3, label=way)
         legend_below(figure, axes[0], ncols=5, fontsize=8)
-    title = "Text: small BERTs trained by several ways to mask, and what they are good for"
+    title = "Text: small ModernBERTs trained by several ways to mask, and what they are good for"
     return _figure("study_text", title, rows, figure, missing)
 
 
@@ -116,8 +116,11 @@ def figure_of_images(records: Sequence[Record]) -> PaperFigure:
         here = [record for record in records if record["data_set"] == data_set]
         for criterion, ax in zip(("area", "score_75"), places, strict=False):
             _scatter(ax, here, criterion, "probed", colour)
-            ax.set_title(data_set, fontsize=10)
-            ax.set_xlabel("area  (nats per image)" if criterion == "area" else "minus the loss at 75 %")
+            ax.set_title({"mnist": "MNIST", "cifar100": "CIFAR-100"}.get(data_set, data_set), fontsize=10)
+            ax.set_xlabel(
+                "area  (nats per image)" if criterion == "area" else "minus the squared error at 75 % hidden"
+            )
+            ax.locator_params(axis="x", nbins=5)
             ax.set_ylabel("linear-probe accuracy")
     if axes:
         for way in ways:
