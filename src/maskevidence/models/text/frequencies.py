@@ -21,6 +21,6 @@ def frequency_score(train: Tokens, other: Tokens, vocabulary_size: int) -> float
         >>> round(frequency_score(train, Tokens.from_array(torch.tensor([[0]])), 3), 4)  # log(3/6)
         -0.6931
     """
-    counts = torch.bincount(train.values[train.maskable], minlength=vocabulary_size) + 1.0
+    counts = torch.bincount(train.values[train.maskable].long(), minlength=vocabulary_size) + 1.0
     log_p = torch.log(counts / counts.sum())
-    return float(log_p[other.values[other.maskable]].mean())
+    return float(log_p[other.values[other.maskable].long()].mean())
