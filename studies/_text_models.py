@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 import maskevidence as me
 from _fine_tuning import EPOCHS, fine_tuned_accuracy, probed_accuracy
 from _text_sets import TASKS, Corpus, corpus, drawn
-from maskevidence.errors import import_extra
 from maskevidence.integrations.huggingface.callback import EvidenceCallback
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
@@ -18,7 +16,7 @@ from maskevidence.integrations.huggingface.running import TrainerOptions, run_tr
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
 from maskevidence.masks import size_of_rate
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import SIZES
+from maskevidence.models.text.new_bert import new_modern_bert
 from maskevidence.tasks.embedded_text import EmbeddedText
 
 RANDOM, REPLACED = "random sizes", "15 %, 80-10-10"
@@ -73,7 +71,7 @@ def text_model(
     """
     text, amount = corpus(), Amount() if amount is None else amount
     n_tokens = int(text.held_out.n_tokens[0])
-    model = new_model(text.tokenizer, width, seed)
+    model = new_modern_bert(text.tokenizer, width, seed=seed)
     watched = text.held_out[: min(WATCHED_BLOCKS, amount.blocks or WATCHED_BLOCKS)]
     recipe = replace(RECIPE, steps=steps, warmup=min(RECIPE.warmup, steps // 2), seed=seed)
     callbacks = trained(model, text, way, recipe, watched)
@@ -103,31 +101,6 @@ def n_hidden(way: str, n_tokens: int) -> float:
     if way == RANDOM:
         return (n_tokens + 1) / 2
     return float(size_of_rate(RATES.get(way, 0.15), np.array([n_tokens]))[0])
-
-
-def new_model(tokenizer: Any, width: int, seed: int) -> MaskedLM:
-    """A ModernBERT with two layers, all of whose tokens see each other."""
-    transformers = import_extra("transformers", "hf", "a masked language model")
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = transformers.ModernBertForMaskedLM(
-            transformers.ModernBertConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=width,
-                intermediate_size=2 * width,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                layer_types=["full_attention"] * 2,
-                max_position_embeddings=SIZES["small"].block_size,
-                pad_token_id=tokenizer.pad_token_id,
-                cls_token_id=tokenizer.cls_token_id,
-                sep_token_id=tokenizer.sep_token_id,
-                bos_token_id=None,
-                eos_token_id=None,
-                attn_implementation="sdpa",
-            )
-        )
-    return MaskedLM(network.eval(), tokenizer)
 
 
 def trained(

@@ -30,7 +30,7 @@ from _ranks import Mean, hierarchical_mean, rank_correlation, regret
 from _records import Records
 from _text_sets import Corpus, Sentences
 from maskevidence.models.image.new_vit_mae import new_vit_mae
-from maskevidence.models.text.new_bert import word_pieces
+from maskevidence.models.text.new_bert import new_modern_bert, word_pieces
 from maskevidence.paper import figures
 from maskevidence.runs.lock import locked
 
@@ -238,7 +238,7 @@ def small_text() -> Corpus:
     kinds = [["rain", "snow", "cold"], ["sun", "warm", "dry"]]
     lines = [" ".join(rng.choice(kinds[k % 2], 8)) for k in range(64)]
     tokenizer = word_pieces(lines, vocabulary_size=60)
-    model = _text_models.new_model(tokenizer, 16, 0)
+    model = new_modern_bert(tokenizer, 16)
     blocks, sentences = model.tokens(lines, block_size=16), model.tokens(lines)
     return Corpus(tokenizer, blocks, blocks[:8], blocks[:8], sentences[:4])
 
@@ -259,7 +259,7 @@ def test_a_bert_is_trained_watched_and_scored(small_text: Corpus, monkeypatch: p
 
 
 def test_classifiers_learn_what_can_be_told_apart(small_text: Corpus) -> None:
-    model = _text_models.new_model(small_text.tokenizer, 16, 0)
+    model = new_modern_bert(small_text.tokenizer, 16)
     rng = np.random.default_rng(1)
     kinds = [["rain", "snow", "cold"], ["sun", "warm", "dry"]]
     labels = np.arange(96) % 2
