@@ -161,3 +161,8 @@ def test_bad_rules_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError) as error:
         Race(**options)
     assert str(error.value) == message
+
+
+def test_a_number_of_draws_without_a_look_is_refused() -> None:
+    with pytest.raises(InputError, match=r"5 draws; the race looks after \(4, 8\)"):
+        Race(looks=(4, 8)).running(np.zeros((5, 2)), np.array([True, True]))

@@ -155,7 +155,7 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) ->
         table = replace(table, score=a.score - b.score)
         curve = curve_from_scores(table.sorted(), design, key.masks)
     mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
-    if not table.score.any():  # the models are equal, which is no chance of the masks
+    if not table.score.any():  # equal models, for which no other masks would give a difference
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
     return Paired(estimate.log_evidence, mask_se, mask_df, data_se, estimate.per_observation, curve)
 

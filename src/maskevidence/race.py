@@ -104,7 +104,12 @@ class Race:
 
         Returns:
             Shape (n_choices,). At least the leader runs on; if it is alone, it has won.
+
+        Raises:
+            InputError: a number of draws after which the race does not look.
         """
+        if len(values) not in self.looks:
+            raise InputError(f"{len(values)} draws; the race looks after {self.looks}, give as many of them")
         among = np.flatnonzero(running)
         if len(among) < 2:
             return running
