@@ -1,4 +1,4 @@
-"""Weights that the configuration has no place for are an error, except those that no masked-LM head reads."""
+"""Weights that backbone or head have no place for are an error; those beside them are one note."""
 
 import json
 from collections.abc import Callable
@@ -72,9 +72,31 @@ def test_a_published_checkpoint_of_bert_has_a_pooler_and_a_second_head(tmp_path:
     assert torch.equal(
         *(model.log_conditionals(tokens, tokens.maskable).detach() for model in (before, after))
     )
-    add_weights(folder, "classifier.weight")
+    assert after.notes == before.notes == ()
+
+
+def test_a_checkpoint_of_several_tasks_is_loaded_with_a_note(tmp_path: Path) -> None:
+    """Its classifier, and its further heads beside the masked-LM head, are not read."""
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    folder = small_lm(tmp_path / "bert")
+    before = MaskedLM.from_pretrained(folder)
+    add_weights(folder, "classifier.weight", "cls.tasks.0.weight", "bert.pooler.dense.weight")
+    after = MaskedLM.from_pretrained(folder)
+    weights = "2 weights (the first is classifier.weight)"
+    assert after.notes == (f"the checkpoint also holds {weights} that BertForMaskedLM does not read",)
+    tokens = before.tokens(["the rain falls"])
+    assert torch.equal(
+        *(model.log_conditionals(tokens, tokens.maskable).detach() for model in (before, after))
+    )
+
+
+@pytest.mark.parametrize("name", ["bert.extra.weight", "cls.predictions.extra.weight"])
+def test_a_weight_inside_the_backbone_or_the_head_is_an_error(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    folder = small_lm(tmp_path / "bert")
+    add_weights(folder, name, "classifier.weight")
     message = refused(MaskedLM.from_pretrained, folder)
-    assert "1 weight (the first is classifier.weight) that BertForMaskedLM has no place for" in message
+    assert f"1 weight (the first is {name}) that BertForMaskedLM has no place for" in message
 
 
 def test_a_saved_model_of_rows(tmp_path: Path) -> None:

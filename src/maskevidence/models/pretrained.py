@@ -79,8 +79,10 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
             raise _why_not_loaded(error, name, is_folder, local_only) from error
 
 
-def load_network(auto_class: Any, name: str, part: str, *, dtype: str = "float32", **options: Any) -> Any:
-    """A model with all its weights and no others.
+def load_network(
+    auto_class: Any, name: str, part: str, *, dtype: str = "float32", **options: Any
+) -> tuple[Any, tuple[str, ...]]:
+    """A model with all its weights, and a note on weights that it does not read, such as a classifier's.
 
     Args:
         auto_class: a class of transformers with `from_pretrained`.
@@ -90,7 +92,7 @@ def load_network(auto_class: Any, name: str, part: str, *, dtype: str = "float32
         options: further arguments of `from_pretrained`.
 
     Raises:
-        InputError: weights that lack a part of the model, or that the model has no place for.
+        InputError: weights that lack a part of the model, or that its backbone or head has no place for.
     """
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
@@ -99,23 +101,49 @@ def load_network(auto_class: Any, name: str, part: str, *, dtype: str = "float32
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
             f"{missing[0]}; give a model that was saved with its {part}"
         )
-    unexpected = sorted(key for key in report["unexpected_keys"] if not is_never_read(key))
-    if unexpected:
+    return network, unread_note(network, report["unexpected_keys"], repr(name))
+
+
+def unread_note(network: Any, unexpected: Collection[str], source: str) -> tuple[str, ...]:
+    """A note on weights of a checkpoint that a network does not read; none if there are none.
+
+    Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
+
+    Args:
+        network: a transformers model.
+        unexpected: the names of weights that it has no place for.
+        source: where they were found, for messages.
+
+    Raises:
+        InputError: a weight inside the backbone or the head, so that the configuration is another one.
+    """
+    unread = sorted(name for name in unexpected if not _NEVER_READ.search(name))
+    inside = [name for name in unread if _inside(network, name)]
+    model = type(network).__name__
+    if inside:
         raise InputError(
-            f"{name!r} holds {counted_weights(unexpected)} that {type(network).__name__} has no place for; "
+            f"{source} holds {counted_weights(inside)} that {model} has no place for; "
             "give the config.json that they were saved with, or save the model without them"
         )
-    return network
+    if not unread:
+        return ()
+    return (f"the checkpoint also holds {counted_weights(unread)} that {model} does not read",)
 
 
-def is_never_read(name: str) -> bool:
-    """Whether a weight of published checkpoints is one that no masked-LM head reads.
-
-    Example:
-        >>> is_never_read("bert.pooler.dense.weight"), is_never_read("bert.encoder.layer.0.output.dense.bias")
-        (True, False)
-    """
-    return _NEVER_READ.search(name) is not None
+def _inside(network: Any, name: str) -> bool:
+    """Whether a weight belongs into the backbone or the head, and not beside them or beside BERT's head."""
+    part = network
+    for step in name.split(".")[:-1]:
+        child = dict(part.named_children()).get(step)
+        if child is None:
+            break
+        part = child
+    children = list(part.children())
+    wraps_head = (
+        len(children) == 1 and bool(list(children[0].children())) and not list(part.parameters(False))
+    )
+    in_backbone = any(part is module for module in network.base_model.modules())
+    return part is not network and (in_backbone or not wraps_head)
 
 
 def _check_depth(folder: Path) -> None:

@@ -158,19 +158,21 @@ def load_masked_lm(
             diffusion=checkpoint.diffusion,
         )
     place = choose_device(device.device)
-    network = load_checkpoint(
+    network, notes = load_checkpoint(
         model,
         checkpoint.model_class,
         checkpoint.state_prefix,
         trust_remote_code=checkpoint.trust_remote_code,
     )
-    return MaskedLM(
+    loaded = MaskedLM(
         _read_as(network.to(place).eval(), tokenizer, checkpoint),
         tokenizer,
         mask_token_id=checkpoint.mask_id,
         bfloat16=checkpoint.bf16,
         batch_tokens=device.batch_tokens,
     )
+    loaded.notes = (*notes, *loaded.notes)
+    return loaded
 
 
 def _read_as(network: Any, tokenizer: Any, checkpoint: CheckpointOptions) -> Any:

@@ -29,10 +29,11 @@ def load_vit_mae(name: str, revision: str | None = None) -> tuple[Any, dict[str,
                 f"{name!r} is a {config.model_type} model, which has no decoder that predicts patches; "
                 f"{A_VIT_MAE}"
             )
-        network = load_network(transformers.ViTMAEForPreTraining, name, "decoder", config=config, **options)
+        kind = transformers.ViTMAEForPreTraining
+        network, unread = load_network(kind, name, "decoder", config=config, **options)
         mean, std, notes = _preprocessing(transformers, name, options)
     density = _read_density(Path(name) / DENSITY_FILE) if Path(name).is_dir() else None
-    return network, {"pixel_mean": mean, "pixel_std": std, "density": density}, notes
+    return network, {"pixel_mean": mean, "pixel_std": std, "density": density}, (*unread, *notes)
 
 
 def save_vit_mae(

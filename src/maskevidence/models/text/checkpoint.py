@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.models.pretrained import first_sentence, is_never_read, load_network, loading
+from maskevidence.models.pretrained import first_sentence, load_network, loading, unread_note
 from maskevidence.models.saving import counted_weights
 from maskevidence.support.files import reading
 
@@ -19,8 +19,8 @@ _NESTED = ("state_dict", "model", "module")  # where training frameworks put the
 
 def load_checkpoint(
     name: str, model_class: str | None, state_prefix: str | None, *, trust_remote_code: bool = False
-) -> Any:
-    """A network in float32 from a folder or the hub.
+) -> tuple[Any, tuple[str, ...]]:
+    """A network in float32 from a folder or the hub, and notes on its weights.
 
     Args:
         name: a folder, or OWNER/NAME on the hub.
@@ -48,14 +48,13 @@ def load_checkpoint(
     if found is not None and not issubclass(found, transformers.PreTrainedModel):
         if state_prefix is not None:
             raise InputError("--state-prefix needs a class of transformers; leave it out")
-        return _by_itself(found, name)
+        return _by_itself(found, name), ()
     with loading(name, None, trust_remote_code=trust_remote_code) as options:
         if state_prefix is None:
             return load_network(found or transformers.AutoModelForMaskedLM, name, "head", **options)
         config = transformers.AutoConfig.from_pretrained(name, **options)
         network = (found or transformers.AutoModelForMaskedLM.from_config)(config)
-        _load_weights(network.float(), Path(name), state_prefix)
-        return network
+        return network, _load_weights(network.float(), Path(name), state_prefix)
 
 
 def _class(transformers: Any, name: str) -> Any:
@@ -84,8 +83,8 @@ def _by_itself(found: Any, name: str) -> Any:
     return network
 
 
-def _load_weights(network: Any, folder: Path, prefix: str) -> None:
-    """Load the weights of a folder whose names begin with a prefix.
+def _load_weights(network: Any, folder: Path, prefix: str) -> tuple[str, ...]:
+    """Load the weights of a folder whose names begin with a prefix; a note on those that are not read.
 
     Raises:
         InputError: no file of weights or several, none with that prefix, or others than the network has.
@@ -111,12 +110,11 @@ def _load_weights(network: Any, folder: Path, prefix: str) -> None:
     own = network.state_dict(keep_vars=True)
     loaded = {own[name].data_ptr() for name in weights if name in own}
     missing = [name for name in report.missing_keys if own[name].data_ptr() not in loaded]
-    unexpected = [name for name in report.unexpected_keys if not is_never_read(name)]
-    for names, what in ((missing, "lacks"), (unexpected, "holds, and the model has no place for,")):
-        if names:
-            raise InputError(
-                f"{str(files[0])!r} {what} {counted_weights(names)}; check --model-class and --state-prefix"
-            )
+    if missing:
+        raise InputError(
+            f"{str(files[0])!r} lacks {counted_weights(missing)}; check --model-class and --state-prefix"
+        )
+    return unread_note(network, report.unexpected_keys, repr(str(files[0])))
 
 
 def _read_weights(file: Path) -> Mapping[str, Tensor]:

@@ -42,8 +42,13 @@ class Reading:
     diffusion: str | None = None
 
 
-def load_masked_lm(name: str, tokenizer: Any, reading: Reading = Reading()) -> tuple[Any, Any, int]:
-    """A model with a masked-LM head, its tokenizer and its mask token; see `MaskedLM.from_pretrained`."""
+def load_masked_lm(
+    name: str, tokenizer: Any, reading: Reading = Reading()
+) -> tuple[Any, Any, int, tuple[str, ...]]:
+    """A model with a masked-LM head, its tokenizer, its mask token and notes on its weights.
+
+    See `MaskedLM.from_pretrained`.
+    """
     transformers = import_extra("transformers", "hf", "a masked language model")
     named = None if reading.diffusion is None else named_diffusion(reading.diffusion)
     recognised_diffusion("", name)  # refuses what cannot be scored before its code is asked for
@@ -56,19 +61,20 @@ def load_masked_lm(name: str, tokenizer: Any, reading: Reading = Reading()) -> t
         dtype = reading.dtype or ("float32" if diffusion is None else "auto")
         spread = {} if reading.device_map is None else {"device_map": reading.device_map}
         more = {"config": config, **spread, **options}
-        model = load_network(getattr(transformers, auto_class), name, "masked-LM head", dtype=dtype, **more)
+        kind = getattr(transformers, auto_class)
+        model, notes = load_network(kind, name, "masked-LM head", dtype=dtype, **more)
     if tokenizer is None or isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer_of_model(str(tokenizer or name), name, options)
     if diffusion is not None:
         own = _mask_of_diffusion(diffusion, reading.mask_id, tokenizer, config)
-        return DiffusionNetwork(model, diffusion, own), tokenizer, own
+        return DiffusionNetwork(model, diffusion, own), tokenizer, own, notes
     mask_id = getattr(tokenizer, "mask_token_id", None) if reading.mask_id is None else reading.mask_id
     if mask_id is None:
         raise InputError(
             f"the tokenizer of {name!r} has no mask token; give a masked language model, or the id of its "
             "mask token with --mask-id"
         )
-    return model, tokenizer, int(mask_id)
+    return model, tokenizer, int(mask_id), notes
 
 
 def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, config: Any) -> int:

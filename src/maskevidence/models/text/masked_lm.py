@@ -166,9 +166,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
         place = choose_device(device)
         reading = Reading(revision, trust_remote_code, dtype, device_map, mask_id, diffusion)
-        network, tokenizer, mask = load_masked_lm(str(name_or_path), tokenizer, reading)
+        network, tokenizer, mask, notes = load_masked_lm(str(name_or_path), tokenizer, reading)
         network = network.eval() if device_map is not None else network.to(place).eval()
-        return cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
+        model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
+        model.notes = (*notes, *model.notes)
+        return model
 
     @classmethod
     def from_callable(
