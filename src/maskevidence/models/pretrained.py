@@ -63,7 +63,7 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
             f"there is no folder {name!r}; give a folder that save_pretrained wrote, or OWNER/NAME on the hub"
         )
     if is_folder:
-        _check_depth(Path(name))
+        _check_sizes(Path(name))
     local_only = is_folder or not hub_reachable()
     options = {
         "revision": revision or "main",
@@ -146,22 +146,22 @@ def _inside(network: Any, name: str) -> bool:
     return part is not network and (in_backbone or not wraps_head)
 
 
-def _check_depth(folder: Path) -> None:
-    """Refuse a configuration of absurdly many layers, which transformers would build for hours.
+def _check_sizes(folder: Path) -> None:
+    """Refuse a configuration of absurdly many layers, which transformers would build for hours, or no heads.
 
     Raises:
-        InputError: an entry such as num_hidden_layers is too large.
+        InputError: an entry such as num_hidden_layers or num_attention_heads is out of bounds.
     """
     try:
         config = read_json(folder / "config.json")
     except InputError:  # transformers says what is wrong
         return
     for entry, value in config.items() if isinstance(config, dict) else ():
-        if "layers" in entry and isinstance(value, int) and value > _MAX_LAYERS:
-            raise InputError(
-                f"config.json in {str(folder)!r} has {entry}={value}; give a model of at most "
-                f"{_MAX_LAYERS:,} layers"
-            )
+        if not isinstance(value, int):
+            continue
+        if ("layers" in entry and value > _MAX_LAYERS) or (entry.endswith(("heads", "n_head")) and value < 1):
+            limit = f"at most {_MAX_LAYERS:,} layers" if "layers" in entry else "1 head or more"
+            raise InputError(f"config.json in {str(folder)!r} has {entry}={value}; give a model of {limit}")
 
 
 def _looks_like_a_path(name: str) -> bool:

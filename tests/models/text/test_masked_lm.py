@@ -112,6 +112,52 @@ def test_full_logits_are_used_if_no_separate_head_is_found() -> None:
     torch.testing.assert_close(found, plain_way(model, tokens, masked), atol=1e-4, rtol=0)
 
 
+def test_a_bias_that_hides_all_other_logits_is_refused() -> None:
+    """In float32, 1e30 plus any logit is 1e30, so that every shortened head would pass the trial."""
+    model = network("Bert")
+    with torch.no_grad():
+        model.cls.predictions.bias[3] = 1e30
+    with pytest.raises(me.InputError, match=r"the logits of BertForMaskedLM reach 1e\+30, .* damaged"):
+        MaskedLM(model, mask_token_id=MASK)
+
+
+def test_a_trial_whose_logits_are_the_same_everywhere_shortens_nothing() -> None:
+    model = network("Bert")
+    with torch.no_grad():
+        model.cls.predictions.transform.dense.bias[3] = 1e30
+    fast = MaskedLM(model, mask_token_id=MASK)
+    assert fast.notes == (
+        "BertForMaskedLM: in a trial, its logits are the same at every place; check its weights",
+    )
+    tokens = some_tokens([4, 9, 9])
+    masked = some_masks(tokens)
+    with torch.no_grad():
+        found = fast.log_conditionals(tokens, masked)
+    torch.testing.assert_close(found, plain_way(model, tokens, masked), atol=1e-4, rtol=0)
+
+
+def test_a_word_without_probability_does_not_hide_a_wrong_cut() -> None:
+    """A logit of -1e30 would make the tolerance of the trial too large to see anything."""
+    plain, never = network("Bert"), network("Bert")
+    with torch.no_grad():
+        never.cls.predictions.bias[3] = -1e30
+    cuts = [MaskedLM(model, mask_token_id=MASK)._adapter.cut for model in (plain, never)]
+    names = [
+        next(name for name, module in model.named_modules() if cut is not None and module is cut.module)
+        for model, cut in zip((plain, never), cuts, strict=True)
+    ]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("heads", [-2, 0])
+def test_a_number_of_heads_below_one_is_refused(heads: int, tmp_path: Path) -> None:
+    network("Bert").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_attention_heads": heads}))
+    with pytest.raises(me.InputError, match=f"has num_attention_heads={heads}; give a model of 1 head or"):
+        MaskedLM.from_pretrained(tmp_path)
+
+
 def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}

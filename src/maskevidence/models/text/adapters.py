@@ -37,6 +37,7 @@ from maskevidence.models.text.masked_head import (
     padding_is_ignored,
     probe_inputs,
     target_log_probs,
+    trial_tells,
 )
 
 # A vocabulary is often padded to a multiple of 64 or 128: this many embeddings may have no token.
@@ -143,15 +144,19 @@ class TransformerAdapter:
         limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
         length = min(PROBE_LENGTH, max(1, limit * 2 // 3))
         ids = probe_inputs(self._n_ids, self._pad_token_id, length).to(next(model.parameters()).device)
-        self.head = find_head(model, ids)
+        tells = trial_tells(model, ids)
+        self.head = find_head(model, ids) if tells else None
         self.cut = None if self.head is None else find_cut(model, self.head, ids)
-        self.pads = "attention_mask" in self._takes and padding_is_ignored(model, ids, self._pad_token_id)
+        masks = tells and "attention_mask" in self._takes
+        self.pads = masks and padding_is_ignored(model, ids, self._pad_token_id)
         for module, training in modes:
             module.training = training
         name = type(model).__name__
-        if self.head is None:
+        if not tells:
+            notes.append(f"{name}: in a trial, its logits are the same at every place; check its weights")
+        elif self.head is None:
             notes.append(f"{name}: no separate head was found, so full logits are computed")
-        if not self.pads:
+        if tells and not self.pads:
             notes.append(f"{name}: padding changes its answers, so texts of equal length share calls")
         self.notes = tuple(notes)
 

@@ -17,8 +17,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from maskevidence.errors import InputError
+
 PROBE_LENGTH = 8
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+_TELLING = 4  # times the tolerance by which logits must differ between places, or a trial tells nothing
+_LARGEST_LOGIT = 1e5  # beyond it, float32 rounds differences of 0.01 nats away
+_LEAST = 100.0  # nats below the largest logit; what lies deeper has no probability
 _CALLS_TRIED = 20  # as many calls of modules follow the last attention, or fewer
 _NOT_ALONE = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 
@@ -128,6 +133,23 @@ def probe_inputs(n_ids: int, pad_token_id: int, length: int) -> Int64[Tensor, "1
     return torch.where(ids == pad_token_id, (ids + 1) % n_ids, ids)[None]
 
 
+def trial_tells(model: Any, ids: Int64[Tensor, "1 L"]) -> bool:
+    """Whether the logits of a trial differ between places, so that a wrong place would be seen.
+
+    Raises:
+        InputError: logits so large that float32 rounds their differences away.
+    """
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    largest = float(logits.amax(-1).abs().max())
+    if largest > _LARGEST_LOGIT:
+        raise InputError(
+            f"the logits of {type(model).__name__} reach {largest:.0e}, where float32 rounds their "
+            "differences away; its weights are damaged: save or download them again"
+        )
+    return not close(logits, logits[:, :1].expand_as(logits), _TELLING)
+
+
 def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
     """The outermost module whose output at a position is the model's logits at that position, or None.
 
@@ -209,11 +231,13 @@ def padding_is_ignored(model: Any, ids: Int64[Tensor, "1 L"], pad_token_id: int)
     return close(padded[:, : ids.shape[1]], alone)
 
 
-def close(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are equal up to the rounding of their dtype."""
+def close(a: Tensor, b: Tensor, times: float = 1.0) -> bool:
+    """Whether logits with a probability above 0 are equal, up to some times the rounding of their dtype."""
     if a.shape != b.shape:
         return False
-    tolerance = _TOLERANCE.get(a.dtype, 2e-2) * max(1.0, float(b.abs().max()))
+    least = b.amax(-1, keepdim=True) - _LEAST
+    a, b = a.maximum(least), b.maximum(least)
+    tolerance = times * _TOLERANCE.get(a.dtype, 2e-2) * max(1.0, float(b.abs().max()))
     return bool((a - b).abs().max() <= tolerance)
 
 
