@@ -1,6 +1,7 @@
 """The observations of an estimate one by one: values, errors, and what is written of them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,9 +49,9 @@ def test_values_and_errors_of_each_observation(design: MaskDesign) -> None:
     x = np.array(model.sample(7, seed=3))
     x[0, 1:3], x[1, 1:] = np.nan, np.nan
     estimate = me.estimate_evidence(model, x, design, seed=2)
-    table = observation_table(estimate, design, {0: "α, 1", 5: "b"})
+    table = observation_table(replace(estimate, labels=("α, 1", *"uvwx", "b", "")), design)
     assert table.log_evidence.mean() == pytest.approx(estimate.log_evidence, abs=1e-9)
-    assert table.label == ("α, 1", "", "", "", "", "b", "")
+    assert table.label == ("α, 1", *"uvwx", "b", "")
     assert table.n_tokens.tolist() == [5, 1, 7, 7, 7, 7, 7]
     assert (table.pll is not None) == (design.name == "leave-one-out")
     known = design.n_replicates >= design.min_replicates

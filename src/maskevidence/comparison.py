@@ -109,6 +109,13 @@ class Difference:
         return 1.0 - (1.0 - level) / self.n_pairs
 
     @property
+    def log_bayes_factor_data_se(self) -> float | None:
+        """Sampling standard error of such a sum over other observations; None where it is not known."""
+        if self.log_bayes_factor is None or self.data_se is None:
+            return None
+        return self.n_observations * self.data_se
+
+    @property
     def excludes_zero(self) -> bool:
         """Whether the 95 % interval is known and does not contain zero."""
         interval = self.interval()
@@ -177,6 +184,7 @@ class Difference:
                 for point in points
             ]
         return values | {
+            "log_bayes_factor_data_se": self.log_bayes_factor_data_se,
             "interval_95": None if interval is None else list(interval),
             "interval_level": self._level(LEVEL),
             "by_rate": curve,
@@ -195,6 +203,7 @@ class Comparison:
         behind: the differences between the best model and each other one, in the order of `names[1:]`. Their
             verdicts hold together: one or more of them is wrong with a probability of at most 5 %.
         notes: what a reader needs to know about the comparison as a whole, one sentence each.
+        estimates: the estimates by name.
     """
 
     names: tuple[str, ...]
@@ -202,7 +211,7 @@ class Comparison:
     log_evidence: tuple[float, ...]
     behind: tuple[Difference, ...]
     notes: tuple[str, ...]
-    _estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
+    estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
 
     def between(self, first: str, second: str) -> Difference:
         """The difference between any two models, first minus second.
@@ -214,14 +223,14 @@ class Comparison:
             InputError: the name of a model that was not compared.
         """
         for name in (first, second):
-            if name not in self._estimates:
+            if name not in self.estimates:
                 raise InputError(f"{name!r} was not compared; these were: {', '.join(self.names)}")
         best = self.names[0]
         n_pairs = math.comb(len(self.names), 2)
         if best in (first, second) and first != second:
             other = second if first == best else first
             n_pairs = self.behind[self.names.index(other) - 1].n_pairs
-        return replace(_difference(first, second, self._estimates, self.unit), n_pairs=n_pairs)
+        return replace(_difference(first, second, self.estimates, self.unit), n_pairs=n_pairs)
 
     def all_notes(self) -> list[str]:
         """The notes on the comparison and on the differences from the best model, each one once."""
@@ -284,7 +293,7 @@ class Comparison:
         """
         from maskevidence.display.arviz import elpd_by_model
 
-        return elpd_by_model(self.unit, {name: self._estimates[name] for name in self.names})
+        return elpd_by_model(self.unit, {name: self.estimates[name] for name in self.names})
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
@@ -294,8 +303,8 @@ class Comparison:
                 {
                     "name": name,
                     "log_evidence": value,
-                    "kind": self._estimates[name].kind,
-                    "base_measure": self._estimates[name].base_measure,
+                    "kind": self.estimates[name].kind,
+                    "base_measure": self.estimates[name].base_measure,
                 }
                 for name, value in zip(self.names, self.log_evidence, strict=True)
             ],
@@ -360,7 +369,7 @@ def compare(
         log_evidence=tuple(value[name] for name in names),
         behind=held_together([_difference(names[0], other, estimates, unit) for other in names[1:]]),
         notes=tuple(notes),
-        _estimates=dict(estimates),
+        estimates=dict(estimates),
     )
 
 

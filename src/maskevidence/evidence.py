@@ -73,6 +73,7 @@ class EvidenceEstimate:
             None if the model does not say.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
         text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
+        labels: the name of each observation, such as the index of a data frame; None where they have none.
     """
 
     log_evidence: float
@@ -97,6 +98,12 @@ class EvidenceEstimate:
     base_measure: str | None = None
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
+    labels: tuple[Any, ...] | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each observation in words: its label, or its id if it has none."""
+        return [str(name) for name in (self.ids.tolist() if self.labels is None else self.labels)]
 
     @property
     def per_token(self) -> float:
@@ -193,7 +200,7 @@ class EvidenceEstimate:
         return estimate_plot(self, ax, label)
 
     def to_frame(self) -> Any:
-        """A data frame of pandas with a row for each observation, by its id; nats.
+        """A data frame of pandas with a row for each observation, by its label or else its id; nats.
 
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df and per_token.
 
@@ -327,7 +334,25 @@ def estimate_evidence(
         notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
+        labels=labels_of(data, estimate.ids),
     )
+
+
+def labels_of(data: object, ids: Int64[np.ndarray, " n"]) -> tuple[Any, ...] | None:
+    """The names that data give these rows: those of a `Table`, or the index of a data frame; else None.
+
+    Example:
+        >>> import pandas as pd
+        >>> labels_of(pd.DataFrame({"a": [0.5, 1.5]}, index=["x", "y"]), np.array([1]))
+        ('y',)
+    """
+    if getattr(data, "labels", None) is not None and hasattr(data, "ids"):
+        named = dict(zip(data.ids.tolist(), data.labels, strict=True))  # type: ignore[attr-defined]
+    elif hasattr(data, "columns") and hasattr(data, "index"):
+        named = dict(enumerate(data.index))
+    else:
+        return None
+    return tuple(named[number] for number in ids.tolist())
 
 
 class _Record:

@@ -1,7 +1,6 @@
 """What an estimate says of each observation: its log evidence, the error of its masks, and its length."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,34 +68,30 @@ class ObservationTable:
         return csv_text(_COLUMNS, zip(*self.columns().values(), strict=True))
 
 
-def observation_table(
-    estimate: EvidenceEstimate, design: MaskDesign, labels: Mapping[int, str] | None = None
-) -> ObservationTable:
+def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
     """The observations of an estimate one by one.
 
     Args:
         estimate: with its record of scores.
         design: the design of its masks.
-        labels: names of observations by id.
 
     Example:
         >>> import maskevidence as me
         >>> model = me.models.PPCA(n_features=6, n_components=2)
         >>> design = me.EverySize(masks_per_size=8)
         >>> estimate = me.estimate_evidence(model, model.sample(5, seed=1), design)
-        >>> table = observation_table(estimate, design, {0: "first"})
-        >>> table.label, bool((table.mask_se > 0).all())
-        (('first', '', '', '', ''), True)
+        >>> table = observation_table(estimate, design)
+        >>> table.label[0], bool((table.mask_se > 0).all())
+        ('', True)
         >>> bool(abs(table.log_evidence.mean() - estimate.log_evidence) < 1e-9)
         True
     """
     scores = estimate.scores.sorted()
     ids, first = np.unique(scores.id, return_index=True)
     mask_se, mask_df = _errors(estimate, design)
-    names = labels or {}
     return ObservationTable(
         id=ids,
-        label=tuple(names.get(int(number), "") for number in ids),
+        label=("",) * len(ids) if estimate.labels is None else tuple(estimate.names),
         n_tokens=scores.n_tokens[first],
         n_bytes=None if scores.n_bytes is None else scores.n_bytes[first],
         log_evidence=estimate.per_observation,

@@ -6,11 +6,12 @@ Functions that write numbers take ``write``: `number` for the terminal, `typeset
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maskevidence.comparison import Comparison, Difference
+    from maskevidence.evidence import EvidenceEstimate
 
 MINUS = "\N{MINUS SIGN}"
 RESIDUES = "the tokens are residues of proteins; spaces between them are not counted as bytes"
@@ -37,8 +38,37 @@ KINDS = {
         "policy has another one"
     ),
     "pseudo": (
-        "not all mask sizes are covered, or the target is transformed: this is neither the log evidence nor "
-        "a bound on it, and can be compared only with numbers of the same design"
+        "this is neither the log evidence nor a bound on it, and can be compared only with numbers of the "
+        "same design"
+    ),
+}
+_SIZES, _TARGET = "not all mask sizes are covered", "the target is transformed"
+_COVERING = ("every-size", "random-size", "orderings", "exhaustive")
+_LEAVING_OUT = ("leave-one-out", "fixed-rate", "rates", "policy")
+_PROBABLE = (
+    "how probable the model finds {a} {noun}, in nats, and higher is better. A difference of 1 nat per "
+    "{noun} means that one model finds the average {noun} 2.7 times as probable as the other does"
+)
+_ORDERS = "when its tokens are filled in in random order, in nats, and higher is better"
+_MEANINGS = {
+    "exact": f"the log evidence is log p(x): {_PROBABLE}",
+    "unbiased": f"the log evidence is log p(x): {_PROBABLE}",
+    "approximate": f"the number approximates the log evidence, log p(x): {_PROBABLE}",
+    "lower_bound": (
+        "a model of learned conditionals defines no single p(x): the number is a lower bound on the log "
+        f"evidence of {{a}} {{noun}} {_ORDERS}"
+    ),
+    "mixture": (
+        "a model of learned conditionals defines no single p(x): the number is the log evidence of {a} "
+        f"{{noun}} {_ORDERS}"
+    ),
+    "policy": (
+        "the number is the log-probability that a decoder which follows the policy writes {a} {noun}, in "
+        "nats, and higher is better"
+    ),
+    "pseudo": (
+        "the number is not log p(x): it adds up log-probabilities of tokens given others, in nats, and "
+        "higher is better among numbers of the same design"
     ),
 }
 _EVIDENCE_NAMES = {
@@ -50,6 +80,7 @@ _EVIDENCE_NAMES = {
     "policy": "log-probability of the decoding policy",
     "pseudo": "pseudo log evidence",
 }
+_NAMED = 3  # observations that decide a comparison
 _PERPLEXITY_NAMES = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
 
 Write = Callable[[float, int], str]
@@ -184,6 +215,46 @@ def evidence_name(kind: str, design: str) -> str:
     return "pseudo-log-likelihood" if design == "leave-one-out" else _EVIDENCE_NAMES[kind]
 
 
+def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
+    """What all of these estimates are called; "number" if they have different names.
+
+    Example:
+        >>> common_name([])
+        'number'
+    """
+    names = {evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
+    return names.pop() if len(names) == 1 else "number"
+
+
+def kind_words(kind: str, design: str) -> str:
+    """What the kind of an estimate means, by the kind and the name of its mask design.
+
+    Example:
+        >>> kind_words("pseudo", "leave-one-out").split(":")[0]
+        'not all mask sizes are covered'
+        >>> kind_words("pseudo", "random-size").split(":")[0]
+        'the target is transformed'
+    """
+    if kind != "pseudo":
+        return KINDS[kind]
+    why = _TARGET if design in _COVERING else _SIZES if design in _LEAVING_OUT else f"{_SIZES}, or {_TARGET}"
+    return f"{why}: {KINDS[kind]}"
+
+
+def meaning(kind: str, noun: str) -> str:
+    """What a number of this kind tells a reader who has not met it before.
+
+    Args:
+        kind: the kind of an estimate.
+        noun: what an observation is, such as "row".
+
+    Example:
+        >>> meaning("unbiased", "image")[:68]
+        'the log evidence is log p(x): how probable the model finds an image,'
+    """
+    return _MEANINGS[kind].format(a="an" if noun[0] in "aeiou" else "a", noun=noun)
+
+
 def orders_in_words(
     result: Mapping[str, Any], digits: int = 4, write: Write = number
 ) -> list[tuple[str, str]]:
@@ -245,22 +316,50 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
         digits: decimals of the log evidence and of its differences.
         write: how to write numbers.
     """
-    densities = any(difference.log_bayes_factor is not None for difference in comparison.behind)
-    columns = ["run", "log evidence", "behind best", "wins"] + ["log Bayes factor"] * densities
-    best = [comparison.names[0], write(comparison.log_evidence[0], digits), "best"]
-    rows = [best + [""] * (len(columns) - len(best))]
+    name = common_name(comparison.estimates.values())
+    rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        row = [
-            difference.second,
-            write(value, digits),
-            plus_minus(difference.difference, difference.standard_error, digits, write),
-            f"{write(100 * (1 - difference.win_share), 0)} %",
-        ]
-        if densities:
-            factor, error = difference.log_bayes_factor, difference.log_bayes_factor_se
-            row.append("" if factor is None else plus_minus(-factor, error, 1, write))
-        rows.append(row)
+        behind = plus_minus(difference.difference, difference.standard_error, digits, write)
+        wins = f"{write(100 * (1 - difference.win_share), 0)} %"
+        rows.append([difference.second, write(value, digits), behind, wins])
+    columns = ["run", name, "behind best", "wins"]
+    if name == "number":  # of several kinds
+        columns.append("which is")
+        for row in rows:
+            estimate = comparison.estimates[row[0]]
+            row.append(evidence_name(estimate.kind, estimate.design["name"]))
     return columns, rows
+
+
+def decided_by_few(difference: Difference, names: Sequence[str], write: Write = number) -> str | None:
+    """Which observations put a model ahead that is lower on most of them; None where no model is.
+
+    They are the fewest without which the model would not be ahead.
+
+    Args:
+        difference: between two models.
+        names: the names of the observations, in the order of `difference.per_observation`.
+        write: how to write numbers.
+    """
+    sign = 1.0 if difference.difference > 0 else -1.0
+    ahead, other = (difference.first, difference.second)[:: int(sign)]
+    wins = difference.win_share if sign > 0 else 1.0 - difference.win_share
+    gains = [sign * float(gain) for gain in difference.per_observation]
+    if wins >= 0.5 or len(gains) < 2:
+        return None
+    order = sorted(range(len(gains)), key=lambda place: -gains[place])
+    rest, few = sum(gains), 0
+    while rest > 0.0:
+        rest -= gains[order[few]]
+        few += 1
+    digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
+    listed = [f"{names[place]} by {write(gains[place], digits)}" for place in order[: min(few, _NAMED)]]
+    more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
+    share = write(100 * (1 - wins), 0)
+    return (
+        f"{other} is higher on {share} % of the observations; {ahead} is ahead because of {few:,} of "
+        f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
+    )
 
 
 def verdict(difference: Difference, digits: int, write: Write = number) -> str:

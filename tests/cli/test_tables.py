@@ -10,10 +10,10 @@ from command_line import CommandLine
 from maskevidence.cli.tables import FittingTable
 
 RUNS = Path(__file__).parents[1] / "golden" / "runs"
-COLUMNS = ["run", "log evidence", "behind best", "wins", "log Bayes factor"]
+COLUMNS = ["run", "log evidence", "behind best", "wins"]
 ROWS = [
-    ["runs/a-rather-long-name-of-a-run-directory", "-1234.5678", "best", "", ""],
-    ["runs/b", "-12345.6789", "123.4567 ± 12.3456", "12 %", "-123456.7 ± 12345.6"],
+    ["runs/a-rather-long-name-of-a-run-directory", "-1234.5678", "best", ""],
+    ["runs/b", "-12345.6789", "123.4567 ± 12.3456", "12 %"],
 ]
 
 
@@ -33,12 +33,12 @@ def test_every_character_of_every_cell_is_printed(width: int) -> None:
     assert sorted(filter(str.isdigit, text)) == sorted(filter(str.isdigit, cells))
 
 
-@pytest.mark.parametrize(("width", "numbers_per_line"), [(40, 1), (80, 3), (200, 3)])
+@pytest.mark.parametrize(("width", "numbers_per_line"), [(40, 1), (80, 2), (200, 2)])
 def test_numbers_are_whole(width: int, numbers_per_line: int) -> None:
     """On 40 columns, rows are blocks; on 80, only the name is folded."""
     lines = printed(width).splitlines()
     line = next(line for line in lines if "-12345.6789" in line)
-    whole = ("-12345.6789", "123.4567 ± 12.3456", "-123456.7 ± 12345.6")
+    whole = ("-12345.6789", "123.4567 ± 12.3456")
     assert sum(number in line for number in whole) == numbers_per_line
     assert all(any(number in line for line in lines) for number in whole)
 
@@ -50,5 +50,6 @@ def test_compare_fits(columns: int, run: CommandLine, monkeypatch: pytest.Monkey
     assert result.code == 0, result.err
     assert max(map(len, result.out.splitlines())) <= columns
     assert "…" not in result.out
-    for number in ("-5.6856", "-6.4754", "0.7898 ± 0.4034", "17 %", "-9.5 ± 1.0"):
+    for number in ("-5.6856", "-6.4754", "0.7898 ± 0.4034", "17 %"):
         assert number in result.out
+    assert "Bayes" not in result.out

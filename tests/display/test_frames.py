@@ -22,6 +22,19 @@ def test_an_estimate_gives_a_row_per_observation(shown: dict[str, Any]) -> None:
     assert np.sqrt((frame["mask_se"] ** 2).mean() / len(frame)) == pytest.approx(estimate.mask_se, rel=1e-6)
 
 
+def test_the_index_of_a_frame_is_kept() -> None:
+    from maskevidence.integrations.sklearn import GaussianDensity
+
+    x = pd.DataFrame(me.models.PPCA(3, 1).sample(5), columns=list("abc"), index=list("vwxyz"))
+    model = me.models.PPCA(3, 1).fit(x)
+    assert me.estimate_evidence(model, x).to_frame().index.tolist() == list("vwxyz")
+    holed = x.copy()
+    holed.loc["w"] = np.nan
+    estimate = GaussianDensity().fit(x).evidence(holed)
+    assert estimate.to_frame().index.tolist() == list("vxyz")
+    assert me.estimate_evidence(model, x.to_numpy()).to_frame().index.tolist() == [0, 1, 2, 3, 4]
+
+
 def test_a_curve_gives_the_columns_of_its_csv(shown: dict[str, Any]) -> None:
     curve = shown["curve"]
     frame = curve.to_frame()

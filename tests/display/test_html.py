@@ -130,7 +130,7 @@ def test_filled_values_are_bold_with_their_errors(shown: dict[str, Any]) -> None
 
 def test_names_and_notes_are_escaped(shown: dict[str, Any]) -> None:
     estimate = dataclasses.replace(shown["estimate"], notes=(SCRIPT,))
-    comparison = me.compare({SCRIPT: estimate, "a\u202eb": shown["comparison"]._estimates["ppca:1"]})
+    comparison = me.compare({SCRIPT: estimate, "a\u202eb": shown["comparison"].estimates["ppca:1"]})
     model = me.models.PPCA(n_features=2, n_components=1)
     model.columns = [SCRIPT, 'b"&']
     finding = me.Finding("leak", "failed", SCRIPT, look_at=SCRIPT)

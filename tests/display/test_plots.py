@@ -67,7 +67,7 @@ def test_the_plot_of_an_estimate_has_the_answer_above_and_explains_its_bands(sho
 def test_a_second_curve_gets_its_own_colour(shown: dict[str, Any]) -> None:
     axes = shown["estimate"].plot(label="one")
     title = axes.get_title()
-    shown["comparison"]._estimates["ppca:1"].plot(axes, label="other")
+    shown["comparison"].estimates["ppca:1"].plot(axes, label="other")
     assert axes.lines[0].get_color() != axes.lines[1].get_color()
     assert {"one", "other"} <= set(legend(axes))
     assert axes.get_title() == title

@@ -48,6 +48,7 @@ READING = [
 ]
 TEXTS = ["the rain falls", "a cat and a dog", "rain", "unbelievable"]
 
+LATER = {"log_bayes_factor_data_se"}  # entries that numbers.json may lack
 Numbers = dict[str, Any]
 _FLOAT32 = ("masked_lm", "masked_image", "trained_transformers", "data")
 
@@ -602,8 +603,8 @@ SECTIONS: dict[str, Callable[[], Numbers]] = {
 def differences(found: Any, wanted: Any, rel: float, absolute: float, place: str = "") -> Iterator[str]:
     """Where two structures of numbers differ, a line each."""
     if isinstance(wanted, dict) and isinstance(found, dict):
-        if found.keys() != wanted.keys():
-            yield f"{place}: the names {sorted(found.keys() ^ wanted.keys())} are in one alone"
+        if alone := (found.keys() ^ wanted.keys()) - LATER:
+            yield f"{place}: the names {sorted(alone)} are in one alone"
         for name in wanted.keys() & found.keys():
             yield from differences(found[name], wanted[name], rel, absolute, f"{place}/{name}")
     elif isinstance(wanted, list) and isinstance(found, list):

@@ -19,7 +19,7 @@ from maskevidence.report.ranking import rank
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.spread import outliers, spread_of, written
 from maskevidence.wording import typeset
-from report_runs import command, write_table
+from report_runs import command, save_bert, write_table, write_texts
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,12 @@ def page(runs: list[ReportedRun]) -> str:
 def text_of(html: str) -> str:
     body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def renamed(run: ReportedRun, names: tuple[str, ...]) -> ReportedRun:
+    """The run with other names of its observations."""
+    assert run.estimate is not None
+    return dataclasses.replace(run, estimate=dataclasses.replace(run.estimate, labels=names))
 
 
 def section(html: str, name: str) -> str:
@@ -187,7 +193,8 @@ def test_outliers_are_named_in_the_histogram(tmp_path: Path) -> None:
     me.models.PPCA(5, 2).fit(np.loadtxt(lines[1:100], delimiter=",")).save(tmp_path / "model")
     command("score", tmp_path / "model", table, "--masks-per-size", 2, "--out", tmp_path / "run")
     (run,) = read_runs([tmp_path / "run"])
-    spread = spread_of(run, "row", {149: "row of the test"})
+    names = tuple("row of the test" if row == 149 else str(row) for row in range(200))
+    spread = spread_of(renamed(run, names), "row")
     assert spread is not None
     assert re.match(r"\d+ rows? lies? far below the others: row of the test \(−", spread.words)
     bars, points = spread.plot.figure["data"]
@@ -204,9 +211,10 @@ def test_the_list_of_observations_has_the_numbers_of_the_best_two(runs: list[Rep
     assert ranking.comparison is not None
     by_name = {run.name: run for run in runs}
     best, second = (by_name[name] for name in ranking.comparison.names[:2])
-    listed = all_observations(best, [run for run in runs if run is not best], ranking, {3: "x\u202ey"})
-    assert listed.columns == ["observation", best.name, second.name, f"{best.name} minus {second.name}"]
     assert best.estimate is not None
+    names = ["x\u202ey" if name == "3" else name for name in best.estimate.names]
+    listed = all_observations(renamed(best, tuple(names)), [run for run in runs if run is not best], ranking)
+    assert listed.columns == ["observation", best.name, second.name, f"{best.name} minus {second.name}"]
     assert second.estimate is not None
     assert len(listed.rows) == len(best.estimate.ids) <= MAX_ROWS
     values = dict(zip(best.estimate.ids.tolist(), best.estimate.per_observation, strict=True))
@@ -215,3 +223,43 @@ def test_the_list_of_observations_has_the_numbers_of_the_best_two(runs: list[Rep
             assert first == pytest.approx(values[int(str(name))], abs=0.006)
         assert difference == pytest.approx(first - other, abs=0.011)  # type: ignore[operator]
     assert [row[1] for row in listed.rows] == sorted(row[1] for row in listed.rows)  # type: ignore[type-var]
+
+
+def test_a_page_calls_its_numbers_by_their_names(tmp_path: Path) -> None:
+    """A leave-one-out score is no log evidence, and a BERT defines no p(x)."""
+    table, texts = write_table(tmp_path / "table.csv"), tmp_path / "texts.jsonl"
+    command("score", "ppca:1", table, "--design", "leave-one-out", "--out", tmp_path / "alone")
+    save_bert(tmp_path / "bert")
+    write_texts(
+        texts, ["the dog sings in the sun", "a cat and a dog", "the rain falls on the roof", "who sings"]
+    )
+    for seed in (0, 1):
+        words = ("--draws", 8, "--seed", seed, "--out", tmp_path / f"bert-{seed}")
+        command("score", tmp_path / "bert", texts, *words)
+    alone = text_of(render(read_runs([tmp_path / "alone"])))
+    assert "The number is not log p(x)" in alone
+    assert "is log p(x):" not in alone
+    assert "Not all mask sizes are covered: this is" in alone
+    assert "the target is transformed" not in alone
+    assert "under a curve is the" not in alone
+    two = render(read_runs([tmp_path / "bert-0", tmp_path / "bert-1"]))
+    open_part = text_of(section(two, "numbers").split("<details")[0])
+    assert "defines no single p(x): the number is a lower bound on the log evidence of a text" in open_part
+    assert "lower bound on the log evidence, nats per text" in open_part
+    assert "2.7 times" not in open_part
+    assert "The area under a curve is the lower bound on the log evidence." in text_of(two)
+
+
+def test_observations_are_called_by_their_names_everywhere(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table.csv", n_rows=40)
+    head, *lines = table.read_text().splitlines()
+    named = [f"name,{head}", *(f"P{row:04d},{line}" for row, line in enumerate(lines))]
+    table.write_text("\n".join(named) + "\n")
+    command("score", "ppca:1", table, "--id-column", "name", "--masks-per-size", 2, "--out", tmp_path / "run")
+    (run,) = read_runs([tmp_path / "run"])
+    assert run.estimate is not None
+    page = section(render([run]), "observations")
+    shown = re.findall(r'<span class="observation-name">(.*?)</span>', page)
+    assert shown
+    assert set(shown) <= set(run.estimate.names)
+    assert all(name.startswith("P00") for name in shown)

@@ -8,7 +8,7 @@ from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
-from maskevidence.wording import NOT_KNOWN, ranking, verdict
+from maskevidence.wording import NOT_KNOWN, capital, decided_by_few, ranking, verdict
 
 if TYPE_CHECKING:
     from maskevidence.comparison import Comparison, Difference
@@ -39,8 +39,11 @@ def compare_runs(
     comparison = pair_runs({name: read_run(folder) for name, folder in zip(names, runs, strict=True)})
     screen = output.console(json)
     screen.print(_ranking(comparison))
+    names = comparison.estimates[comparison.names[0]].names
     for difference in comparison.behind:
         screen.print(verdict(difference, DIGITS))
+        if (decided := decided_by_few(difference, names)) is not None:
+            screen.print(decided)
     for difference in comparison.behind:
         if len(runs) == 2 and difference.curve is not None:
             screen.print(_by_rate(difference))
@@ -52,7 +55,7 @@ def compare_runs(
 def _ranking(comparison: "Comparison") -> Any:
     columns, rows = ranking(comparison, DIGITS)
     n = comparison.behind[0].n_observations
-    return FittingTable(columns, rows, f"Log evidence, {comparison.unit}, over {n:,} observations")
+    return FittingTable(columns, rows, f"{capital(columns[1])}, {comparison.unit}, over {n:,} observations")
 
 
 def _by_rate(difference: "Difference") -> Any:

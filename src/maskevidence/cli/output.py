@@ -14,10 +14,11 @@ from maskevidence.errors import InputError, MaskEvidenceError
 from maskevidence.support import files
 from maskevidence.wording import (
     ENUMERATED,
-    KINDS,
     data_error,
+    evidence_name,
     interval_95,
     kind_name,
+    kind_words,
     orders_in_words,
     perplexity_name,
     standard_error,
@@ -26,6 +27,8 @@ from maskevidence.wording import (
 
 if TYPE_CHECKING:
     from maskevidence.tasks.score import Scored
+
+_NAMES = 22  # characters of a column of names
 
 
 def console(json_target: str | None) -> Console:
@@ -73,9 +76,10 @@ def read_from(file: Path | None, screen: Console) -> Iterator[None]:
 def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     """Print the numbers of an estimate.json, one per row, and its notes below."""
     grid = Table(box=box.SIMPLE, show_header=False)
-    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(style="bold", max_width=_NAMES)
     grid.add_column()
-    grid.add_row("log evidence", f"{result['log_evidence']:.4f} nats per observation")
+    kind, design = result["kind"], result["design"]["name"]
+    grid.add_row(evidence_name(kind, design), f"{result['log_evidence']:.4f} nats per observation")
     grid.add_row("  mask error", _mask_error(result))
     data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], 4)
     grid.add_row("  data error", data_se)
@@ -94,7 +98,7 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
         grid.add_row("loss", _reconstruction(result["reconstruction_loss"]))
     if result.get("perplexity_bound") is not None:
         grid.add_row(perplexity_name(result["kind"]), f"{result['perplexity_bound']:.4g} per {token}")
-    grid.add_row("kind", f"{kind_name(result['kind'])}: {KINDS[result['kind']]}")
+    grid.add_row("kind", f"{kind_name(kind)}: {kind_words(kind, design)}")
     grid.add_row(
         "scored",
         f"{result['n_observations']:,} observations, {result['n_tokens']:,} {token}s, "

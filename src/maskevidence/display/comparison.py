@@ -8,7 +8,16 @@ from maskevidence.display import html, svg
 from maskevidence.display.curve import curve_part
 from maskevidence.display.curve_picture import axes_for, draw_on, set_title
 from maskevidence.display.frames import data_frame
-from maskevidence.wording import digits_for, number, plus_minus, ranking, typeset, verdict
+from maskevidence.wording import (
+    common_name,
+    decided_by_few,
+    digits_for,
+    number,
+    plus_minus,
+    ranking,
+    typeset,
+    verdict,
+)
 
 _COLOURS: dict[Verdict, str] = {"better": svg.COLOURS[1], "not told apart": svg.COLOURS[0]}
 _MARKERS: dict[Verdict, str] = {"better": "s", "not told apart": "o"}
@@ -48,7 +57,7 @@ def answer(comparison: Comparison) -> str:
         parts.append(f"nothing is known about {_listed(open_)}")
     if not parts:
         parts.append("it is better than the other" if n == 1 else f"it is better than all {n} others")
-    return f"{best} has the highest log evidence; {', and '.join(parts)}"
+    return f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(parts)}"
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -64,6 +73,8 @@ def comparison_html(comparison: Comparison) -> str:
             svg.Interval(one.second, -one.difference, low, high, _COLOURS.get(one.verdict, _OTHER))
         )
     axis = f"behind the best, {comparison.unit}"
+    names = comparison.estimates[comparison.names[0]].names
+    decided = filter(None, (decided_by_few(one, names, typeset) for one in comparison.behind))
     return html.block(
         html.headline(f"{answer(comparison)}."),
         html.table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
@@ -72,7 +83,7 @@ def comparison_html(comparison: Comparison) -> str:
             f"In {comparison.unit}. {_bars(comparison)}, for the masks and the observations; zero is the "
             "best model. Wins: the share of the observations on which the model is higher than the best one."
         ),
-        html.notes(comparison.all_notes()),
+        html.notes([*decided, *comparison.all_notes()]),
     )
 
 

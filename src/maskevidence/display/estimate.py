@@ -14,7 +14,6 @@ from maskevidence.evidence import EvidenceEstimate
 from maskevidence.masks import design_from_settings
 from maskevidence.observation_table import observation_table
 from maskevidence.wording import (
-    KINDS,
     NOT_KNOWN,
     capital,
     count,
@@ -23,6 +22,7 @@ from maskevidence.wording import (
     evidence_name,
     interval_95,
     kind_name,
+    kind_words,
     number,
     orders_in_words,
     sentence,
@@ -48,7 +48,8 @@ def estimate_line(estimate: EvidenceEstimate) -> str:
 def estimate_html(estimate: EvidenceEstimate) -> str:
     """The log evidence, its two errors, what kind of number it is, its curve and its notes."""
     digits = _digits(estimate)
-    name = evidence_name(estimate.kind, estimate.design["name"])
+    what = estimate.kind, estimate.design["name"]
+    name = evidence_name(*what)
     interval = NOT_KNOWN
     if estimate.no_interval is None:
         interval = interval_95(*estimate.interval(), digits, typeset)
@@ -63,7 +64,7 @@ def estimate_html(estimate: EvidenceEstimate) -> str:
         html.headline(f"{capital(name)} {typeset(estimate.log_evidence, digits)}", "nats per observation"),
         html.table(["standard error", "", "nats per observation", ""], rows, words=(0, 1, 3)),
         _orders(estimate, digits),
-        html.paragraph(f"{capital(kind_name(estimate.kind))}: {sentence(KINDS[estimate.kind])}"),
+        html.paragraph(f"{capital(kind_name(estimate.kind))}: {sentence(kind_words(*what))}"),
         html.paragraph(
             f"{amount}; design {estimate.design['name']}, {estimate.masks} masks, seed {estimate.seed}."
         ),
@@ -93,7 +94,9 @@ def estimate_frame(estimate: EvidenceEstimate) -> Any:
         table = observation_table(estimate, design_from_settings(estimate.design))
         columns |= {"mask_se": table.mask_se, "mask_df": table.mask_df}
     columns["per_token"] = estimate.per_observation / columns["n_tokens"]
-    return data_frame(columns, estimate.ids, "observation")
+    return data_frame(
+        columns, estimate.ids if estimate.labels is None else list(estimate.labels), "observation"
+    )
 
 
 def _orders(estimate: EvidenceEstimate, digits: int) -> str:

@@ -1,6 +1,6 @@
 """Every observation with its numbers, for a table that the page sorts and filters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
 from maskevidence.support.hidden_characters import plain
-from maskevidence.wording import count
+from maskevidence.wording import common_name, count
 
 MAX_ROWS = 5000
 MAX_RUNS = 2  # the best one and the next: more columns do not fit on a phone
@@ -34,7 +34,7 @@ class AllObservations:
 
 
 def all_observations(
-    run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None, labels: Mapping[int, str]
+    run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None
 ) -> AllObservations:
     """The observations of a run, with the numbers of the runs that it is compared with.
 
@@ -42,7 +42,6 @@ def all_observations(
         run: the run whose observations are listed.
         others: the other runs of the report.
         ranking: how the runs compare; the numbers of the others are shown only if they do.
-        labels: the names of observations that have one.
     """
     estimate = run.estimate
     assert estimate is not None
@@ -55,7 +54,7 @@ def all_observations(
     values = [each.estimate.per_observation for each in shown if each.estimate is not None]
     by_token = len(np.unique(n_tokens)) > 1  # otherwise these columns say nothing new
     columns = ["observation", *(["tokens", "nats per token"] if by_token else [])]
-    columns += [each.name for each in shown] if several else ["log evidence"]
+    columns += [each.name for each in shown] if several else [common_name([estimate])]
     numbers = [*([n_tokens.astype(float), values[0] / n_tokens] if by_token else []), *values]
     digits = [*([0, 3] if by_token else []), *[2] * len(values)]
     if several:
@@ -63,8 +62,9 @@ def all_observations(
         numbers.append(values[0] - values[1])
         digits.append(2)
     order = np.argsort(values[0] / n_tokens, kind="stable")[:MAX_ROWS]
+    names = estimate.names
     rows: list[list[str | float | None]] = [
-        [plain(labels.get(int(estimate.ids[place]), str(int(estimate.ids[place]))))]
+        [plain(names[place])]
         + [round(float(column[place]), n) for column, n in zip(numbers, digits, strict=True)]
         for place in order
     ]

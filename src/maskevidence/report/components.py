@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from maskevidence.report.plots import COLOURS, MARKERS, Plot, plot_of
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import count, plus_minus, typeset
+from maskevidence.wording import capital, common_name, count, plus_minus, typeset
 
 _SIZED = re.compile(r"([\w-]+):(\d+)")
 
@@ -32,6 +32,7 @@ def plot_components(runs: Sequence[ReportedRun], ranking: Ranking | None, noun: 
     if len(families) > 1 or len(matches) < len(values) or not 3 <= len(numbers) == len(values):
         return None
     best = ranking.comparison.names[0]
+    name = common_name(ranking.comparison.estimates.values())
     x = sorted(numbers)
     y = [values[numbers[k]] for k in x]
     errors = [0.0 if numbers[k] == best else ranking.differences[numbers[k]].standard_error or 0.0 for k in x]
@@ -56,15 +57,15 @@ def plot_components(runs: Sequence[ReportedRun], ranking: Ranking | None, noun: 
     ]
     most = numbers.keys() & {k for k in x if numbers[k] == best}
     summary = (
-        f"Log evidence against the number of components, {x[0]} to {x[-1]}: from {words[0]} it goes to "
+        f"{capital(name)} against the number of components, {x[0]} to {x[-1]}: from {words[0]} it goes to "
         f"{words[-1]}, and it is highest at {most.pop()}."
     )
     return plot_of(
         "components",
-        "Log evidence by number of components",
+        f"{capital(name)} by number of components",
         summary,
         [trace],
-        ("number of components", f"log evidence, nats per {noun}"),
-        ["components", "log evidence", "difference from the best"],
+        ("number of components", f"{name}, nats per {noun}"),
+        ["components", name, "difference from the best"],
         rows,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from maskevidence.report.answer import PER_OBSERVATION
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import data_error, plus_minus, standard_error, typeset
+from maskevidence.wording import common_name, data_error, plus_minus, standard_error, typeset
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def _numbers(names: Sequence[str], runs: Sequence[ReportedRun], digits: int, uni
         f"observations {data_error(data, mask, n, digits, typeset)}"
         for value, mask, data, n in values
     ]
-    return _panel(f"log evidence, {unit}", "", words, [value[:3] for value in values])
+    name = common_name(estimates[name] for name in names)
+    return _panel(f"{name}, {unit}", "", words, [value[:3] for value in values])
 
 
 def _behind(names: Sequence[str], ranking: Ranking, digits: int, unit: str) -> Panel:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import (
     ENUMERATED,
-    KINDS,
     NOT_KNOWN,
     capital,
     data_error,
@@ -14,6 +13,7 @@ from maskevidence.wording import (
     evidence_name,
     interval_95,
     kind_name,
+    kind_words,
     orders_in_words,
     perplexity_name,
     sentence,
@@ -82,7 +82,7 @@ def headline(run: ReportedRun, digits: int) -> Headline:
         data_error=data_error(estimate.data_se, estimate.mask_se, estimate.n_observations, digits, typeset),
         data_words=data_words,
         kind=capital(kind_name(estimate.kind)),
-        kind_words=sentence(KINDS[estimate.kind]),
+        kind_words=sentence(kind_words(estimate.kind, estimate.design["name"])),
         others=_others(run, digits),
         caution=_caution(run),
     )

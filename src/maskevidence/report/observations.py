@@ -40,6 +40,7 @@ class Shown:
 
     Attributes:
         id: id of the observation.
+        name: its label, or its number if it has none.
         log_evidence: nats.
         per_token: nats per token.
         n_tokens: number of tokens.
@@ -51,6 +52,7 @@ class Shown:
     """
 
     id: int
+    name: str
     log_evidence: float
     per_token: float
     n_tokens: int
@@ -109,11 +111,14 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     elif scores and not isinstance(contents, Unavailable):
         shades = of_densities(list(scores.values()))
 
+    names = estimate.names
+
     def show(place: int) -> Shown:
         key = int(estimate.ids[place])
         content = None if isinstance(contents, Unavailable) else contents(key)
         return Shown(
             key,
+            names[place] if estimate.labels is not None else f"Observation {key}",
             float(estimate.per_observation[place]),
             float(per_token[place]),
             int(n_tokens[place]),

@@ -26,14 +26,14 @@ from maskevidence.report.ranking import Ranking, rank
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.spread import spread_of
 from maskevidence.runs.directory import MODEL
-from maskevidence.runs.labels import read_labels
 from maskevidence.support.files import write_atomic
 from maskevidence.support.hidden_characters import plain
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
-from maskevidence.wording import typeset
+from maskevidence.wording import common_name, meaning, sentence, typeset
 
 OBSERVATIONS = 5
+_AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
             sections.append(_section(run, observations, digits))
             advance(1)
     with_estimates = [run for run in runs if run.estimate is not None]
+    estimates = [run.estimate for run in runs if run.estimate is not None]
+    kinds, name = {estimate.kind: None for estimate in estimates}, common_name(estimates)
     ranking = rank(runs) if len(runs) > 1 else None
     noun = noun_of(runs)
     comparison = None if ranking is None else ranking.comparison
@@ -111,9 +113,8 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
     listed, spread = None, None
     if observations and opened.estimate is not None:
         others = [run for run in with_estimates if run is not opened]
-        labels = {} if opened.folder is None else read_labels(opened.folder, opened.manifest)
-        listed = all_observations(opened, others, ranking, labels)
-        spread = spread_of(opened, noun, labels)
+        listed = all_observations(opened, others, ranking)
+        spread = spread_of(opened, noun)
         plots += [] if spread is None else [spread.plot]
     folder = resources.files("maskevidence.report")
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
@@ -125,6 +126,8 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         title=_title(runs),
         date=_today(),
         noun=noun,
+        meanings=[sentence(words) for words in dict.fromkeys(meaning(kind, noun) for kind in kinds)],
+        area=None if name == "number" or not _AREAS.issuperset(kinds) else name,
         answer=None if comparison is None else answer(comparison, noun),
         forest=None if ranking is None else forest(runs, ranking, digits, noun),
         sections=sections,

@@ -53,12 +53,19 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
     behind = comparison.behind
     digits = digits_for(*(difference.standard_error for difference in behind))
     columns, rows = wording.ranking(comparison, digits, typeset)
+    names = comparison.estimates[comparison.names[0]].names
     return Ranking(
         columns=columns,
         rows=rows,
-        verdicts=[f"{verdict(difference, digits, typeset)}." for difference in behind],
+        verdicts=[f"{'. '.join(_told(difference, names, digits))}." for difference in behind],
         notes=list(dict.fromkeys([*notes, *comparison.all_notes()])),
         unit=comparison.unit,
         differences={difference.second: difference for difference in behind},
         comparison=comparison,
     )
+
+
+def _told(difference: Difference, names: Sequence[str], digits: int) -> list[str]:
+    """What a difference says, and which observations decide it where these are few."""
+    decided = wording.decided_by_few(difference, names, typeset)
+    return [verdict(difference, digits, typeset)] + ([] if decided is None else [decided])

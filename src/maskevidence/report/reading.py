@@ -11,8 +11,10 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import n_masks
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.base_measure import base_measure_of_run
+from maskevidence.runs.labels import read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
+from maskevidence.runs.summary import named
 from maskevidence.score_table import ScoreTable
 
 
@@ -83,6 +85,8 @@ def _read(name: str, path: Path) -> ReportedRun:
     if not unfinished:
         return ReportedRun(name, manifest, read_run(path).estimate, n_blocks, n_blocks, path)
     estimate = _estimate_of_done(manifest, [read_part(part) for part in parts])
+    if estimate is not None:
+        estimate = named(estimate, read_labels(path, manifest))
     return ReportedRun(name, manifest, estimate, n_blocks, n_blocks - len(unfinished), path)
 
 

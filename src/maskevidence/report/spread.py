@@ -1,7 +1,6 @@
 """The log evidence of the single observations: a histogram, with the outliers named."""
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -10,7 +9,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.report.plots import COLOURS, Plot, plot_of
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import count, typeset
+from maskevidence.wording import common_name, count, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side
@@ -52,13 +51,12 @@ def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
     return low, high
 
 
-def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread | None:
+def spread_of(run: ReportedRun, noun: str) -> Spread | None:
     """The histogram of a run's observations, per token where they differ in their number of tokens.
 
     Args:
         run: a run that has an estimate.
         noun: what an observation is.
-        labels: the names of observations that have one.
 
     Returns:
         None for fewer than 5 observations.
@@ -74,7 +72,7 @@ def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread 
     unit = "nats per token" if by_token else f"nats per {noun}"
     values = values / n_tokens if by_token else values
     low, high = outliers(values)
-    names = [labels.get(int(key), str(int(key))) for key in estimate.ids]
+    names = estimate.names
     digits = 3 if by_token else 1
     n_bins = len(np.histogram_bin_edges(values, "fd")) - 1
     edges = np.histogram_bin_edges(values, min(MAX_BINS, max(5, n_bins)))
@@ -115,7 +113,7 @@ def spread_of(run: ReportedRun, noun: str, labels: Mapping[int, str]) -> Spread 
         f"{typeset(values.max(), digits)}, median {typeset(float(np.median(values)), digits)}. {words}"
     )
     rows = [[text, str(n)] for text, n in zip(bins, counts.tolist(), strict=True) if n]
-    axes = (f"log evidence, {unit}", f"number of {noun}s")
+    axes = (f"{common_name([estimate])}, {unit}", f"number of {noun}s")
     title = f"How the {noun}s differ"
     return Spread(plot_of("spread", title, summary, traces, axes, [unit, f"{noun}s"], rows), words)
 

@@ -1,7 +1,7 @@
 """The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,15 @@ class Run:
         manifest: what decides the numbers of the run.
         estimate: the estimate of the log evidence.
         parts: the files of the scores.
-        labels: names of observations by id.
     """
 
     manifest: Manifest
     estimate: EvidenceEstimate
     parts: tuple[Part, ...]
-    labels: dict[int, str] = field(default_factory=dict)
 
     def observations(self) -> ObservationTable:
         """The content of observations.csv: the observations one by one."""
-        return observation_table(self.estimate, self.manifest.mask_design(), self.labels)
+        return observation_table(self.estimate, self.manifest.mask_design())
 
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""
@@ -99,7 +97,17 @@ def read_run(*folders: str | Path) -> Run:
     if manifest.precise is not None:
         verdict = Precise(**manifest.precise).verdict(estimate)  # type: ignore[arg-type]  # a whole max_passes
         estimate = replace(estimate, notes=(*estimate.notes, verdict))
-    return Run(manifest, estimate, tuple(parts), labels)
+    return Run(manifest, named(estimate, labels), tuple(parts))
+
+
+def named(estimate: EvidenceEstimate, labels: Mapping[int, str]) -> EvidenceEstimate:
+    """The estimate with the names of its observations; as it is if the run has none.
+
+    Args:
+        estimate: of a run.
+        labels: the answer of `read_labels`.
+    """
+    return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
 
 
 def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[Part]) -> None:

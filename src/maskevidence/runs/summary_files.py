@@ -21,6 +21,7 @@ from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.score_into import write_scores
 from maskevidence.runs.summary import Run
 from maskevidence.support.files import check_place, write_atomic, write_json
+from maskevidence.wording import evidence_name
 
 
 def write_run(
@@ -102,4 +103,5 @@ def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
     errors = [("mask_se", estimate.mask_se), ("data_se", estimate.data_se)]
     known = ", ".join(f"{name} {value:.2f}" for name, value in errors if value is not None)
     numbers = f"{estimate.log_evidence:.2f} nats per observation" + (f" ({known})" if known else "")
-    return f"{manifest.model} on {manifest.data.name}: log evidence {numbers}"
+    name = evidence_name(estimate.kind, estimate.design["name"])
+    return f"{manifest.model} on {manifest.data.name}: {name} {numbers}"

@@ -49,7 +49,10 @@ def _copy(run: Run, source: Path, folder: RunDirectory) -> None:
     """Copy the scores, and the models that the run has kept."""
     kept = {name: source / name for name in KEPT if (source / name).is_dir()}
     folder.begin(run.manifest, {name: partial(shutil.copytree, model) for name, model in kept.items()})
-    if run.labels:
-        write_labels(folder.path, run.manifest, run.labels)
+    estimate = run.estimate
+    if estimate.labels is not None:
+        write_labels(
+            folder.path, run.manifest, dict(zip(estimate.ids.tolist(), estimate.labels, strict=True))
+        )
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.data.table import Table
 from maskevidence.errors import MissingExtraError, import_extra
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.evidence import EvidenceEstimate, estimate_evidence, labels_of
 from maskevidence.imputation import Imputation
 from maskevidence.masks import MaskDesign
 from maskevidence.model import MaskedModel
@@ -147,7 +147,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
             design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
             seed: seed of the masks.
         """
-        return evidence_of_rows(self.model_, self._fitted_table(X), self.model_.tokens, design, seed)
+        return evidence_of_rows(self.model_, X, self._fitted_table(X), self.model_.tokens, design, seed)
 
     def impute(self, X: Any) -> Imputation:
         """Mean and variance of every missing value given the observed values of its row.
@@ -185,6 +185,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
 def evidence_of_rows(
     model: MaskedModel,
+    data: Any,
     table: Float64[np.ndarray, "N D"],
     to_tokens: Callable[[Float64[np.ndarray, "n D"]], Tokens],
     design: MaskDesign | None,
@@ -194,6 +195,7 @@ def evidence_of_rows(
 
     Args:
         model: a fitted model.
+        data: the rows as the user gave them, which may name them.
         table: shape (N, D), NaN where a value is missing.
         to_tokens: the tokens of rows that have an observed value.
         design: how masks are drawn.
@@ -201,6 +203,7 @@ def evidence_of_rows(
     """
     seen = with_values(table)
     estimate = estimate_evidence(model, to_tokens(table[seen]), design, seed=seed)
+    estimate = replace(estimate, labels=labels_of(data, np.flatnonzero(seen)[estimate.ids]))
     n_empty = int((~seen).sum())
     if not n_empty:
         return estimate

@@ -172,7 +172,7 @@ class MaskedRegressorDensity(_base.DensityMixin, _base.BaseEstimator):  # type: 
             design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
             seed: seed of the masks.
         """
-        return evidence_of_rows(self, self._table(X), Tokens.from_array, design, seed)
+        return evidence_of_rows(self, X, self._table(X), Tokens.from_array, design, seed)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The log evidence that `evidence` estimates with its defaults, nats per row."""
