@@ -128,6 +128,97 @@ def test_a_table_without_holes_is_written_as_it_is(folder: Path, run: CommandLin
     assert pd.read_csv(folder / "f.csv", sep=";").to_numpy().tolist() == [[1, 2], [3, 5], [4, 9]]
 
 
+ASIDE = [
+    "00123",
+    "12345678901234567891",
+    "NA",
+    "1e5",
+    "TRUE",
+    '"NA"',
+    '"two, parts"',
+    "",
+    " x ",
+    "+4",
+    "2024-1-1",
+]
+
+
+def table_with_cells_aside(delimiter: str = ",", decimal: str = ".") -> list[str]:
+    """Lines of a column that is not data, and of three that are, each with some way to write its numbers."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(33, 1)) + 0.3 * rng.normal(size=(33, 3))
+    cells = [[f"{value:.4f}".replace(".", decimal) for value in row] for row in x]
+    for row in range(0, 33, 4):
+        cells[row][1] = ("", "?", "NA")[row % 3]
+    cells[2][2] = f"{decimal}50"
+    lines = [delimiter.join(["aside", "a", '"b"', "c"])]
+    return [*lines, *(delimiter.join([ASIDE[row % 11], *each]) for row, each in enumerate(cells))]
+
+
+@pytest.mark.parametrize(("delimiter", "decimal"), [(",", "."), ("\t", "."), ("|", ",")])
+def test_cells_that_are_not_filled_are_copied_byte_for_byte(
+    folder: Path, run: CommandLine, delimiter: str, decimal: str
+) -> None:
+    lines = table_with_cells_aside(delimiter, decimal)
+    if delimiter != ",":
+        lines = [line.replace('"two, parts"', "two, parts") for line in lines]
+    (folder / "c.csv").write_text("\r\n".join(lines))
+    words = ("impute", "ppca:1", "c.csv", "--drop", "aside", "--missing", "?", "--delimiter", delimiter)
+    assert run(*words, "--out", "f.csv").code == 0
+    written = (folder / "f.csv").read_text().splitlines()
+    assert written[0] == lines[0] + delimiter + "b_sd"
+    for row, (old, new) in enumerate(zip(lines[1:], written[1:], strict=True)):
+        if row % 4:
+            assert new == f"{old}{delimiter}0"
+        else:
+            before, after = old.split(delimiter), new.split(delimiter)[:-1]
+            assert [*after[:-2], *after[-1:]] == [*before[:-2], *before[-1:]]
+            assert abs(float(after[-2].replace(decimal, "."))) < 5
+    again = run(
+        "impute", "ppca:1", "f.csv", "--drop", "aside", "--delimiter", delimiter, "--out", "again.csv"
+    )
+    assert "no value is missing" in again.out
+    assert (folder / "again.csv").read_text() == (folder / "f.csv").read_text()
+
+
+def test_cells_are_copied_into_other_forms(folder: Path, run: CommandLine) -> None:
+    lines = table_with_cells_aside()
+    (folder / "c.csv").write_text("\n".join(lines).replace("two, parts", "two\tparts"))
+    texts = [cell.strip('"').replace("two, parts", "two\tparts") for cell in ASIDE] * 3
+    words = ("impute", "ppca:1", "c.csv", "--drop", "aside", "--missing", "?", "--limit", 30)
+    assert run(*words, "--out", "f.parquet").code == 0
+    filled = pd.read_parquet(folder / "f.parquet")
+    assert filled["aside"].tolist() == texts[:30]
+    assert [kind.kind for kind in filled[["a", "b", "c", "b_sd"]].dtypes] == ["f"] * 4
+    assert run(*words, "--out", "f.tsv", "--draws", 2).code == 0
+    drawn = pd.read_csv(folder / "f.tsv", sep="\t", dtype=str, keep_default_na=False)
+    assert drawn["aside"].tolist() == texts[:30] * 2
+    assert drawn["draw"].tolist() == ["1"] * 30 + ["2"] * 30
+
+
+def test_quotes_that_are_not_closed_are_refused(folder: Path, run: CommandLine) -> None:
+    (folder / "q.csv").write_text('a,b,r\n1,2,p\n2,5,q\n3,1,"x\n4,,""\n')
+    words = ("impute", "gaussian", "q.csv", "--drop", "r", "--out", "f.csv")
+    assert "is not a regular CSV table: it has quotes that are not closed" in run(*words).error
+
+
+def test_categories_stay_what_they_are(folder: Path, run: CommandLine) -> None:
+    cells = ["01", "1", "2", ""] * 10
+    values = np.random.default_rng(0).normal(size=40)
+    rows = [f"{cell},{value}" for cell, value in zip(cells, values, strict=True)]
+    (folder / "g.csv").write_text("c,a\n" + "\n".join(rows) + "\n")
+    assert run("impute", "gaussian", "g.csv", "--one-hot", "c", "--out", "f.csv").code == 0
+    written = [line.split(",")[0] for line in (folder / "f.csv").read_text().splitlines()[1:]]
+    assert [new for old, new in zip(cells, written, strict=True) if old] == [old for old in cells if old]
+    assert set(written) <= {"01", "1", "2"}
+    numbers = pd.DataFrame({"c": pd.array([3, 1, 2, None] * 10, "Int64"), "a": values})
+    numbers.to_parquet(folder / "g.parquet")
+    assert run("impute", "gaussian", "g.parquet", "--one-hot", "c", "--out", "f.parquet").code == 0
+    filled = pd.read_parquet(folder / "f.parquet")["c"]
+    assert filled.dtype.kind == "i"
+    assert set(filled) <= {1, 2, 3}
+
+
 def test_columns_of_unlike_units_are_noted_for_ppca(folder: Path, run: CommandLine) -> None:
     assert "use factor-analysis, which does not depend on units" in " ".join(
         run("impute", "ppca:1", "t.csv", "--out", "f.csv", *USED).out.split()

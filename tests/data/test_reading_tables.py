@@ -55,6 +55,11 @@ class TestColumns:
         assert read_table(csv(tmp_path, self.TEXT), drop=["name"]).labels is None
         assert read_table(csv(tmp_path, self.TEXT), drop=["name"]).fingerprint() == table.fingerprint()
 
+    def test_the_names_of_rows_are_text_as_it_stands(self, tmp_path: Path) -> None:
+        names = ("00456", "456", "+456", "NA", "1e5", "TRUE", "12345678901234567891", "")
+        path = csv(tmp_path, "n,a\n" + "".join(f"{name},{k * k}\n" for k, name in enumerate(names)))
+        assert read_table(path, id_column="n").labels == names
+
     def test_names_that_are_not_different_are_noted(self, tmp_path: Path) -> None:
         table = read_table(csv(tmp_path, "n,a\nx,1\nx,2\n"), id_column="n")
         assert "only 1 of the 2 names in 'n' are different" in table.notes
@@ -82,7 +87,7 @@ class TestColumns:
         with pytest.raises(me.InputError) as caught:
             read_table(path)
         assert str(caught.value) == (
-            f"{str(path)!r} has text in 3 columns ('name', line 2: 'x'; 'day', values of type date32[day]; "
+            f"{str(path)!r} has text in 3 columns ('name', line 2: 'x'; 'day', line 2: '2024-01-01'; "
             "'b', line 3: '?'); give numbers only: --drop name,day,b leaves them out, --id-column takes a "
             "column for the names of the rows, --one-hot encodes categories, --missing '?' reads what stands "
             "among numbers as missing values"
@@ -159,6 +164,34 @@ class TestCsv:
     def test_with_both_decimal_marks(self, tmp_path: Path) -> None:
         with pytest.raises(me.InputError, match="decimal comma and others with a decimal point"):
             read_table(csv(tmp_path, "a;b\n1,5;2.5\n"))
+
+    def test_with_points_among_decimal_commas_further_down(self, tmp_path: Path) -> None:
+        text = "a;b\n" + "1,5;2\n" * 50_000 + "1.000;3\n"
+        with pytest.raises(me.InputError, match=r"text in column 'a', line 50002: '1\.000'"):
+            read_table(csv(tmp_path, text))
+
+    @pytest.mark.parametrize("cell", ["1_000", "١٢٣", "０", "1d5", "0x10"])
+    def test_with_numbers_that_are_not_of_the_digits_0_to_9(self, tmp_path: Path, cell: str) -> None:
+        with pytest.raises(me.InputError, match=f"has text in column 'a', line 4: '{cell}'"):
+            read_table(csv(tmp_path, f"a,b\n1,2\n5,5\n{cell},3\n"))
+
+    def test_with_all_ways_to_write_a_number(self, tmp_path: Path) -> None:
+        cells = ["+5", ".5", "5.", "-1E+2", " 7 ", "005", "NAN", "x"]
+        path = csv(tmp_path, "a,b\n" + "".join(f"{cell},{k * k}\n" for k, cell in enumerate(cells)))
+        values = [5.0, 0.5, 5.0, -100.0, 7.0, 5.0, NAN, NAN]
+        np.testing.assert_array_equal(read_table(path, missing=["x"]).values[:, 0], values)
+
+    def test_with_a_quote_that_is_not_closed(self, tmp_path: Path) -> None:
+        """The rows after it were lost without a word."""
+        with pytest.raises(me.InputError, match="it has quotes that are not closed"):
+            read_table(csv(tmp_path, 'a,b,r\n1,2,"x\n2,5,y\n3,1,z\n'), drop=["r"])
+
+    def test_with_lines_in_quotes_and_empty_lines(self, tmp_path: Path) -> None:
+        rows = "".join(f'{k % 7},{k % 5},"a\n\n, text {k}"\n\n' for k in range(60_000))
+        table = read_table(csv(tmp_path, f"\na,b,r\n{rows}"), id_column="r")
+        assert table.values[-1].tolist() == [59_999 % 7, 59_999 % 5]
+        assert table.labels is not None
+        assert table.labels[-1] == "a\n\n, text 59999"
 
     @pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv", "t.tsv.gz"])
     def test_compressed_or_with_tabs(self, tmp_path: Path, name: str) -> None:
@@ -250,6 +283,11 @@ class TestCategories:
         assert table.categories == {"colour": ("blue", "green", "red")}
         expected = [[0, 1, 1], [0, 0, 2], [NAN, NAN, 3], [1, 0, 4], [0, 1, 5]]
         np.testing.assert_array_equal(table.values, expected)
+
+    def test_are_text_as_it_stands(self, tmp_path: Path) -> None:
+        path = csv(tmp_path, "c,a\n01,1\n1,2\n+1,3\n1.0,4\nTRUE,5\ntrue,6\nNA,7\n")
+        table = read_table(path, one_hot=["c"])
+        assert table.categories == {"c": ("+1", "01", "1", "1.0", "TRUE", "true")}
 
     @pytest.mark.parametrize(
         ("rows", "words"),

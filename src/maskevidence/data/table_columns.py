@@ -1,6 +1,5 @@
 """The columns of a file as rows of numbers: which are used, and what is refused."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.data.one_hot import Encoded, encode
 from maskevidence.data.table import Table
-from maskevidence.data.table_files import MISSING, RawTable, is_number
+from maskevidence.data.table_files import MISSING, NUMBER, RawTable, is_number
 from maskevidence.errors import InputError
 from maskevidence.tokens import MAX_WHOLE
 
@@ -19,6 +18,8 @@ MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 _MAX_NAMED = 6  # columns in an error
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
+_MAX_SHOWN = 60  # characters of a cell in an error
+TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def to_table(raw: RawTable, selection: Selection = Selection(), *, empty_rows: b
         if name in selection.one_hot:
             encoded[name] = encode(raw.name, name, column, selection.missing)
             continue
-        found = _numbers(name, column, raw.first_line, selection.missing)
+        found = _numbers(name, column, raw, selection.missing)
         if isinstance(found, _Unusable):
             unusable.append(found)
         else:
@@ -119,7 +120,7 @@ def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: 
 
 
 def _numbers(
-    name: str, column: Any, first_line: int, missing: Sequence[str]
+    name: str, column: Any, raw: RawTable, missing: Sequence[str]
 ) -> Float64[np.ndarray, " N"] | _Unusable:
     """A column in float64 with NaN where a value is missing, or why it cannot be read so."""
     import pyarrow as pa
@@ -129,10 +130,12 @@ def _numbers(
     if types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if types.is_string(kind) or types.is_large_string(kind):
-        return _from_text(name, column.to_pylist(), first_line, missing)
-    if types.is_null(kind):
+        column = _from_text(name, column, raw, missing)
+        if isinstance(column, _Unusable):
+            return column
+    elif types.is_null(kind):
         return np.full(len(column), np.nan)
-    if not (
+    elif not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
     ):
         return _Unusable(name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False)
@@ -143,24 +146,38 @@ def _numbers(
     return values
 
 
-def _from_text(
-    name: str, cells: list[str | None], first_line: int, missing: Sequence[str]
-) -> Float64[np.ndarray, " N"] | _Unusable:
-    """Cells of text as numbers."""
-    absent = {*MISSING, *missing}
-    bad = [
-        row
-        for row, cell in enumerate(cells)
-        if cell is not None and cell.strip() not in absent and not is_number(cell)
-    ]
-    if bad:
-        words = frozenset(list(dict.fromkeys(str(cells[row]) for row in bad))[: _FEW_WORDS + 1])
-        n_numbers = sum(cell is not None and cell.strip() not in absent for cell in cells) - len(bad)
-        return _Unusable(name, f"{place_of(bad[0], first_line)}: {cells[bad[0]]!r}", words, n_numbers > 0)
-    return np.array(
-        [math.nan if cell is None or cell.strip() in absent else float(cell) for cell in cells],
-        dtype=np.float64,
-    )
+def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
+    """Cells of text in float64, null where a value is missing; truth values are 0 and 1."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    absent = pa.array(sorted({*MISSING, *missing}), column.type)
+    cells = compute.utf8_trim_whitespace(column)
+    cells = compute.if_else(compute.is_in(cells, absent), None, cells)
+    if raw.decimal != ".":  # a point is no decimal mark here
+        cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
+    try:
+        numbers = cells.cast(pa.float64())
+        if not compute.any(compute.is_nan(numbers)).as_py():  # of a word such as nan(x)
+            return numbers
+    except pa.ArrowInvalid:
+        pass
+    wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
+    if not compute.any(wrong).as_py():
+        return compute.utf8_ltrim(cells, "+").cast(pa.float64())
+    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(TRUE + FALSE, column.type))).as_py():
+        true = compute.is_in(cells, pa.array(TRUE, column.type)).cast(pa.float64())
+        return compute.if_else(compute.is_null(cells), None, true)
+    bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
+    words = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()[: _FEW_WORDS + 1]
+    n_numbers = len(column) - cells.null_count - len(bad)
+    place = f"{place_of(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
+    return _Unusable(name, place, frozenset(words), n_numbers > 0)
+
+
+def _short(cell: str) -> str:
+    """A cell in quotes, cut if it is long."""
+    return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
 
 
 def _refusal(file: str, columns: list[_Unusable]) -> InputError:
@@ -190,9 +207,8 @@ def _check_exact(raw: RawTable, names: list[str], read: dict[str, Float64[np.nda
     large = [name for name, values in read.items() if (np.abs(values) >= MAX_WHOLE).any()]
     if not large:
         return
-    source = raw.columns if raw.cells is None else raw.cells()
     for name in large:
-        cells = source.column(names.index(name)).to_pylist()
+        cells = raw.columns.column(names.index(name)).to_pylist()
         for row in np.flatnonzero(np.abs(read[name]) >= MAX_WHOLE).tolist():
             try:
                 number = int(cells[row])

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from maskevidence.support.files import reading
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"  # for re and pyarrow
 _HEAD = 2**18  # bytes that are looked at to guess how a CSV file is written
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _DECIMAL_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
@@ -30,12 +31,13 @@ class RawTable:
 
     Attributes:
         name: the file as the user named it.
-        columns: a `pyarrow.Table`.
-        first_line: the line of the first row in the file; 0 if rows are not lines.
+        columns: a `pyarrow.Table`; those of a CSV file are text, as it stands in the file.
+        first_line: the line of the first row in a CSV file; 0 for other files.
         notes: what was guessed, one sentence each.
         delimiter: what separates the cells of a CSV file; a comma for other files.
-        cells: reads the cells of all columns again as text; None if the columns are exact.
+        decimal: what separates the decimals of a number in a CSV file.
         index: the column that pandas wrote as the index, if there is one.
+        text: reads the whole text of a CSV file; None for other files.
     """
 
     name: str
@@ -43,8 +45,9 @@ class RawTable:
     first_line: int = 0
     notes: tuple[str, ...] = ()
     delimiter: str = ","
-    cells: Callable[[], Any] | None = None
+    decimal: str = "."
     index: str | None = None
+    text: Callable[[], str] | None = None
 
 
 def kind_of_file(name: str) -> str:
@@ -59,14 +62,13 @@ def kind_of_file(name: str) -> str:
     return inner if path.suffix in COMPRESSIONS and inner in (".csv", ".tsv") else path.suffix
 
 
-def read_raw(path: str | Path, delimiter: str | None = None, missing: Sequence[str] = ()) -> RawTable:
+def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
     """Read the columns of a file.
 
     Args:
         path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
             (.csv.gz).
         delimiter: one character that separates the cells of a CSV file; by default it is guessed.
-        missing: words that stand for missing values in a CSV file, besides `MISSING`.
 
     Raises:
         InputError: a file that is missing, empty, damaged or of another kind.
@@ -87,7 +89,7 @@ def read_raw(path: str | Path, delimiter: str | None = None, missing: Sequence[s
     if kind == ".npy":
         return _read_npy(file)
     if kind in (".csv", ".tsv"):
-        return _read_csv(file, "\t" if kind == ".tsv" and delimiter is None else delimiter, missing)
+        return _read_csv(file, "\t" if kind == ".tsv" and delimiter is None else delimiter)
     return _read_columns(file, kind)
 
 
@@ -164,13 +166,15 @@ class _Style(NamedTuple):
     Attributes:
         delimiter: what separates the cells.
         decimal: what separates the decimals of a number.
-        first: the cells of the first line.
+        first: the cells of the first line that is not empty.
+        n_empty: the number of empty lines before it.
         notes: what was guessed.
     """
 
     delimiter: str
     decimal: str
     first: list[str]
+    n_empty: int
     notes: tuple[str, ...]
 
     @property
@@ -183,7 +187,7 @@ class _Style(NamedTuple):
         return is_number(cell.replace(self.decimal, "."))
 
 
-def _read_csv(file: _File, delimiter: str | None, missing: Sequence[str]) -> RawTable:
+def _read_csv(file: _File, delimiter: str | None) -> RawTable:
     import pyarrow as pa
     from pyarrow import csv as pa_csv
 
@@ -197,31 +201,74 @@ def _read_csv(file: _File, delimiter: str | None, missing: Sequence[str]) -> Raw
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name!r} is not UTF-8 text ({error}); save it as UTF-8") from error
 
-    def read(column_types: dict[str, pa.DataType] | None = None) -> pa.Table:
-        convert = pa_csv.ConvertOptions(
-            null_values=[*MISSING, *missing],
-            strings_can_be_null=True,
-            column_types=column_types,
-            decimal_point=style.decimal,
-        )
-        names = pa_csv.ReadOptions(autogenerate_column_names=style.headless)
-        parse = pa_csv.ParseOptions(delimiter=style.delimiter)
-        try:
-            table = pa_csv.read_csv(
-                file.open(), read_options=names, parse_options=parse, convert_options=convert
-            )
-        except (pa.ArrowInvalid, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{file.name!r} is not a regular CSV table: {reason}") from error
-        if style.headless:
-            return table.rename_columns([f"c{j}" for j in range(table.num_columns)])
-        return table
+    names = [f"c{j}" for j in range(len(style.first))] if style.headless else style.first
+    places = [str(j) for j in range(len(names))]
+    convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(places, pa.string()))  # no word is a null
+    n_skipped = 0 if style.headless else style.n_empty + 1
+    rows = pa_csv.ReadOptions(column_names=places, skip_rows_after_names=n_skipped)
+    parse = pa_csv.ParseOptions(delimiter=style.delimiter, newlines_in_values=True)
+    try:
+        table = pa_csv.read_csv(file.open(), read_options=rows, parse_options=parse, convert_options=convert)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{file.name!r} is not a regular CSV table: {reason}") from error
 
-    raw = read()
-    names = [f"f{j}" for j in range(raw.num_columns)] if style.headless else raw.column_names
-    as_text = dict.fromkeys(names, pa.string())
-    first_line = 1 if style.headless else 2
-    return RawTable(file.name, raw, first_line, style.notes, style.delimiter, lambda: read(as_text))
+    def text() -> str:
+        with file.open() as stream:
+            return stream.read().decode("utf-8-sig")
+
+    last = table.column(-1)[-1].as_py() if table.num_rows else ""
+    if ("\n" in last or "\r" in last) and not text().rstrip("\r\n").endswith('"'):
+        raise InputError(f"{file.name!r} is not a regular CSV table: it has quotes that are not closed")
+    return RawTable(
+        file.name,
+        table.rename_columns(names),
+        first_line=1 if style.headless else 2,
+        notes=style.notes,
+        delimiter=style.delimiter,
+        decimal=style.decimal,
+        text=text,
+    )
+
+
+def as_written(raw: RawTable) -> Any:
+    """The cells of a CSV file as they are written in it, quotes included, as a `pyarrow.Table`.
+
+    Args:
+        raw: the columns of a CSV file.
+
+    Raises:
+        InputError: the file has changed, or cannot be divided into the same cells.
+    """
+    import pyarrow as pa
+
+    assert raw.text is not None
+    text = raw.text()
+    rows, regular = [line.split(raw.delimiter) for line in re.split("\r\n|\r|\n", text) if line], True
+    if '"' in text:
+        rows, regular = _quoted_rows(text, raw.delimiter)
+    names = raw.columns.column_names if raw.first_line == 1 else rows.pop(0)
+    regular = regular and all(len(row) == raw.columns.num_columns for row in [names, *rows])
+    if not regular or len(rows) != raw.columns.num_rows:
+        raise InputError(f"{raw.name!r} is not a regular CSV table: it has quotes that are not closed")
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return pa.Table.from_arrays(columns, names)
+
+
+def _quoted_rows(text: str, delimiter: str) -> tuple[list[list[str]], bool]:
+    """The cells of each line that is not empty, quotes included, and whether all quotes are closed."""
+    mark = re.escape(delimiter)
+    cell = re.compile(rf'("[^"]*+(?:""[^"]*+)*+")?([^{mark}\r\n]*)({mark}|\r\n|\r|\n|\Z)')
+    rows: list[list[str]] = []
+    row: list[str] = []
+    regular = True
+    for in_quotes, rest, end in cell.findall(text):
+        regular = regular and (in_quotes != "" or not rest.startswith('"'))
+        row.append(in_quotes + rest)
+        if end != delimiter:
+            rows += [row] if row != [""] else []
+            row = []
+    return rows, regular
 
 
 def _style(file: _File, delimiter: str | None) -> _Style:
@@ -249,7 +296,8 @@ def _style(file: _File, delimiter: str | None) -> _Style:
             )
         decimal = ","
         notes.append("numbers are read with a decimal comma")
-    style = _Style(delimiter, decimal, rows[0] if rows else [], tuple(notes))
+    n_empty, first = next(((k, row) for k, row in enumerate(rows) if row), (0, []))
+    style = _Style(delimiter, decimal, first, n_empty, tuple(notes))
     numbers = [cell for cell in style.first if style.is_number(cell) and cell.strip() not in MISSING]
     if style.headless:
         notes.append("the first line holds numbers only and was read as data")
@@ -274,14 +322,10 @@ def _guessed_delimiter(text: str) -> str:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number, or a word for a missing one.
+    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
 
     Example:
-        >>> is_number("1e3"), is_number("NA"), is_number("red")
-        (True, True, False)
+        >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")
+        (True, True, False, False)
     """
-    try:
-        float(cell)
-    except ValueError:
-        return cell.strip() in MISSING
-    return True
+    return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING

@@ -50,7 +50,7 @@ def read_table(
         >>> table.values.tolist(), table.columns, table.labels
         ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
     """
-    raw = read_raw(path, delimiter, missing)
+    raw = read_raw(path, delimiter)
     return to_table(raw, Selection(columns, drop, id_column, one_hot, missing))
 
 

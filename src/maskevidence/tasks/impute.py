@@ -1,17 +1,17 @@
 """Fill the missing values of a table, and write the table as it was otherwise."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from maskevidence.data.one_hot import column_of, decode, with_columns_of
 from maskevidence.data.table import Table
 from maskevidence.data.table_columns import names_of, to_table
-from maskevidence.data.table_files import RawTable
-from maskevidence.data.write_table import check_ending, write_table
+from maskevidence.data.table_files import RawTable, as_written
+from maskevidence.data.write_table import check_ending, is_text, quoted, write_table
 from maskevidence.errors import InputError
 from maskevidence.models import PPCA
 from maskevidence.models.base import TableModel
@@ -63,7 +63,8 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
 
     The file has all columns of the data, those that are not used included, and after them a column NAME_sd
     of standard deviations for every column with holes. With draws, it has the filled tables one below the
-    other, and a first column that counts them.
+    other, and a first column that counts them. Cells of a CSV file that are not filled are copied as text,
+    byte for byte.
 
     Args:
         model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
@@ -82,7 +83,7 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
         >>> impute("gaussian", str(folder / "t.csv"), options).result["n_filled"]
         1
         >>> options.out.read_text().splitlines()[0]
-        '"name","a","b","b_sd"'
+        'name,a,b,b_sd'
     """
     if kind_of_model(model) != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
@@ -91,6 +92,8 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
         raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
     build, saved = model_on(model, options.device)
     raw, table = _read(data, options)
+    verbatim = raw.text is not None and is_text(options.out)
+    source = (as_written(raw) if verbatim else raw.columns).slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
         fitted, dropped = new_model(build, table)
@@ -106,7 +109,8 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():
         notes.append("no value is missing: the table is written as it is")
-    write_table(_written(raw, table, filling, options), options.out, raw.delimiter)
+    written = _written(source, verbatim, raw, table, filling)
+    write_table(written, options.out, raw.delimiter, verbatim=verbatim)
     return Filled(options.out, _result(model, data, table, filling, notes, options))
 
 
@@ -120,9 +124,7 @@ def _read(data: str, options: ImputeOptions) -> tuple[RawTable, Table]:
 
         table = read_rows(data, RowReading(table=options.table), id_column=options.id_column)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
-    if options.limit is None:
-        return raw, table
-    return replace(raw, columns=raw.columns.slice(0, options.limit)), table.head(options.limit)
+    return raw, (table if options.limit is None else table.head(options.limit))
 
 
 def _fit(model: TableModel, table: Table) -> TableModel:
@@ -154,39 +156,71 @@ def _fill(
     return _Filling(values, deviation, constant)
 
 
-def _written(raw: RawTable, table: Table, filling: _Filling, options: ImputeOptions) -> Any:
+def _written(source: Any, verbatim: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
     """The columns of the file with their holes filled, and what was asked for beside them."""
     import pyarrow as pa
 
-    tables = [_one(raw, table, values) for values in filling.values]
+    def added(name: str, values: np.ndarray) -> tuple[str, Any]:
+        if name in raw.columns.column_names:
+            raise InputError(
+                f"the table has a column {name!r} already, which is to be added; rename that one"
+            )
+        return (quoted(name), pa.array(_numbers(values, raw))) if verbatim else (name, pa.array(values))
+
+    tables = [_one(source, verbatim, raw, table, values) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
         for name, deviation in zip(table.columns, filling.deviation.T, strict=True):
             if deviation.any() and not _of_category(table, name):
-                whole = whole.append_column(_new_name(whole, f"{name}_sd"), pa.array(deviation))
+                whole = whole.append_column(*added(f"{name}_sd", deviation))
         return whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
-    return below.add_column(0, _new_name(below, DRAW), pa.array(numbers))
+    return below.add_column(0, *added(DRAW, numbers))
 
 
-def _one(raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
+def _one(source: Any, verbatim: bool, raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
     """The columns of the file with the holes filled by these values."""
     import pyarrow as pa
 
-    whole = raw.columns
+    whole = source
     for place, name in enumerate(names_of(raw)):
-        if name in table.categories and column_of(name, table.categories[name][-1]) in table.columns:
-            cells = decode(table, values, name)
-            one = table.columns.index(column_of(name, table.categories[name][-1]))
-            given = whole.column(place).to_pylist()
-            missing = np.isnan(table.values[:, one])
-            filled = [new if hole else str(old) for new, old, hole in zip(cells, given, missing, strict=True)]
-            whole = whole.set_column(place, whole.column_names[place], pa.array(filled))
-        elif name in table.columns and np.isnan(table.values[:, table.columns.index(name)]).any():
-            column = np.ascontiguousarray(values[:, table.columns.index(name)])
-            whole = whole.set_column(place, whole.column_names[place], pa.array(column))
+        of_numbers = name in table.columns
+        if of_numbers:
+            of_column = table.columns.index(name)
+        elif name in table.categories and column_of(name, table.categories[name][-1]) in table.columns:
+            of_column = table.columns.index(column_of(name, table.categories[name][-1]))
+        else:
+            continue
+        holes = np.isnan(table.values[:, of_column])
+        if of_numbers and not verbatim and (holes.any() or raw.text is not None):
+            column = pa.array(np.ascontiguousarray(values[:, of_column]))
+        elif holes.any():
+            new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
+            column = _filled(source.column(place), holes, list(map(quoted, new)) if verbatim else new)
+        else:
+            continue
+        whole = whole.set_column(place, source.column_names[place], column)
     return whole
+
+
+def _filled(given: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
+    """A column with its holes filled, in its own type; as text if this type cannot hold a new category."""
+    import pyarrow as pa
+
+    cells = given.to_pylist()
+    known = {str(cell): cell for cell in cells}
+    for row in np.flatnonzero(holes).tolist():
+        cells[row] = known.get(new[row], new[row])
+    try:
+        return pa.array(cells, given.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(list(map(str, cells)))
+
+
+def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:
+    """Numbers as the cells of a CSV file have them."""
+    return [repr(value).removesuffix(".0").replace(".", raw.decimal) for value in values.tolist()]
 
 
 def _of_category(table: Table, name: str) -> bool:
@@ -196,12 +230,6 @@ def _of_category(table: Table, name: str) -> bool:
         for column, all_of_them in table.categories.items()
         for category in all_of_them
     )
-
-
-def _new_name(table: Any, name: str) -> str:
-    if name in table.column_names:
-        raise InputError(f"the table has a column {name!r} already, which is to be added; rename that one")
-    return name
 
 
 def _result(

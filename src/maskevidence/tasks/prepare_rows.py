@@ -173,7 +173,7 @@ def raw_table(data: str, options: TableOptions) -> RawTable:
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise InputError(f"--delimiter {options.delimiter!r}; give one character, such as ';', or tab")
-    return read_raw(data, delimiter, parse_words("missing", options.missing))
+    return read_raw(data, delimiter)
 
 
 def _chosen(table: Table, options: TableOptions, id_column: str | None) -> Table:
