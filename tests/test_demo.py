@@ -27,3 +27,23 @@ def test_what_shaped_means(scores: tuple[float, float], shaped: bool) -> None:
     object.__setattr__(bert, "curve_after", SimpleNamespace(score=scores))
     object.__setattr__(bert, "unigram", -4.5)
     assert bert.shaped is shaped
+
+
+@pytest.mark.parametrize(
+    ("scores", "said", "unsaid"),
+    [
+        (
+            (-4.10, -4.08, -4.07, -4.06, -4.06, -4.1, -4.18, -4.6, -5.30),
+            "of the tokens are hidden and -5.30 where all are. Up to 85 % hidden the curve is almost flat",
+            "the fewer",
+        ),
+        ((-2.0, -2.4, -2.9, -3.3, -3.8, -4.2, -4.6, -4.9, -5.3), "Visible tokens help: a hidden", "flat"),
+        ((-4.9, -4.9, -4.9, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0), "Visible tokens help little", "flat"),
+    ],
+)
+def test_the_sentence_says_what_the_curve_shows(scores: tuple[float, ...], said: str, unsaid: str) -> None:
+    bert = object.__new__(TrainedBert)
+    object.__setattr__(bert, "curve_after", SimpleNamespace(score=scores))
+    object.__setattr__(bert, "unigram", -4.94)
+    assert said in bert.in_words()
+    assert unsaid not in bert.in_words()

@@ -36,6 +36,7 @@ STOPPED_SHORT = ("holes",)  # EM of version 0.1.0, whose last steps were as smal
 OF_THE_MOMENT = ("versions", "command")
 OF_SEALS = ("schema_version", "seal", "kept_model")  # which version 0.1.0 did not have
 ADDED = (
+    "model_words",
     "base_measure",
     "token_scores",
     "control",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMPONENTS = (2, 8, 16, 24, 32, 40, 48, 56)
 BERT_STEPS = 1000
+_FLAT = 0.1  # of the gain from visible tokens: a fall by less is none
 BERT_RATES = (0.05, 0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 
 
@@ -124,6 +125,24 @@ class TrainedBert:
         """Whether visible tokens help: S at 5 % is half a nat above S at 100 %, and above `unigram`."""
         few, all_hidden = self.curve_after.score[0], self.curve_after.score[-1]
         return bool(few - all_hidden >= 0.5 and few > self.unigram)
+
+    def in_words(self) -> str:
+        """What the curve of the trained model says of visible tokens, in a sentence or two."""
+        scores = [float(score) for score in self.curve_after.score]
+        gain = scores[0] - scores[-1]
+        ends = (
+            f"a hidden token scores {scores[0]:.2f} where 5 % of the tokens are hidden and {scores[-1]:.2f}"
+        )
+        if not self.shaped:
+            return f"Visible tokens help little: {ends} where all are."
+        told = f"Visible tokens help: {ends} where all are."
+        flat = max(k for k, score in enumerate(scores) if score > scores[0] - _FLAT * gain)
+        if flat == 0:
+            return told
+        return (
+            f"{told} Up to {100 * BERT_RATES[flat]:.0f} % hidden the curve is almost flat: a few visible "
+            "tokens help it about as much as many."
+        )
 
 
 def train_bert(

@@ -15,10 +15,12 @@ class Imputation(NamedTuple):
     Attributes:
         values: shape (N, D); observed values as given, missing ones by their conditional mean.
         variance: shape (N, D); the conditional variance of missing values, 0 where observed.
+        columns: D names; None if the columns have none.
     """
 
     values: Float64[np.ndarray, "N D"]
     variance: Float64[np.ndarray, "N D"]
+    columns: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         from maskevidence.display.imputation import imputation_line
@@ -51,7 +53,8 @@ class Imputation(NamedTuple):
         """The filled table as a data frame of pandas.
 
         Args:
-            like: the data frame that was filled, whose columns and index it gets; or names of columns.
+            like: the data frame that was filled, whose columns and index it gets; or names of columns. By
+                default those that are known.
             errors: whether a column NAME_sd with the standard deviations follows each column.
 
         Raises:

@@ -80,6 +80,11 @@ _EVIDENCE_NAMES = {
     "policy": "log-probability of the decoding policy",
     "pseudo": "pseudo log evidence",
 }
+_MODELS = {
+    "FactorAnalysis": "factor analysis",
+    "KernelGaussian": "kernel Gaussian",
+    "BernoulliPCA": "Bernoulli PCA",
+}
 _NAMED = 3  # observations that decide a comparison
 _PERPLEXITY_NAMES = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
 
@@ -286,6 +291,21 @@ def orders_in_words(
         )
         listed.append(("orders", f"log p has a standard deviation of {within} nats over orders{share}"))
     return listed
+
+
+def model_words(name: str, arguments: Mapping[str, Any]) -> str:
+    """A model of rows in words, by its class and the arguments that build it.
+
+    Example:
+        >>> model_words("FactorAnalysis", {"n_features": 9, "n_components": 3})
+        'factor analysis, 3 factors'
+    """
+    told = _MODELS.get(name, name)
+    if "n_components" not in arguments:
+        return told
+    return (
+        f"{told}, {count(arguments['n_components'], 'factor' if name == 'FactorAnalysis' else 'component')}"
+    )
 
 
 def perplexity_name(kind: str) -> str:

@@ -55,6 +55,9 @@ def test_a_table_of_mutants_with_measurements(
     with (tmp_path / "out" / "variants.csv").open() as file:
         rows = list(csv.DictReader(file))
     mutants = [row["mutant"] for row in rows]
+    assert list(rows[0])[:3] == ["mutant", "effect", "theirs"]
+    assert [row["effect"] for row in rows] == [str(k / 7) for k in range(11)]
+    assert [row["theirs"] for row in rows][:5] == ["0.0", "-1.0", "-2.0", "", "-4.0"]
     expected = me.variants(loaded, WILD_TYPE, mutants, start=24)
     for name, values in expected.scores.items():
         assert np.array([float(row[name]) for row in rows]) == pytest.approx(values, abs=1e-5)

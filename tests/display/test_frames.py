@@ -71,6 +71,18 @@ def test_a_filled_table_keeps_names_and_rows() -> None:
             filled.to_frame(wrong)
 
 
+def test_filled_columns_keep_their_names() -> None:
+    x = pd.DataFrame(me.models.PPCA(3, 1).sample(9), columns=["age", "mass", "length"])
+    x.iloc[2, 1] = np.nan
+    filled = me.impute(me.models.PPCA(3, 1).fit(x), x)
+    page = filled._repr_html_()
+    assert "mass" in page
+    assert "column 1" not in page
+    assert list(filled.to_frame().columns) == ["age", "mass", "length"]
+    assert [tick.get_text() for tick in filled.plot().get_xticklabels()] == ["mass"]
+    assert "column 1" in me.impute(me.models.PPCA(3, 1).fit(x.to_numpy()), x.to_numpy())._repr_html_()
+
+
 def test_factors_give_a_row_per_column_and_the_same_covariance(shown: dict[str, Any]) -> None:
     model = me.models.FactorAnalysis(5, 2, seed=1)
     model.columns = list("abcde")

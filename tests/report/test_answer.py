@@ -263,3 +263,12 @@ def test_observations_are_called_by_their_names_everywhere(tmp_path: Path) -> No
     assert shown
     assert set(shown) <= set(run.estimate.names)
     assert all(name.startswith("P00") for name in shown)
+
+
+def test_a_saved_model_is_named_in_words(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table.csv")
+    command("train", "factor-analysis:1", table, "--epochs", 1, "--out", tmp_path / "fa")
+    command("score", tmp_path / "fa", table, "--masks-per-size", 2, "--out", tmp_path / "run")
+    shown = text_of(render(read_runs([tmp_path / "run"])))
+    assert shown.startswith("factor analysis, 1 factor (fa) on table.csv")
+    assert f"Model {tmp_path / 'fa'}: factor analysis, 1 factor" in shown

@@ -18,7 +18,7 @@ from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Overwrite, Seed
-from maskevidence.wording import plus_minus
+from maskevidence.wording import common_name, plus_minus
 
 if TYPE_CHECKING:
     from maskevidence.demo import Candidate
@@ -178,16 +178,14 @@ def _small_bert(screen: Console, folder: Path, seed: int) -> dict[str, Any]:
         for name, estimate in estimates.items()
     ]
     columns = ["weights", *(f"{rate:.0%}" for rate in BERT_RATES[::2]), "area ± mask_se"]
+    name = common_name(estimates.values())
     title = (
         f"A small BERT, {BERT_STEPS:,} steps by random mask sizes on the text that comes with Python: score "
-        "of a held-out token by the share that is hidden, and log evidence of a block, nats"
+        f"of a held-out token by the share that is hidden, and {name} of a block, nats"
     )
     screen.print(FittingTable(columns, rows, title))
     screen.print(f"Word frequencies alone score {bert.unigram:.2f}.")
-    if bert.shaped:
-        screen.print("Visible tokens help: the fewer tokens are hidden, the better it predicts them.")
-    else:
-        screen.print("Visible tokens do not help enough: the curve is almost flat.")
+    screen.print(bert.in_words())
     bert.model.save(folder)
     try:
         write_atomic(folder / CURVE_PICTURE, draw_curves(curves, "A small BERT before and after training"))

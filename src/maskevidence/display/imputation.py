@@ -47,7 +47,7 @@ def imputation_html(filled: Imputation) -> str:
         explained += f" The first {count(len(shown), 'row')} with one, and {count(len(columns), 'column')}."
     return html.block(
         html.headline(told),
-        html.table(["row", *(f"column {column}" for column in columns)], cells, bold=bold),
+        html.table(["row", *(_name(filled, int(column)) for column in columns)], cells, bold=bold),
         html.paragraph(explained),
     )
 
@@ -80,7 +80,8 @@ def imputation_plot(filled: Imputation, ax: Any) -> Any:
             elinewidth=0.8,
             label="filled values ± one standard deviation" if not place else None,
         )
-    axes.set_xticks(range(len(columns)), [str(column) for column in columns])
+    names = [str(column) if filled.columns is None else filled.columns[column] for column in columns]
+    axes.set_xticks(range(len(columns)), names, rotation=90 if max(map(len, names), default=0) > 4 else 0)
     axes.set_xlabel("column")
     axes.set_ylabel("standard deviations from the column's mean")
     axes.grid(axis="y", alpha=0.25)
@@ -106,7 +107,8 @@ def imputation_frame(filled: Imputation, like: Any, errors: bool) -> Any:
         InputError: another number of columns or rows.
     """
     n_rows, n_columns = filled.values.shape
-    listed = range(n_columns) if like is None else getattr(like, "columns", like)
+    known = range(n_columns) if filled.columns is None else filled.columns
+    listed = known if like is None else getattr(like, "columns", like)
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise InputError(f"like={like!r}; give the data frame that was filled, or the names of its columns")
     names: list[Any] = list(listed)
@@ -124,3 +126,7 @@ def imputation_frame(filled: Imputation, like: Any, errors: bool) -> Any:
         if errors:
             columns[f"{name}_sd"] = deviations[:, place]
     return data_frame(columns, index, getattr(index, "name", None))
+
+
+def _name(filled: Imputation, column: int) -> str:
+    return f"column {column}" if filled.columns is None else filled.columns[column]

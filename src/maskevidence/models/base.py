@@ -130,7 +130,8 @@ class TableModel(nn.Module, ABC):
             mean, variance = self._missing_moments(tokens)
         values = torch.where(tokens.maskable, tokens.values, mean)
         variance = torch.where(tokens.maskable, 0.0, variance)
-        return Imputation(*(t.cpu().double().numpy() for t in (values, variance)))
+        columns = None if self.columns is None else tuple(self.columns)
+        return Imputation(values.cpu().double().numpy(), variance.cpu().double().numpy(), columns)
 
     def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
         """Tables whose missing (NaN) values are drawn from p(x_missing | x_observed) of their row, jointly.

@@ -49,7 +49,7 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
     held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
     entries = [
         ("Command", manifest.command),
-        ("Model", manifest.model),
+        ("Model", manifest.model + (f": {manifest.model_words}" if manifest.model_words else "")),
         ("Conditionals", manifest.conditionals),
         ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
         ("Design", f"{design}; {masks}"),

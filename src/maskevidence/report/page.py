@@ -173,7 +173,8 @@ def _title(runs: Sequence[ReportedRun]) -> str:
 
 
 def _subject(run: ReportedRun) -> str:
-    return f"{_short(run.manifest.model)} on {_short(run.manifest.data.name)}"
+    words, model = run.manifest.model_words, _short(run.manifest.model)
+    return f"{f'{words} ({model})' if words else model} on {_short(run.manifest.data.name)}"
 
 
 def _short(name: str) -> str:

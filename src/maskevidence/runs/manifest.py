@@ -28,6 +28,7 @@ _INCIDENTAL = {
     "devices",
     "base_measure",
     "precise",
+    "model_words",
 }
 _LATER = ("token_scores", "control", "control_fingerprint")
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
@@ -70,6 +71,7 @@ class Manifest(BaseModel):
     Attributes:
         schema_version: version of the file format.
         model: the model as the user named it.
+        model_words: a saved model of rows in words, such as "factor analysis, 3 factors"; None for others.
         model_fingerprint: the answer of `models.fingerprints.fingerprint`; None for a model that was fitted
             for this run and is kept in it.
         conditionals: the conditionals of the model, which decide the kind of the estimate.
@@ -102,6 +104,7 @@ class Manifest(BaseModel):
 
     schema_version: Literal[1, 2] = 2
     model: str
+    model_words: str | None = None
     model_fingerprint: str | None = None
     conditionals: Conditionals
     base_measure: str | None = None

@@ -1,6 +1,7 @@
 """What made a result: the versions of packages, and the command."""
 
 import platform
+import shlex
 import sys
 from functools import cache
 from importlib import metadata
@@ -31,5 +32,13 @@ def _of_other_packages() -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process, without the folder of the program."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line of this process as a shell takes it, without the folder of the program.
+
+    Example:
+        >>> import sys
+        >>> given, sys.argv = sys.argv, ["/bin/maskevidence", "score", "ppca:8", "my table.csv"]
+        >>> command()
+        "maskevidence score ppca:8 'my table.csv'"
+        >>> sys.argv = given
+    """
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -10,6 +10,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
 from maskevidence.model import HasLogEvidence, base_measure_of, beside
+from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.precise import FEWEST, Precise
@@ -37,6 +38,7 @@ from maskevidence.tasks.parse import kind_of_model, parse_design
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared
+from maskevidence.wording import model_words
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
@@ -177,6 +179,7 @@ def manifest_of(
     where = recorded(prepared.model)
     return Manifest(
         model=model,
+        model_words=None if prepared.fitted else _in_words(prepared.model),
         model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
         conditionals=prepared.model.conditionals,
         base_measure=base_measure_of(prepared.model),
@@ -191,6 +194,11 @@ def manifest_of(
         devices=[] if where["device"] is None else [where["device"]],
         **others,
     )
+
+
+def _in_words(model: Any) -> str | None:
+    """A model of rows in words; None for another one, whose folder or name on the hub says what it is."""
+    return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None
 
 
 def _check_prediction(

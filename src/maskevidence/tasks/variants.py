@@ -1,7 +1,7 @@
 """Score the mutants of a table, and compare the scores with measurements and with scores that it holds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,8 @@ def score_variants(
     result = VariantResult(scores.plan, scores, options.measured, correlations, notes, numbers)
     if options.out is not None:
         with locked(options.out):
-            write_atomic(options.out / TABLE, replace(scores, notes=()).to_csv())
+            columns = {_beside(name, scores.columns()): one.tolist() for name, one in numbers.items()}
+            write_atomic(options.out / TABLE, scores.to_csv(columns))
             write_json(options.out / SUMMARY, result.to_dict())
     return result
 
@@ -184,6 +185,11 @@ def _read(
                 "more"
             )
     return mutants, sequences if has_mutants else None, numbers
+
+
+def _beside(name: str, taken: Collection[str]) -> str:
+    """The name of a given column in the table of scores, none of whose columns it hides."""
+    return f"given {name}" if name in taken else name
 
 
 def _names(words: str | None) -> list[str]:

@@ -1,6 +1,6 @@
 """Scores of mutants by several conventions at once, with every distinct context computed once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -92,9 +92,14 @@ class VariantScores:
             for cells in zip(*columns.values(), strict=True)
         ]
 
-    def to_csv(self) -> str:
-        """CSV text with a row per mutant: its name, and a column per convention."""
+    def to_csv(self, given: Mapping[str, Sequence[object]] | None = None) -> str:
+        """CSV text with a row per mutant: its name, and a column per convention.
+
+        Args:
+            given: further columns by name, such as the measured effect, which stand after the mutants.
+        """
         columns = self.columns()
+        columns = {"mutant": columns["mutant"], **(given or {})} | columns
         return csv_text(columns, zip(*columns.values(), strict=True))
 
 

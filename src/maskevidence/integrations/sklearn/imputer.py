@@ -102,7 +102,7 @@ class MaskedImputer(
         scale = np.ones(self.n_features_in_)
         if self.residuals_ is not None:
             scale[self._varies] = [self.residuals_.spread(j) for j in range(int(self._varies.sum()))]
-        return Imputation(predicted.values, predicted.variance * scale**2)
+        return predicted._replace(variance=predicted.variance * scale**2)
 
     def intervals(
         self, X: Any, level: float = 0.9
@@ -138,8 +138,9 @@ class MaskedImputer(
         variance = np.zeros_like(values)
         if self.estimator_ is not None:
             filled = self.estimator_.impute(table[:, self._varies])
-            values[:, self._varies], variance[:, self._varies] = filled
-        return Imputation(values, variance)
+            values[:, self._varies], variance[:, self._varies] = filled.values, filled.variance
+        names = getattr(self, "feature_names_in_", None)
+        return Imputation(values, variance, None if names is None else tuple(names))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
