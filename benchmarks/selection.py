@@ -1,21 +1,35 @@
-"""The number of components: select by held-out evidence against GridSearchCV over scikit-learn's own scores.
+"""The number of components: how often `select` finds it, beside Minka, Horn and GridSearchCV.
 
     python benchmarks/selection.py
 
-Data sets of 1,000 rows are drawn from the paper's PPCA model with D=20 columns, K=5 components and a noise
-variance of 1/5, with new loadings for every data set. Each method chooses among 1 to 19 components by 5-fold
-cross-validation: `me.select` with PPCA alone, and with PPCA and factor analysis together; and GridSearchCV
-over `PCA` and `FactorAnalysis` with their own `score`, the mean log-likelihood, which takes the highest one.
-Seconds are CPU time on one thread, interleaved.
+Each data set is drawn from a model with K=5 components, with new loadings. `select` chooses by 5-fold
+cross-validation: the model with the highest evidence, and beside it the smallest that cannot be told apart
+from it. Its alternatives are
 
-The data sets of the paper's public code have one noise draw that all columns share, so that they fill K + 1
-dimensions and have no noise beside: there is nothing to choose, and they are not used here.
+- Minka's evidence of PCA (`PCA(n_components="mle")`),
+- Horn's parallel analysis: the eigenvalues of the correlations above the 95 % quantile of those of noise,
+- GridSearchCV over `PCA` or `FactorAnalysis` with their own `score`, the mean log-likelihood.
+
+For rows with holes, these get the mean of the column in each hole. The loss is how much worse the model with
+the chosen number of components, fitted to all rows, is on 2,000 new rows than the best number of components,
+in nats per row; every choice is fitted by maximum likelihood with this package, and more components than the
+candidates have count as the most of them. Seconds are CPU time on one
+thread, interleaved.
+
+The settings:
+
+- paper: PPCA as in the paper, D=20, noise variance 1/5.
+- fading: PPCA, D=20, noise variance 1, loadings with squared lengths 8, 6, 4, 3 and 2.
+- factor analysis: the data of scikit-learn's example of PCA and factor analysis, D=25, unequal noise.
+- wide: as fading, with 100 columns and squared lengths three times as large.
+- holes: the factor analysis with 20 % of its values missing.
 """
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 from _timing import Target, arguments, finish, machine, show
 
@@ -23,79 +37,197 @@ from _timing import Target, arguments, finish, machine, show
 import numpy as np
 import torch
 from sklearn.decomposition import PCA, FactorAnalysis
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
 from maskevidence.data import published_ppca_data
+from maskevidence.models.gaussian.each_rank import fit_each_rank
 
-N, D, K = 1000, 20, 5
-COMPONENTS = list(range(1, 20))
-OURS = "select ppca"
-BOTH = "select ppca,factor-analysis"
-
-
-def select(*families: str) -> Callable[[np.ndarray], int | None]:
-    return lambda x: me.select(x, families, COMPONENTS).chosen.n_components
+K = 5
+NEW_ROWS = 2_000
+FADING = (8.0, 6.0, 4.0, 3.0, 2.0)
+HOLES = 0.2
+Rows = np.ndarray
 
 
-def grid_search(estimator: Any) -> Callable[[np.ndarray], int]:
+class Setting(NamedTuple):
+    """Data sets of one kind.
+
+    Attributes:
+        name: as the docstring of this file explains it.
+        draw: (rows, seed) -> rows.
+        family: the model that is fitted.
+        rows: of a data set.
+        largest: the candidates have 1 to this many components.
+        data_sets: how many are drawn.
+    """
+
+    name: str
+    draw: Callable[[int, int], Rows]
+    family: str
+    rows: int
+    largest: int = 10
+    data_sets: int = 40
+
+
+def paper(rows: int, seed: int) -> Rows:
+    _, truth = published_ppca_data(1, 20, K, seed=seed)
+    return truth.sample(rows, seed=seed)
+
+
+def fading(rows: int, seed: int, width: int = 20, scale: float = 1.0) -> Rows:
+    rng = np.random.default_rng(seed)
+    loadings = np.linalg.qr(rng.normal(size=(width, K)))[0] * np.sqrt(scale * np.array(FADING))
+    return rng.normal(size=(rows, K)) @ loadings.T + rng.normal(size=(rows, width))
+
+
+def factors(rows: int, seed: int, width: int = 25) -> Rows:
+    rng = np.random.default_rng(seed)
+    loadings = np.linalg.svd(rng.normal(size=(width, width)))[0][:, :K]
+    noise = rng.random(width) + 0.5
+    return rng.normal(size=(rows, K)) @ loadings.T + noise * rng.normal(size=(rows, width))
+
+
+def holes(rows: int, seed: int) -> Rows:
+    x = factors(rows, seed)
+    x[: rows - NEW_ROWS][np.random.default_rng(seed).random((rows - NEW_ROWS, x.shape[1])) < HOLES] = np.nan
+    return x
+
+
+SETTINGS = (
+    Setting("paper", paper, "ppca", 1000, largest=19, data_sets=100),
+    *(Setting("fading", fading, "ppca", rows) for rows in (60, 100, 200, 500)),
+    *(Setting("factor analysis", factors, "factor-analysis", rows) for rows in (60, 100, 200, 500)),
+    Setting("wide", partial(fading, width=100, scale=3.0), "ppca", 60, data_sets=20),
+    Setting("holes", holes, "factor-analysis", 200, data_sets=10),
+)
+
+
+def minka(x: Rows) -> int:
+    return int(PCA(n_components="mle").fit(x).n_components_)
+
+
+@cache
+def quantiles(rows: int, width: int) -> Rows:
+    """The 95 % quantiles of the ordered eigenvalues of the correlations of noise."""
+    rng = np.random.default_rng(0)
+    noise = (np.corrcoef(rng.normal(size=(rows, width)), rowvar=False) for _ in range(100))
+    return np.quantile([np.linalg.eigvalsh(each)[::-1] for each in noise], 0.95, axis=0)
+
+
+def horn(x: Rows) -> int:
+    eigenvalues = np.linalg.eigvalsh(np.corrcoef(x, rowvar=False))[::-1]
+    above = eigenvalues > quantiles(*x.shape)
+    return int(np.argmin(above)) if not above.all() else len(above)
+
+
+def grid_search(x: Rows, estimator: Any, largest: int) -> int:
     folds = KFold(5, shuffle=True, random_state=0)
+    name = "n_components"
+    if np.isnan(x).any():
+        name = f"{type(estimator).__name__.lower()}__n_components"
+        estimator = make_pipeline(SimpleImputer(), estimator)
+    search = GridSearchCV(estimator, {name: list(range(1, largest + 1))}, cv=folds, refit=False).fit(x)
+    return int(search.best_params_[name])
 
-    def choose(x: np.ndarray) -> int:
-        search = GridSearchCV(estimator, {"n_components": COMPONENTS}, cv=folds, refit=True).fit(x)
-        return int(search.best_params_["n_components"])
 
-    return choose
+class Measured:
+    """The choices of one method over the data sets of a setting."""
+
+    def __init__(self) -> None:
+        self.choices: list[int] = []
+        self.losses: list[float] = []
+        self.seconds: list[float] = []
+
+    def add(self, choice: int, score_of: dict[int, float], seconds: float) -> None:
+        self.choices.append(choice)
+        nearest = min(max(choice, min(score_of)), max(score_of))
+        self.losses.append(max(score_of.values()) - score_of[nearest])
+        self.seconds.append(seconds)
+
+    @property
+    def right(self) -> int:
+        return sum(choice == K for choice in self.choices)
+
+    def row(self, name: str) -> tuple[str, ...]:
+        wrong = [choice for choice in self.choices if choice != K]
+        fewer = sum(choice < K for choice in wrong)
+        error = np.std(self.losses, ddof=1) / np.sqrt(len(self.losses)) if len(self.losses) > 1 else np.nan
+        return (
+            name,
+            f"{self.right} of {len(self.choices)}",
+            f"{fewer}, {len(wrong) - fewer}",
+            f"{np.mean(self.losses):.3f} ± {error:.3f}",
+            f"{np.median(self.seconds):.3f}",
+        )
 
 
-METHODS: dict[
-    str, tuple[Callable[[np.ndarray], int | None], int]
-] = {  # the second number: every how many data sets it runs
-    OURS: (select("ppca"), 1),
-    "GridSearchCV over PCA": (grid_search(PCA()), 1),
-    BOTH: (select("ppca", "factor-analysis"), 1),
-    "GridSearchCV over FactorAnalysis": (grid_search(FactorAnalysis()), 50),
-}
+def measure(setting: Setting, data_sets: int) -> dict[str, Measured]:
+    """Every method on every data set of a setting."""
+    ppca = setting.family == "ppca"
+    kind = me.models.PPCA if ppca else me.models.FactorAnalysis
+    estimator = PCA() if ppca else FactorAnalysis()
+    components = range(1, setting.largest + 1)
+    search = f"GridSearchCV over {type(estimator).__name__}"
+    found: dict[str, Measured] = {}
+    for seed in range(data_sets):
+        drawn = setting.draw(setting.rows + NEW_ROWS, seed)
+        x, new = drawn[: setting.rows], drawn[setting.rows :]
+        score_of = {
+            model.n_components: float(model.score_samples(new).mean())
+            for model in fit_each_rank(kind, x, components)
+        }
+        full = SimpleImputer().fit_transform(x) if np.isnan(x).any() else x
+        start = time.process_time()
+        selection = me.select(x, setting.family, components)
+        took = time.process_time() - start
+        for name, one in (("select", selection.chosen), ("smallest beside", selection.smallest)):
+            found.setdefault(name, Measured()).add(one.n_components or 0, score_of, took)
+        methods: dict[str, Callable[[], int]] = {"Horn": partial(horn, full)}
+        if full.shape[0] > full.shape[1]:
+            methods["Minka"] = partial(minka, full)
+        methods[search] = partial(grid_search, x, estimator, setting.largest)
+        for name, choose in methods.items():
+            start = time.process_time()
+            choice = choose()
+            found.setdefault(name, Measured()).add(choice, score_of, time.process_time() - start)
+    return found
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--data-sets", type=int, default=100, help="number of data sets")
-    parser.add_argument("--rows", type=int, default=N, help="rows of each data set")
+    parser.add_argument("--settings", nargs="+", help="names of settings; by default all")
     options = parser.parse_args()
-    n_sets = 3 if options.quick else options.data_sets
     torch.set_num_threads(1)
-    print(machine())
-    choices: dict[str, list[int | None]] = {name: [] for name in METHODS}
-    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
-    for seed in range(n_sets):
-        _, truth = published_ppca_data(1, D, K, seed=seed)
-        x = truth.sample(options.rows, seed=seed)
-        for name, (choose, one_in) in METHODS.items():
-            if seed % one_in == 0:
-                start = time.process_time()
-                choices[name].append(choose(x))
-                seconds[name].append(time.process_time() - start)
-    rows = []
-    for name in METHODS:
-        right = sum(k == K for k in choices[name])
-        wrong = sorted(k or 0 for k in choices[name] if k != K)
-        median = float(np.median(seconds[name]))
-        shown = ", ".join(map(str, wrong[:12])) + (", ..." if len(wrong) > 12 else "")
-        rows.append((name, f"{right} of {len(choices[name])}", shown or "–", f"{median:.3f}"))
-    title = (
-        f"{n_sets} data sets of {options.rows:,} rows, D={D}, K={K}: how often K is found, and CPU seconds"
-    )
-    show(title, ("method", "K found", "other choices", "seconds, median"), rows)
-    share = 100 * float(np.mean([k == K for k in choices[OURS]]))
-    both = 100 * float(np.mean([k == K for k in choices[BOTH]]))
-    faster = float(np.median(seconds["GridSearchCV over PCA"]) / np.median(seconds[OURS]))
-    targets = [
-        Target("select ppca: data sets of 100 with the true K", share, low=95),
-        Target("select ppca,factor-analysis: data sets of 100 with the true K", both, low=95),
-        Target("GridSearchCV over PCA / select ppca, seconds", faster),
-    ]
-    return finish({"choices": choices, "seconds": seconds}, targets, options.json)
+    print(machine(), flush=True)
+    numbers: dict[str, Any] = {}
+    targets = []
+    for setting in SETTINGS:
+        if options.settings is not None and setting.name not in options.settings:
+            continue
+        quick = (
+            Setting(setting.name, setting.draw, setting.family, setting.rows, 3) if options.quick else setting
+        )
+        found = measure(quick, 1 if options.quick else setting.data_sets)
+        title = f"{setting.name}, {setting.rows:,} rows, 1 to {quick.largest} components, K={K}"
+        columns = ("method", "K found", "fewer, more", "loss on new rows, nats a row", "seconds, median")
+        show(title, columns, [each.row(name) for name, each in found.items()])
+        sys.stdout.flush()
+        numbers[f"{setting.name}, {setting.rows}"] = {name: vars(each) for name, each in found.items()}
+        ours = found["select"]
+        if setting.name == "paper":
+            ratio = np.median(found["GridSearchCV over PCA"].seconds) / np.median(ours.seconds)
+            targets.append(Target("paper: data sets of 100 with the true K", ours.right, low=95))
+            targets.append(Target("paper: GridSearchCV over PCA / select, seconds", float(ratio)))
+        else:
+            best = min(float(np.mean(each.losses)) for each in found.values())
+            behind = float(np.mean(ours.losses)) - best
+            targets.append(
+                Target(f"{setting.name}, {setting.rows}: loss above the best method's", behind, high=0.05)
+            )
+    return finish({"settings": numbers}, targets, options.json)
 
 
 if __name__ == "__main__":

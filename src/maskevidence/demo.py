@@ -17,7 +17,6 @@ from maskevidence.support.progress import progress
 from maskevidence.tasks.prepare_rows import fit_held_out
 from maskevidence.tasks.prepared import Prepared
 from maskevidence.tasks.score import manifest_of, score_prepared
-from maskevidence.tasks.select import beaten_candidates
 
 if TYPE_CHECKING:
     from maskevidence.models.text.masked_lm import MaskedLM
@@ -39,7 +38,6 @@ class Candidate:
         result: the content of estimate.json.
         estimate: the held-out log evidence.
         behind: the best candidate minus this one, over the same observations and masks; None for the best.
-        beaten_by: the candidate that is better beyond doubt, such as "ppca:48"; None if none is.
     """
 
     n_components: int
@@ -48,7 +46,6 @@ class Candidate:
     result: dict[str, Any]
     estimate: EvidenceEstimate
     behind: Difference | None
-    beaten_by: str | None
 
 
 def choose_components(
@@ -79,25 +76,12 @@ def choose_components(
             advance(1)
     comparison = compare({f"ppca:{k}": estimate for k, *_, estimate in scored})
     behind = {difference.second: difference for difference in comparison.behind}
-    beaten = beaten_candidates(comparison.names, comparison.between)
     candidates = {}
     for k, prepared, result, estimate in scored:
         name, n_rows = f"ppca:{k}", len(prepared.tokens)
         manifest = manifest_of(name, prepared, scoring, n_rows, closed_form=result["closed_form"])
-        candidates[name] = Candidate(
-            k, prepared, manifest, result, estimate, behind.get(name), beaten.get(name)
-        )
+        candidates[name] = Candidate(k, prepared, manifest, result, estimate, behind.get(name))
     return [candidates[name] for name in comparison.names]
-
-
-def smallest_of_the_best(candidates: Sequence[Candidate]) -> Candidate:
-    """The smallest model that no other one beats, as `select` chooses.
-
-    Args:
-        candidates: the candidates of `choose_components`.
-    """
-    unbeaten = [each for each in candidates if each.beaten_by is None]
-    return min(unbeaten, key=lambda candidate: candidate.n_components)
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,8 @@ def demo(
         result_1 = table_1()
         screen.print(table_1_view(result_1))
     with _timed(screen, "Part 2, PPCA on digits"):
-        ranked, choice = _choose_model(screen, seed)
-        missing = _write_run(folder, choice, overwrite=overwrite)
+        ranked = _choose_model(screen, seed)
+        missing = _write_run(folder, ranked[0], overwrite=overwrite)
     screen.print(f"Written to {folder.path}: {', '.join(folder.files())}")
     screen.print(missing or "")
     with _timed(screen, "Part 3, a small BERT"):
@@ -71,16 +71,15 @@ def _timed(screen: Console, part: str) -> Iterator[None]:
     screen.print(f"{part}: {time.perf_counter() - start:.1f} s\n")
 
 
-def _choose_model(screen: Console, seed: int) -> tuple[list["Candidate"], "Candidate"]:
-    """Compare numbers of components on the digits, and choose one."""
+def _choose_model(screen: Console, seed: int) -> list["Candidate"]:
+    """Compare numbers of components on the digits; the first one is chosen."""
     from maskevidence.data.tabular import digits
-    from maskevidence.demo import choose_components, smallest_of_the_best
+    from maskevidence.demo import choose_components
 
     ranked = choose_components(digits(), seed=seed)
-    choice = smallest_of_the_best(ranked)
     rows = [
         [
-            f"ppca:{candidate.n_components}" + (" *" if candidate is choice else ""),
+            f"ppca:{candidate.n_components}" + (" *" if candidate is ranked[0] else ""),
             f"{candidate.estimate.log_evidence:.2f}",
             f"{candidate.estimate.mask_se:.2f}",
             f"{candidate.estimate.data_se:.2f}",
@@ -91,10 +90,10 @@ def _choose_model(screen: Console, seed: int) -> tuple[list["Candidate"], "Candi
     ]
     columns = ["model", "log evidence", "mask_se", "data_se", "closed form", "behind best"]
     screen.print(FittingTable(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
-    screen.print("* chosen: the smallest model that no other one beats")
-    for note in choice.prepared.notes:
+    screen.print("* chosen: the highest held-out log evidence")
+    for note in ranked[0].prepared.notes:
         screen.print(f"note: {note}")
-    return ranked, choice
+    return ranked
 
 
 def _behind(candidate: "Candidate") -> str:

@@ -34,7 +34,8 @@ def select(
     """Choose a family of models and its number of components by held-out evidence.
 
     Every row is held out once and scored by models that were fitted to the others. The choice is the model
-    with the fewest parameters among those that no other one beats; these comparisons hold together at 95 %.
+    with the highest log evidence of these rows. The smallest model that cannot be told apart from it is
+    printed, too, with what it gives up: no other model beats it, and these comparisons hold together at 95 %.
     With --out, the chosen model is fitted to all rows and saved for `score` and `impute`.
 
     Examples:
@@ -51,6 +52,7 @@ def select(
     selected = select_rows(families, data, options)
     screen = output.console(common.json)
     screen.print(view(selected.selection))
+    screen.print(selected.selection.answer(), soft_wrap=True)
     for note in selected.selection.notes:
         screen.print(f"note: {note}")
     if selected.folder is not None:
@@ -60,19 +62,19 @@ def select(
 
 
 def view(selection: "Selection") -> FittingTable:
-    """The best candidates, with the choice among them."""
+    """The best candidates, the first of which is chosen."""
     candidates = list(selection.candidates[:MAX_SHOWN])
-    if selection.chosen not in candidates:
-        candidates.append(selection.chosen)
+    if selection.smallest not in candidates:
+        candidates.append(selection.smallest)
     errors = [error for one in candidates for error in (one.mask_se, one.data_se)]
     digits = digits_for(*errors)
     masks = any(one.mask_se != 0 for one in candidates)  # closed forms have no mask error
-    rows = [_row(one, digits, chosen=one.name == selection.choice, masks=masks) for one in candidates]
+    rows = [_row(one, digits, chosen=one is selection.chosen, masks=masks) for one in candidates]
     hidden = len(selection.candidates) - len(candidates)
     more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
     title = (
         f"Held-out log evidence ± data error, nats per row, {selection.n_observations:,} rows in "
-        f"{selection.folds} folds; * chosen: the fewest parameters among those that no other one beats{more}"
+        f"{selection.folds} folds; * chosen{more}"
     )
     columns = ["model", "params", "log evidence", *["mask error"] * masks, "behind best", "beaten by"]
     return FittingTable(columns, rows, title)

@@ -97,10 +97,13 @@ def select(
     """Choose a family of models and its number of components by held-out evidence.
 
     The rows are divided at random into folds. Every candidate is fitted to all folds but one and scored on
-    the rows of that one, so that every row is held out once. The candidates are compared on the same rows,
-    pair by pair, and the choice is the one with the fewest parameters among those that cannot be told apart
-    at the top: no other candidate is better beyond what the choice among many can feign. The probability that
-    a model which is as good as any is called worse is about 5 % at most.
+    the rows of that one, so that every row is held out once. The choice is the candidate with the highest
+    log evidence of the held-out rows.
+
+    The candidates are also compared on the same rows, pair by pair: `smallest` is the one with the fewest
+    parameters among those that no other candidate beats, and its `behind` is what it gives up. The tests of
+    all pairs hold together: the probability that a model which is as good as any is called worse is about
+    5 % at most.
 
     The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
     design is given, the area under the curve estimates it, with the same masks for all candidates.
@@ -140,7 +143,7 @@ def select(
     names = {str(word): word for word in scores}
     values, behind, beaten, kind = _compared(plan, scores)
     ranked = []
-    for name in sorted(names, key=lambda name: -values[name][0]):
+    for name in sorted(names, key=lambda name: (-values[name][0], scores[names[name]].n_parameters)):
         word = names[name]
         ranked.append(
             Candidate(
@@ -153,9 +156,7 @@ def select(
                 beaten.get(name),
             )
         )
-    near = [one for one in ranked if one.beaten_by is None]
-    chosen = min(near, key=lambda one: (one.n_parameters, -one.log_evidence))
-    model = names[chosen.name].build(plan.values.shape[1]).fit(plan.values)
+    model = names[ranked[0].name].build(plan.values.shape[1]).fit(plan.values)
     model.columns = list(plan.columns) if column_names(data) is not None else None
     if len(ranked) > 2:
         notes.append(
@@ -164,7 +165,6 @@ def select(
         )
     return Selection(
         candidates=tuple(ranked),
-        choice=chosen.name,
         model=model,
         kind=kind,
         n_observations=len(plan.values),

@@ -13,7 +13,7 @@ from maskevidence.display.svg import COLOURS as SHOWN
 from maskevidence.evidence import Kind
 from maskevidence.models.base import TableModel
 from maskevidence.support.files import csv_text
-from maskevidence.wording import digits_for, plus_minus, typeset
+from maskevidence.wording import Write, digits_for, evidence_name, number, plus_minus, sentence, typeset
 
 COLUMNS = (
     *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),
@@ -66,11 +66,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Candidates ranked by held-out evidence, and the smallest of those that cannot be told apart at the top.
+    """Candidates ranked by held-out evidence; the first one is chosen.
 
     Attributes:
-        candidates: the best one first.
-        choice: the name of the candidate with the fewest parameters among those that no other one beats.
+        candidates: by their log evidence, the highest first.
         model: the chosen model, fitted to all rows.
         kind: what the numbers are; see `EvidenceEstimate.kind`.
         n_observations: the number of rows, each of which was held out once.
@@ -82,7 +81,6 @@ class Selection:
     """
 
     candidates: tuple[Candidate, ...]
-    choice: str
     model: TableModel = field(repr=False)
     kind: Kind
     n_observations: int
@@ -93,33 +91,46 @@ class Selection:
     notes: tuple[str, ...]
 
     @property
-    def best(self) -> Candidate:
+    def chosen(self) -> Candidate:
         """The candidate with the highest held-out evidence."""
         return self.candidates[0]
 
     @property
-    def chosen(self) -> Candidate:
-        """The candidate that was chosen."""
-        return next(one for one in self.candidates if one.name == self.choice)
-
-    def __repr__(self) -> str:
-        chosen, n = self.chosen, len(self.candidates)
-        text = f"Selection: {self.choice} of {n}, held-out log evidence {chosen.log_evidence:.3f}"
-        if chosen.behind is None:
-            return f"{text}, the best"
-        error = chosen.behind.standard_error
-        ahead = f"{chosen.behind.difference:.3f}" + ("" if error is None else f" ± {error:.3f}")
-        return f"{text}; {self.best.name} is {ahead} ahead, which is not told apart"
+    def choice(self) -> str:
+        """The name of the chosen candidate, such as "ppca:3"."""
+        return self.chosen.name
 
     @property
-    def answer(self) -> str:
-        """Which candidate was chosen, and how far the best one is ahead."""
-        chosen = self.chosen
-        if chosen.behind is None:
-            return f"{self.choice} has the highest held-out log evidence"
-        error = chosen.behind.standard_error
-        ahead = plus_minus(chosen.behind.difference, error, digits_for(error), typeset)
-        return f"{self.choice} is the smallest that cannot be told apart from {self.best.name}, {ahead} ahead"
+    def smallest(self) -> Candidate:
+        """The candidate with the fewest parameters among those that no other one beats.
+
+        It cannot be told apart from the chosen one; its `behind` is what it gives up.
+        """
+        near = (one for one in self.candidates if one.beaten_by is None)
+        return min(near, key=lambda one: (one.n_parameters, -one.log_evidence))
+
+    def __repr__(self) -> str:
+        return f"Selection of {len(self.candidates)} candidates; {self.answer()}"
+
+    def answer(self, write: Write = number) -> str:
+        """The choice, and the smallest model that cannot be told apart from it with what it gives up.
+
+        Args:
+            write: how to write numbers.
+        """
+        name = evidence_name(self.kind, (self.design or {}).get("name", ""))
+        closed = " in closed form" if self.design is None else ""
+        words = f"chosen: {self.choice}, highest held-out {name}{closed}"
+        smallest = self.smallest
+        if smallest.behind is None:
+            fewer = any(one.n_parameters < smallest.n_parameters for one in self.candidates)
+            return words + ("; every smaller model is worse" if fewer else "")
+        error = smallest.behind.standard_error
+        gives_up = plus_minus(smallest.behind.difference, error, digits_for(error), write)
+        return (
+            f"{words}; smallest model not told apart from it: {smallest.name}; "
+            f"it gives up {gives_up} nats per row"
+        )
 
     def _repr_html_(self) -> str:
         """The answer, the table, and how far each candidate is behind the best one, for a notebook."""
@@ -130,17 +141,19 @@ class Selection:
             if one.behind is not None:
                 difference, error = one.behind.difference, one.behind.standard_error
                 ends = one.behind.interval() or (math.nan, math.nan)
-            told = "chosen" if one.name == self.choice else f"behind {one.beaten_by}" if one.beaten_by else ""
+            told = "chosen" if one is self.chosen else f"behind {one.beaten_by}" if one.beaten_by else ""
+            told = "smallest not told apart" if one is self.smallest is not self.chosen else told
             behind = "best" if one.behind is None else plus_minus(difference, error, digits, typeset)
             rows.append([one.name, told, typeset(one.log_evidence, digits), behind, f"{one.n_parameters:,}"])
             colour = SHOWN[2] if told == "chosen" else SHOWN[1] if one.beaten_by else SHOWN[0]
             drawn.append(svg.Interval(one.name, -difference, -ends[1], -ends[0], colour))
         columns = ["model", "", "held-out log evidence", "behind the best", "parameters"]
+        answer = self.answer(typeset)
         explained = "Nats per row. Bars are simultaneous 95 % intervals of the difference from the best one."
         return html.block(
-            html.headline(f"{self.answer}."),
+            html.headline(sentence(answer)),
             html.table(columns, rows, words=(0, 1)),
-            svg.intervals_svg(drawn[:_MAX_DRAWN], "behind the best, nats per row", self.answer),
+            svg.intervals_svg(drawn[:_MAX_DRAWN], "behind the best, nats per row", answer),
             html.paragraph(explained),
             html.notes(self.notes),
         )
@@ -158,7 +171,7 @@ class Selection:
         """The numbers in a form for JSON."""
         return {
             "choice": self.choice,
-            "best": self.best.name,
+            "smallest": self.smallest.name,
             "kind": self.kind,
             "n_observations": self.n_observations,
             "folds": self.folds,
@@ -185,7 +198,8 @@ class Selection:
         """Draw the held-out evidence against the number of components, with both errors; needs matplotlib.
 
         The thin bars are the sampling error of the observations, which all candidates share, and the thick
-        ones that of the masks. A circle marks the best candidate, and a star the choice.
+        ones that of the masks. A star marks the choice, and a circle the smallest model that
+        cannot be told apart from it.
 
         Args:
             ax: axes of matplotlib; by default those of a new figure.
@@ -200,10 +214,12 @@ class Selection:
         families = dict.fromkeys(one.family for one in self.candidates)
         for family, colour in zip(families, COLOURS * len(families), strict=False):
             self._draw(ax, family, colour)
-        for one, marker, label in ((self.best, "o", "best"), (self.chosen, "*", "chosen")):
-            place = ([self._place(one)], [one.log_evidence])
-            size, face = (13, "none") if marker == "o" else (9, "black")
-            name = f"{label}: {one.name}"
+        marks = {
+            "chosen": (self.chosen, "*", 9, "black"),
+            "smallest not told apart": (self.smallest, "o", 13, "none"),
+        }
+        for label, (one, marker, size, face) in marks.items():
+            place, name = ([self._place(one)], [one.log_evidence]), f"{label}: {one.name}"
             ax.plot(
                 *place, marker, markersize=size, markerfacecolor=face, markeredgecolor="black", label=name
             )
@@ -213,7 +229,7 @@ class Selection:
         ax.grid(alpha=0.25)
         bars = "thin bars: sampling of the observations; thick bars: drawing of the masks"
         ax.legend(fontsize=8, frameon=False, title=bars, title_fontsize=8)
-        set_title(ax, f"{self.answer}.")
+        set_title(ax, sentence(self.answer(typeset)))
         return ax
 
     def _draw(self, ax: Any, family: str, colour: str) -> None:
