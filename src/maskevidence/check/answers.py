@@ -150,7 +150,7 @@ def own_value(trial: Trial) -> Finding:
         1 + trial.answer.abs()[row, probe]
     )
     elsewhere = usable & ~own & foreign
-    if bool(elsewhere.any()):
+    if int(elsewhere.sum()) > int((usable & own).sum()):  # fewer of them are a leak
         at = int(torch.nonzero(elsewhere)[0])
         found = (
             f"{float(elsewhere.sum() / usable.sum()):.0%} of the answers change with the value of another "

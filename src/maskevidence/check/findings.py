@@ -20,7 +20,8 @@ class Finding:
     Attributes:
         check: the name of the check.
         status: "passed"; "failed"; "noted", for a number or a fact that is not a fault of the model but that
-            a reader of its numbers should know; or "skipped", if the check does not apply.
+            a reader of its numbers should know; or "skipped", if the check does not apply, or if it fails as
+            an earlier one does, which may explain it.
         found: what was found, one sentence; for "skipped", why.
         did: what was done, one sentence.
         n_rows: the number of observations that were looked at.

@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
+from maskevidence.check.significance import in_bound
 from maskevidence.check.trial import Trial, like
 from maskevidence.tokens import Tokens
 
@@ -61,8 +62,26 @@ _DISTRIBUTIONS = "where log_distributions reads tokens.values: only tokens.visib
 
 
 def absent(trial: Trial) -> Finding:
-    """The answer does not change with the values of absent tokens: padding and missing values."""
-    did = "The values of absent tokens were replaced by those of other rows and, in numbers, by NaN."
+    """The answer does not change with absent tokens: the values of padding and missing ones, or their number.
+
+    Where no token of the data is absent, a model that cannot leave one out is no worse for it: it is noted.
+    """
+    did = "The values of absent tokens were replaced by others and, in numbers, by NaN; padding was added."
+    whole = bool((trial.data.maskable | trial.data.context).all())
+    try:
+        finding = _absent(trial, did)
+    except Exception as error:
+        if not whole:
+            raise
+        text = f"the model raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        finding = trial.finding("absent values", "failed", text, did, look_at=_ABSENT)
+    if finding.status != "failed" or not whole:
+        return finding
+    found = f"the model cannot leave out tokens, and these data have no absent token ({finding.found})"
+    return replace(finding, status="noted", found=found)
+
+
+def _absent(trial: Trial, did: str) -> Finding:
     present = trial.tokens.maskable | trial.tokens.context
     tokens, masked, before = trial.tokens, trial.masked, trial.answer
     if bool(present.all()):
@@ -70,29 +89,29 @@ def absent(trial: Trial) -> Finding:
         if not bool(masked.any()):
             return Finding("absent values", "skipped", "no row has a token to leave out", did)
         before = trial.ask(tokens, masked)
-        did = "Some visible tokens were made absent, and their values replaced by others and by NaN."
     gone = ~(tokens.maskable | tokens.context)
+    where = masked & gone.any(1, keepdim=True)
     replaced = [_from_other_rows(trial)]
     if tokens.values.is_floating_point():
         replaced.append(torch.full_like(tokens.values, torch.nan))
-    finding = None
-    for values in replaced:
-        other = replace(tokens, values=torch.where(like(gone, values), values, tokens.values))
-        after = trial.ask(other, masked)
-        found = trial.compared(
-            "absent values", did, (before, after), masked & gone.any(1, keepdim=True), _ABSENT
+    changed = [torch.where(like(gone, values), values, tokens.values) for values in replaced]
+    findings = [
+        trial.compared(
+            "absent values", did, (before, trial.ask(replace(tokens, values=values), masked)), where, _ABSENT
         )
-        finding = found if finding is None or found.status == "failed" else finding
-    assert finding is not None
-    return finding
+        for values in changed
+    ]
+    if (padded := _padded(trial)) is not None:
+        findings.append(trial.compared("absent values", did, (trial.answer, padded), trial.masked, _ABSENT))
+    return max(findings, key=lambda finding: finding.largest or 0.0)
 
 
 _ABSENT = "sums and attention over all columns: tokens that are neither maskable nor context are not there"
 
 
 def batch(trial: Trial) -> Finding:
-    """The answer for a row does not depend on the other rows of the call, their order, or the padding."""
-    did = "Rows were scored alone, in the reverse order, and beside more columns of padding."
+    """The answer for a row does not depend on the other rows of the call, or on their order."""
+    did = "Rows were scored alone, and in the reverse order."
     n = len(trial.masked)
     order = torch.arange(n - 1, -1, -1)
     reverse = torch.empty_like(trial.answer)
@@ -101,22 +120,14 @@ def batch(trial: Trial) -> Finding:
     some = torch.from_numpy(trial.rng("alone").permutation(n)[:6])
     for row in some.tolist():
         alone[row : row + 1] = trial.ask(trial.tokens[row : row + 1], trial.masked[row : row + 1])
-    variants = [alone, reverse]
-    padded = _padded(trial)
-    if padded is not None:
-        variants.append(padded)
     findings = [
-        trial.compared("batch", did, (trial.answer, after), trial.masked, _BATCH) for after in variants
+        trial.compared("batch", did, (trial.answer, after), trial.masked, _BATCH)
+        for after in (alone, reverse)
     ]
-    worst = max(findings, key=lambda finding: finding.largest or 0.0)
-    if worst.status == "passed" and padded is None:
-        return replace(
-            worst, found=f"{worst.found}; padding was not tried, since the number of columns is fixed"
-        )
-    return worst
+    return max(findings, key=lambda finding: finding.largest or 0.0)
 
 
-_BATCH = "batch normalisation in training mode, padding that is attended to, and sums over the batch"
+_BATCH = "batch normalisation in training mode, and sums over the batch"
 
 
 def cache(trial: Trial) -> Finding:
@@ -142,6 +153,32 @@ def cache(trial: Trial) -> Finding:
 
 
 _CACHE = "anything that a call stores on the model, and the key under which it is found again"
+
+
+def ids(trial: Trial) -> Finding:
+    """The answer for a row does not depend on its number: nothing is looked up by it.
+
+    Numerical conditionals may draw random numbers by the row. Theirs may change, but may not be better under
+    the rows' own numbers than under those of others.
+    """
+    did = "Each row got the id of another one, with its values and mask as they are."
+    if getattr(trial.model, "widened", None) is not None:
+        return Finding("ids", "skipped", "the model hides whole words, which it knows by the row", did)
+    known, row = torch.unique(trial.tokens.ids, return_inverse=True)
+    others = known.roll(1) if len(known) > 1 else known + 1
+    after = trial.ask(replace(trial.tokens, ids=others[row]), trial.masked)
+    finding = trial.compared("ids", did, (trial.answer, after), trial.masked, _IDS)
+    if finding.status != "failed" or trial.model.conditionals != "approximate":
+        return finding
+    gain = torch.where(trial.masked, trial.answer - after, 0.0).sum(1) / trial.masked.sum(1)
+    n_better = int((torch.bincount(row, gain) > 0).sum())
+    if not in_bound(n_better, len(known)):
+        return replace(finding, found=f"{finding.found}; {n_better} of {len(known)} rows became worse")
+    text = f"draws differ from row to row, by up to {finding.largest:.1e} of 1 + |answer|; under the ids of "
+    return trial.passed("ids", f"{text}others {n_better} of {len(known)} rows became worse", did)
+
+
+_IDS = "whatever is looked up by tokens.ids: only the tokens themselves may decide the answer"
 
 
 def _from_other_rows(trial: Trial, purpose: str = "other rows") -> Tensor:

@@ -6,21 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float64
 from torch import Tensor
 
+from maskevidence.check.quadrature import Floats, integrate
 from maskevidence.check.trial import Trial
 from maskevidence.check.vector_mass import MOST_ENTRIES, vector_mass
 from maskevidence.model import HasLogDistributions
 
-Floats = Float64[np.ndarray, " n"]
 N_PROBES = 4
 _FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
 _MOST_VALUES = 1024  # that are enumerated one by one
 _UNSEEN = 64  # values beyond those seen that are tried, until one is refused or impossible
-_REACH = 16.0  # quadrature nodes reach from the peak to sinh(16) = 4.4e6 widths
-_MOST_NODES = 4097
-_RUNS_AWAY = 0.99
+_KNOWN, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature begins
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,7 @@ class Mass:
         error: the numerical or standard error of the total.
         n_samples: the number of draws, if the values are drawn; 0 if they are enumerated.
         note: what else there is to say.
+        n_known: the number of the column's values in the data, at which an integral looks for narrow modes.
     """
 
     row: int
@@ -48,6 +46,7 @@ class Mass:
     error: float = 0.0
     n_samples: int = 0
     note: str = ""
+    n_known: int = 0
 
     def total(self, base: float = math.e) -> float:
         """Σ weight · base^answer; 1 for a probability whose logarithm has that base."""
@@ -171,75 +170,38 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
 
 
 def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
-    """The integral over the real line; over the range of the column if the model refuses other values.
-
-    The nodes are x = m + w·sinh(t) around the peak m with its width w, equally spaced in t, where the
-    trapezoidal rule converges fast for smooth densities with light and with heavy tails. They are doubled
-    until the integral stands still.
-    """
+    """The integral over the real line; over the range of the column if the model refuses other values."""
     log_prob = curve_of(trial, row, column)
-    data = trial.data
-    there = (data.maskable | data.context)[:, column]
-    seen = data.values[there, column].double() if bool(there.any()) else data.values[:, column].double()
-    low, high = float(seen.min()), float(seen.max())
-    spread = max(high - low, 1e-3 * abs(high), 1e-6)
-    device = data.values.device
+    device = trial.data.values.device
 
     def at(x: Floats) -> Floats:
-        answers = log_prob(torch.from_numpy(x).to(device))
+        try:
+            answers = log_prob(torch.from_numpy(x).to(device))
+        except Exception as error:  # values outside the range are refused, or all but those of the data
+            raise _Refused from error
         return np.where(np.isnan(answers), -np.inf, answers)
 
-    try:
-        t = np.linspace(-_REACH, _REACH, 129)
-        x = (low + high) / 2 + spread * np.sinh(t)
-        answers = at(x)
-    except Exception:  # values outside the range are refused
-        return _within_range(at, row, column, (low, high))
-    best = int(answers.argmax())
-    if abs(t[best]) > _RUNS_AWAY * _REACH:
-        note = f"the density grows without end as the value goes to {x[best]:.3g}"
-        return Mass(row, column, answers, np.log(spread * np.cosh(t) * (t[1] - t[0])), True, True, note=note)
-    peak, width = _peak(
-        at, float(x[best]), float(np.max(np.abs(x[[max(best - 1, 0), min(best + 1, 128)]] - x[best])))
-    )
-    before = math.nan
-    nodes = 129
-    while True:
-        t = np.linspace(-_REACH, _REACH, nodes)
-        answers = at(peak + width * np.sinh(t))
-        log_weight = np.log(width * np.cosh(t) * (t[1] - t[0]))
-        mass = Mass(row, column, answers, log_weight, True, density=True)
-        error = abs(mass.total() - before)
-        if error <= 0.1 * sum_tolerance(trial) or nodes >= _MOST_NODES:
-            return Mass(row, column, answers, log_weight, True, density=True, error=error)
-        before, nodes = mass.total(), 2 * nodes - 1
+    for line in (True, False):
+        try:
+            nodes = integrate(at, _known_values(trial, row, column), 0.1 * sum_tolerance(trial), line=line)
+        except _Refused:
+            continue
+        away = nodes.runs_away
+        note = "" if away is None else f"the density grows without end as the value goes to {away:.3g}"
+        n_known = int((trial.data.maskable | trial.data.context)[:, column].sum())
+        return Mass(row, column, *nodes[:2], line, True, error=nodes.error, note=note, n_known=n_known)
+    return None
 
 
-def _within_range(
-    at: Callable[[Floats], Floats], row: int, column: int, ends: tuple[float, float]
-) -> Mass | None:
-    low, high = ends
-    x = np.linspace(low, high, 513)
-    try:
-        answers = at(x)
-    except Exception:  # only the values of the data themselves are taken
-        return None
-    weight = np.full(513, (high - low) / 512)
-    weight[[0, -1]] /= 2
-    return Mass(row, column, answers, np.log(np.maximum(weight, 1e-300)), complete=False, density=True)
+class _Refused(Exception):
+    """The model does not take a value."""
 
 
-def _peak(at: Callable[[Floats], Floats], start: float, reach: float) -> tuple[float, float]:
-    """The highest point near a start, and the distance at which the density has fallen to a half."""
-    peak, width = start, reach
-    for _ in range(6):
-        x = peak + width * np.linspace(-1, 1, 41)
-        answers = at(x)
-        best = int(answers.argmax())
-        peak = float(x[best])
-        near = answers > answers[best] - math.log(2)
-        half = max(float(np.abs(x[near] - peak).max()), (x[1] - x[0]))
-        if near.sum() > 8:
-            return peak, half
-        width = 2 * half
-    return peak, width
+def _known_values(trial: Trial, row: int, column: int) -> Floats:
+    """Some values of each part of a column of the data, and both ends of its wide gaps, in rising order."""
+    own = float(trial.tokens.values[row, column])
+    there = (trial.data.maskable | trial.data.context)[:, column]
+    seen = np.unique(trial.data.values[there, column].double().cpu().numpy())
+    gaps = np.argsort(-np.diff(seen))[:_WIDE_GAPS]
+    ranks = np.linspace(0, len(seen) - 1, min(len(seen), _KNOWN)).round().astype(int)
+    return np.unique(np.concatenate([seen[ranks], seen[gaps], seen[(gaps + 1) % len(seen)], [own]]))

@@ -32,6 +32,12 @@ def normalisation(trial: Trial, found: list[Mass]) -> Finding:
         return trial.finding(
             "normalisation", "failed", f"{worst.note} ({where})", did, look_at=_LOOK_AT, **numbers
         )
+    if excess > 0 and total < 1 and (chance := _chance_of_unseen_modes(found)) > _LIKELY:
+        text = (
+            f"cannot tell: the density of {where} integrates to {total:.4g}; narrow modes between the values "
+            f"of its column may hold the rest, which so few rows miss in {chance:.0%} of cases"
+        )
+        return trial.finding("normalisation", "noted", text, did, look_at=_MORE_ROWS, **numbers)
     if excess > 0:
         error = f" ± {worst.error:.2g}" if worst.error else ""
         text = f"the probabilities of {where} add up to {total:.6g}{error}, not to 1"
@@ -40,6 +46,10 @@ def normalisation(trial: Trial, found: list[Mass]) -> Finding:
     if unsure:
         text = f"{unsure[0].note}, which add up to {unsure[0].total():.2g}: no more than a rough number"
         return trial.finding("normalisation", "noted", text, did, **numbers)
+    rough = max(found, key=lambda mass: mass.error)
+    if not rough.n_samples and rough.error > allowed:
+        text = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
+        return trial.finding("normalisation", "noted", text, did, look_at=_MORE_DIGITS, **numbers)
     short = [mass for mass in found if not mass.complete and mass.total() < 1 - allowed - _room(mass, trial)]
     if short:
         beyond = "whether there are other values is not known"
@@ -55,6 +65,17 @@ def normalisation(trial: Trial, found: list[Mass]) -> Finding:
 
 
 _LOOK_AT = "the softmax or the constant of the density, and its sign"
+_MORE_ROWS = "the constant of the density, with more rows"
+_MORE_DIGITS = "modes narrower than the digits of the values; double precision tells more"
+_LIKELY = 0.05
+
+
+def _chance_of_unseen_modes(found: list[Mass]) -> float:
+    """The probability that no value of the columns lies in the part of its density that was not found."""
+    of_columns = {mass.column: mass for mass in sorted(found, key=lambda mass: -mass.total())}
+    if any(mass.n_known == 0 for mass in found):  # no integrals
+        return 0.0
+    return math.prod(min(1.0, mass.total()) ** mass.n_known for mass in of_columns.values())
 
 
 def units(trial: Trial, found: list[Mass]) -> Finding:

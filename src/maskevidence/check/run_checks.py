@@ -17,26 +17,34 @@ from maskevidence.errors import InputError
 from maskevidence.model import HasLogDistributions, as_tokens
 from maskevidence.score import check_tokens
 
+# In the order in which a fault shows: it makes the checks behind it fail as well.
 _OF_ANSWERS: dict[str, Callable[[Trial], Finding]] = {
     "zeros": answers.zeros,
     "finite": answers.finite,
     "determinism": answers.determinism,
-    "cache": leak.cache,
-    "leak": leak.leak,
-    "absent values": leak.absent,
-    "context": answers.context,
     "batch": leak.batch,
+    "cache": leak.cache,
+    "ids": leak.ids,
     "own value": answers.own_value,
+    "leak": leak.leak,
+    "distributions": leak.distributions,
+    "absent values": leak.absent,
     "offset": offset.offset,
+    "context": answers.context,
     "mask token": mask_token,
+}
+_OF_SUMS: dict[str, Callable[[Trial], Finding]] = {
     "one joint": joint.joint,
     "orders": joint.orders,
     "closed form": joint.closed_form,
+}
+_OF_TEXTS: dict[str, Callable[[Trial], Finding]] = {
     "bytes": texts_.n_bytes,
     "scored tokens": texts_.scored_tokens,
     "unknown tokens": texts_.unknown,
     "length limit": texts_.length_limit,
 }
+_ON_ITS_OWN = {"zeros", "mask token", *_OF_TEXTS}  # these explain no other check
 
 
 def check_model(
@@ -62,7 +70,8 @@ def check_model(
 
     Returns:
         A report, which prints as a table. The statistical checks of one call raise a false alarm on a sound
-        model with a probability of at most 0.1 %.
+        model with a probability of at most 0.1 %. A check that fails after one which may explain it is
+        skipped, and says so: mend the first, and check again.
 
     Raises:
         InputError: data that the model does not take.
@@ -93,10 +102,13 @@ def check_model(
         if findings[-1].status == "passed":
             if tolerance is None:
                 trial = replace(trial, tolerance=rounding(model, raw))
-            findings += [_guarded(check, run, trial) for check, run in _OF_ANSWERS.items()]
-            if isinstance(model, HasLogDistributions):
-                findings.append(_guarded("distributions", leak.distributions, trial))
-            findings += _of_masses(trial)
+            asked = dict(_OF_ANSWERS)
+            if not isinstance(model, HasLogDistributions):
+                del asked["distributions"]
+            found = [_guarded(check, run, trial) for check, run in asked.items()]
+            found += _of_masses(trial)
+            found += [_guarded(check, run, trial) for check, run in (_OF_SUMS | _OF_TEXTS).items()]
+            findings += _one_for_each_fault(found)
         if objective is not None:
             findings += weights(objective, seed)
     return CheckReport(name, tuple(findings), trial.passes[0], seed)
@@ -118,9 +130,26 @@ def _of_masses(trial: Trial) -> list[Finding]:
     except Exception as error:
         return [_raised("normalisation", error)]
     return [
-        _guarded("normalisation", lambda trial: normalisation.normalisation(trial, found), trial),
         _guarded("units", lambda trial: normalisation.units(trial, found), trial),
+        _guarded("normalisation", lambda trial: normalisation.normalisation(trial, found), trial),
     ]
+
+
+def _one_for_each_fault(findings: list[Finding]) -> list[Finding]:
+    """The findings, of which none has failed that an earlier failed one may explain: it is skipped."""
+    kept: list[Finding] = []
+    cause: Finding | None = None
+    for finding in findings:
+        same = [one for one in kept if one.status == "failed" and one.found == finding.found]
+        alone = finding.check in _ON_ITS_OWN
+        first = same[0] if same else None if alone else cause
+        if finding.status == "failed" and first is not None:
+            found = f"fails as well, as it may if {first.check!r} does: {finding.found}"
+            finding = replace(finding, status="skipped", found=found)
+        elif finding.status == "failed" and not alone:
+            cause = finding
+        kept.append(finding)
+    return kept
 
 
 def _guarded(check: str, run: Callable[[Trial], Finding], trial: Trial) -> Finding:

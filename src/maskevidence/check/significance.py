@@ -1,9 +1,11 @@
 """How far from its expectation a statistical check lets a number be: one bound for a whole call."""
 
+from scipy import stats
+
 from maskevidence.standard_errors import student_t_quantile
 
 FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
-_N_TESTS = 10  # at most: 4 offsets, 2 sampled masses, and 4 of objectives and collators
+_N_TESTS = 11  # at most: the ids, 4 offsets, 2 sampled masses, and 4 of objectives and collators
 
 
 def critical(df: float) -> float:
@@ -15,6 +17,16 @@ def critical(df: float) -> float:
     Example:
         >>> import math
         >>> round(critical(math.inf), 2), round(critical(15), 2)
-        (3.89, 5.24)
+        (3.91, 5.29)
     """
     return student_t_quantile(1 - FALSE_ALARMS / _N_TESTS / 2, df)
+
+
+def in_bound(n_above: int, n: int) -> bool:
+    """Whether so many of n differences may be above 0 if their signs are random (sign test, one-sided).
+
+    Example:
+        >>> in_bound(15, 16), in_bound(16, 16)
+        (True, False)
+    """
+    return bool(stats.binom.sf(n_above - 1, n, 0.5) > FALSE_ALARMS / _N_TESTS)
