@@ -88,6 +88,7 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
     (tmp_path / "two.fasta").write_text(">a\nMK\n>b\nMK\n")
     (tmp_path / "text.csv").write_text("mutant,effect\nM1G,high\n")
     (tmp_path / "few.csv").write_text("mutant,effect\nM1G,1\nS2A,\n")
+    (tmp_path / "digits.csv").write_text("mutant,effect\nM1G,1\nS2A,1_000\n")
     wild_type = ("--wild-type", WILD_TYPE)
     asked: list[tuple[tuple[object, ...], str]] = [
         ((world / "dms.csv", *wild_type), "row 0, 'M24G': there is no site 24"),
@@ -98,6 +99,7 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
         ((world / "dms.csv", "--wild-type", "no.fasta"), "there is no file"),
         ((world / "dms.csv", "--wild-type", "12"), "neither a FASTA file nor a sequence"),
         ((tmp_path / "text.csv", *wild_type, "--measured", "effect"), "'high' in column 'effect', row 0"),
+        ((tmp_path / "digits.csv", *wild_type, "--measured", "effect"), "'1_000' in column 'effect', row 1"),
         ((tmp_path / "text.csv", *wild_type, "--measured", "dms"), "has no column 'dms'"),
         ((tmp_path / "few.csv", *wild_type, "--measured", "effect"), "has 1 numbers in column 'effect'"),
         ((tmp_path / "text.csv", *wild_type, "--given", "a"), "--given is compared with --measured"),

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from maskevidence.data import image_files
 from maskevidence.data.image_files import is_image_source
 from maskevidence.data.images import read_images
 from maskevidence.errors import InputError
@@ -134,6 +135,62 @@ def test_corrupt_images_are_named_and_skipped_only_on_request(tmp_path: Path) ->
         (tmp_path / name).unlink()
     with pytest.raises(InputError, match=r"none of the 2 images of .* can be read"):
         read_images(str(tmp_path), skip_bad=True)
+
+
+def test_links_to_nowhere_and_pipes_are_named_like_images_that_cannot_be_read(tmp_path: Path) -> None:
+    """They were left out without a word: all of a folder of git-annex whose files were not fetched."""
+    save(tmp_path, GREY[:3])
+    (tmp_path / "0a.png").symlink_to("../.git/annex/a.png")
+    (tmp_path / "0b.png").symlink_to("0b.png")
+    (tmp_path / "0c.png").symlink_to("1.png")
+    (tmp_path / "album.png").mkdir()
+    os.mkfifo(tmp_path / "album.png" / "pipe.png")
+    with pytest.raises(InputError, match=r"image 0a.png of .* is a link to '../.git/annex/a.png', which is"):
+        read_images(str(tmp_path))
+    images = read_images(str(tmp_path), skip_bad=True)
+    assert np.array_equal(images.pixels[..., 0], GREY[[0, 1, 1, 2]])
+    assert images.notes == ("skipped 3 image(s) that cannot be read: 0a.png, 0b.png, album.png/pipe.png",)
+    for name in ("0a.png", "0b.png"):
+        (tmp_path / name).unlink()
+    with pytest.raises(InputError, match=r"image album.png/pipe.png of .* is a pipe or a device, not a file"):
+        read_images(str(tmp_path))
+
+
+def test_paths_in_a_table_are_not_read(tmp_path: Path) -> None:
+    save(tmp_path, GREY[:1])
+    os.mkfifo(tmp_path / "pipe.png")
+    file = tmp_path / "x.parquet"
+    for path in ("0.png", "pipe.png", "nowhere.png"):
+        paths = [{"bytes": png(GREY[1]), "path": "1.png"}, {"bytes": None, "path": str(tmp_path / path)}]
+        parquet.write_table(pa.table({"image": paths}), file)
+        with pytest.raises(
+            InputError, match=r"row 1 \(from 0\) of .* is a path \('.*'\), not an image's bytes"
+        ):
+            read_images(str(file))
+        assert len(read_images(str(file), skip_bad=True)) == 1
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(InputError, match=r"'.*x\.parquet' is not a file; give a Parquet file"):
+        read_images(str(tmp_path))
+
+
+def test_paths_of_a_data_set_of_the_hub_are_read_in_its_cache_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    save(tmp_path / "cache", GREY[:2])
+    save(tmp_path / "home", GREY[2:3])
+
+    def dataset(*files: str) -> object:
+        features = datasets.Features({"image": datasets.Image()})
+        return datasets.Dataset.from_dict({"image": [str(tmp_path / file) for file in files]}, features)
+
+    monkeypatch.setattr(image_files, "find_source", lambda *_: dataset("cache/0.png", "cache/1.png"))
+    assert np.array_equal(read_images("hub:a/b").pixels[..., 0], GREY[:2])
+    monkeypatch.setattr(image_files, "find_source", lambda *_: dataset("cache/0.png", "cache/../home/0.png"))
+    with pytest.raises(InputError, match=r"row 1 \(from 0\) of 'hub:a/b' is a path"):
+        read_images("hub:a/b")
 
 
 @pytest.mark.parametrize(

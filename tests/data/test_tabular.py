@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 import maskevidence as me
 from maskevidence.data.table import Table
@@ -289,6 +289,17 @@ def test_an_archive_named_npy(tmp_path: Path) -> None:
         read_table(tmp_path / "t.npy")
 
 
-def test_a_cell_too_long_for_a_header(tmp_path: Path) -> None:
-    with pytest.raises(me.InputError, match="not a regular CSV table"):
-        read_table(csv(tmp_path, "a" * 200_000 + ",b\n1,2\n"))
+def test_long_cells_beside_the_numbers(tmp_path: Path) -> None:
+    path = csv(tmp_path, f"remark,b\n{'a' * 200_000},1\nshort,2\n")
+    assert read_table(path, drop=["remark"]).values.tolist() == [[1.0], [2.0]]
+    with pytest.raises(me.InputError, match=r"text in column 'remark', line 2: 'a{60}\.\.\.';"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_texts_that_are_not_utf_8(tmp_path: Path, ending: str) -> None:
+    table = pa.table({"name": pa.array([b"a", b"\xff"]).view(pa.string()), "a": [1.0, 2.0]})
+    file = tmp_path / f"t.{ending}"
+    (parquet.write_table if ending == "parquet" else feather.write_feather)(table, file)
+    with pytest.raises(me.InputError, match=r"text that is not UTF-8 in column 'name', row 1 \(from 0\)"):
+        read_table(file, id_column="name")

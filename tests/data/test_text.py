@@ -1,9 +1,11 @@
 """Texts from files, folders and data sets: what is read, and one clear line for each problem."""
 
+import csv
 import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import maskevidence as me
@@ -14,7 +16,6 @@ needs_data = pytest.mark.skipif(DATA is None, reason="MASKEVIDENCE_DATA is not s
 
 
 def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
-    import pyarrow as pa
     from pyarrow import csv, parquet
 
     texts = ["a dog, and a cat", 'the "sun"', "räin"]
@@ -41,6 +42,23 @@ def test_a_named_data_set_is_found_below_the_data_folder() -> None:
     assert read_texts("tiny-shakespeare", limit=1)["text"] == ("First Citizen:",)
     with pytest.raises(me.InputError, match="has the splits test, train; choose one, as in glue/mrpc:test"):
         read_texts("glue/mrpc")
+
+
+def test_a_text_of_a_table_may_be_long(tmp_path: Path) -> None:
+    """The csv module of Python stops at 131,072 characters."""
+    (tmp_path / "a.csv").write_text(f'text\n{"a cat " * 30_000}\n"a, dog"\n')
+    assert read_texts(str(tmp_path / "a.csv"))["text"] == ("a cat " * 30_000, "a, dog")
+    assert csv.field_size_limit() == 131_072
+
+
+def test_a_text_of_parquet_that_is_not_utf_8(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    parts = [pa.array([b"a", b"b"]), pa.array([b"c", b"\xff\xfe", b"d"])]
+    texts = pa.chunked_array([part.view(pa.string()) for part in parts])
+    parquet.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(me.InputError, match=r"not UTF-8 in column 'text', row 3 \(from 0\); write the file"):
+        read_texts(str(tmp_path / "a.parquet"))
 
 
 def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
@@ -82,7 +100,6 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
     from pyarrow import parquet
 
     (tmp_path / "a.csv").write_text("text,n,text\na dog,1,a cat\n")

@@ -1,5 +1,6 @@
 """The image files behind a DATA word: from folders, Parquet files, known data sets and the hub."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,14 @@ IMAGE_SETS = {
 _SPLITS = ("train", "training", "test", "valid", "validation", "val", "dev")
 _PREFERRED = ("image", "img")
 
-# Names and contents of image files; a path is read when the image is decoded.
-Encoded = list[tuple[str, bytes | Path]]
+
+class BadImage(Exception):
+    """Says why an image cannot be used, as the end of a sentence about it."""
+
+
+# Names and contents of image files; a path, of a file, is read when the image is decoded.
+Content = bytes | Path | BadImage
+Encoded = list[tuple[str, Content]]
 
 
 def is_image_source(source: str) -> bool:
@@ -71,12 +78,12 @@ def _from_folder(
     if parts or split is not None:
         folder = choose_split(source, parts or {"all": folder}, split)
     named = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-    files = [file for file in named if file.is_file()]  # reading a pipe or a device would wait for ever
+    files = [file for file in named if not file.is_dir()]
     if not files:
         raise InputError(
             f"the folder {str(folder)!r} has no image ({', '.join(IMAGE_SUFFIXES)}) and no .parquet"
         )
-    return [(str(file.relative_to(folder)), file) for file in files[:limit]]
+    return [(str(file.relative_to(folder)), _regular(file)) for file in files[:limit]]
 
 
 def _from_parquet(source: str, files: Sequence[Path], column: str | None, limit: int | None) -> Encoded:
@@ -106,15 +113,35 @@ def _from_dataset(source: str, dataset: Any, column: str | None, limit: int | No
         )
     undecoded = dataset.cast_column(chosen, datasets.Image(decode=False))
     rows = range(len(undecoded) if limit is None else min(limit, len(undecoded)))
-    return [_entry(row, undecoded[row][chosen]) for row in rows]
+    hub = import_extra("huggingface_hub", "hf", "a data set of the hub")
+    caches = (datasets.config.HF_DATASETS_CACHE, hub.constants.HF_HUB_CACHE)
+    return [_entry(row, undecoded[row][chosen], caches) for row in rows]
 
 
-def _entry(row: int, cell: Any) -> tuple[str, bytes | Path]:
-    """One cell of an image column: bytes, or a dictionary of bytes and path as the hub stores it."""
-    content = cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell
-    if isinstance(content, str):
-        content = Path(content)
-    return f"in row {row} (from 0)", content or b""
+def _entry(row: int, cell: Any, caches: Sequence[str | Path] = ()) -> tuple[str, Content]:
+    """One cell of an image column: bytes, or a dictionary of bytes and path as the hub stores it.
+
+    A path is read inside of the hub's caches only: a table must not choose among the files of this machine.
+    """
+    content: Content
+    if isinstance(cell, dict) and not cell.get("bytes") and cell.get("path"):
+        path = Path(cell["path"]).resolve()
+        cached = any(path.is_relative_to(Path(cache).resolve()) for cache in caches)
+        content = (
+            _regular(path) if cached else BadImage(f"is a path ({cell['path']!r}), not an image's bytes")
+        )
+    else:
+        content = (cell.get("bytes") if isinstance(cell, dict) else cell) or b""
+    return f"in row {row} (from 0)", content
+
+
+def _regular(file: Path) -> Path | BadImage:
+    """A path if a file is there: reading a pipe or a device would wait for ever."""
+    if file.is_file():
+        return file
+    if file.is_symlink() and not file.exists():
+        return BadImage(f"is a link to {os.readlink(file)!r}, which is not there")
+    return BadImage("is not there" if not file.exists() else "is a pipe or a device, not a file")
 
 
 def _holds_images(file: Path) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from maskevidence.data.image_files import Encoded, find_images
+from maskevidence.data.image_files import BadImage, Content, Encoded, find_images
 from maskevidence.data.table import Table, held_out_rows
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.progress import progress
@@ -152,7 +152,7 @@ def _decode_all(
             advance(1)
             try:
                 pixels = _decode(content)
-            except _BadImage as error:
+            except BadImage as error:
                 if not skip_bad:
                     raise InputError(
                         f"image {name} of {source!r} {error}; repair it, or skip such images with --skip-bad"
@@ -171,28 +171,26 @@ def _decode_all(
     return decoded, bad, n_resized
 
 
-class _BadImage(Exception):
-    """Says why an image cannot be used, as the end of a sentence about it."""
-
-
-def _decode(content: bytes | Path) -> UInt8[np.ndarray, "H W C"]:
+def _decode(content: Content) -> UInt8[np.ndarray, "H W C"]:
     """An image file's levels: one channel for modes without colour, otherwise three."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    if isinstance(content, BadImage):
+        raise content
     try:
         with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as opened:
             opened.load()
             image = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
-        raise _BadImage("is not an image in a format that Pillow knows") from error
+        raise BadImage("is not an image in a format that Pillow knows") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise _BadImage(f"cannot be read ({' '.join(str(error).split())})") from error
+        raise BadImage(f"cannot be read ({' '.join(str(error).split())})") from error
     if image.mode.startswith(("I", "F")):
-        raise _BadImage(f"has more than 8 bits per channel (mode {image.mode})")
+        raise BadImage(f"has more than 8 bits per channel (mode {image.mode})")
     if image.has_transparency_data:
         image = image.convert("RGBA" if image.mode in ("P", "PA", "RGB", "RGBA", "RGBa") else "LA")
         if np.asarray(image.getchannel("A")).min() < 255:
-            raise _BadImage("has transparent pixels, which have no level")
+            raise BadImage("has transparent pixels, which have no level")
     grey = image.mode in ("1", "L", "LA", "La")
     levels = np.asarray(image.convert("L" if grey else "RGB"))
     return levels.reshape(*levels.shape[:2], -1)

@@ -1,5 +1,6 @@
 """Where data sets are found: files, folders with splits, MASKEVIDENCE_DATA, and the Hugging Face hub."""
 
+import csv
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -133,11 +134,51 @@ def reading_parquet(file: Path, form: str = "Parquet") -> Iterator[None]:
     """Turn errors of pyarrow about a Parquet or Feather file into one clear line (InputError)."""
     import pyarrow as pa
 
+    if file.exists() and not file.is_file():  # reading a pipe would wait for ever
+        raise InputError(f"{str(file)!r} is not a file; give a {form} file")
     try:
         yield
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{str(file)!r} cannot be read as {form}: {reason}; write it again") from error
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let the csv reader of Python take cells of more than 131,072 characters."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def check_utf_8(file: str | Path, table: Any) -> None:
+    """Refuse a Parquet or Feather table with a text that is not UTF-8, or that is damaged otherwise.
+
+    Args:
+        file: for the message.
+        table: a `pyarrow.Table`.
+
+    Raises:
+        InputError: the table cannot be used (names a column, and the row of the first such text).
+    """
+    import pyarrow as pa
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            what = f"{str(file)!r} is damaged in column {name!r}"
+            for row, cell in enumerate(column):
+                try:
+                    cell.as_py()
+                except UnicodeDecodeError:
+                    what = (
+                        f"{str(file)!r} has a text that is not UTF-8 in column {name!r}, row {row} (from 0)"
+                    )
+                    break
+            raise InputError(f"{what}; write the file again, its texts in UTF-8") from error
 
 
 def from_hub(source: str, name: str, config: str | None, split: str | None) -> Any:

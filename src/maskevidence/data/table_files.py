@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from maskevidence.data.remote import is_remote, name_in, read_remote
-from maskevidence.data.sources import reading_parquet
+from maskevidence.data.sources import check_utf_8, long_cells, reading_parquet
 from maskevidence.errors import InputError
 from maskevidence.support.files import reading
 
@@ -152,6 +152,7 @@ def _read_columns(file: _File, kind: str) -> RawTable:
     else:
         with reading_parquet(Path(file.name), "Feather"):
             table = feather.read_table(file.source())
+    check_utf_8(file.name, table)
     index = [
         one
         for one in (table.schema.pandas_metadata or {}).get("index_columns", ())
@@ -192,7 +193,8 @@ def _read_csv(file: _File, delimiter: str | None) -> RawTable:
     from pyarrow import csv as pa_csv
 
     try:
-        style = _style(file, delimiter)
+        with long_cells():
+            style = _style(file, delimiter)
     except csv.Error as error:
         raise InputError(f"{file.name!r} is not a regular CSV table: {error}") from error
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.data.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
-from maskevidence.data.sources import reading_parquet
+from maskevidence.data.sources import check_utf_8, long_cells, reading_parquet
 from maskevidence.errors import InputError
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet", *FASTA_SUFFIXES)
@@ -72,12 +72,17 @@ def read_text_file(file: Path, running: bool) -> Columns:
 
         with reading_parquet(file):
             _check_names(file, parquet.read_schema(file).names)
-            return Columns(parquet.read_table(file))
+            table = parquet.read_table(file)
+        check_utf_8(file, table)
+        return Columns(table)
     text = _utf_8(file)
     if kind == ".txt":
         lines = io.StringIO(text, newline=None).readlines()
         return Columns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
-    return _from_csv(file, text) if kind == ".csv" else _from_jsonl(file, text)
+    if kind == ".csv":
+        with long_cells():
+            return _from_csv(file, text)
+    return _from_jsonl(file, text)
 
 
 def _utf_8(file: Path) -> str:

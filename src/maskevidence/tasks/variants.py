@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.fasta import is_fasta, read_fasta
+from maskevidence.data.table_files import is_number
 from maskevidence.data.text_files import Columns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.runs.lock import locked, refuse_unrelated
@@ -214,7 +215,7 @@ def _numbers(data: str, columns: Columns, name: str, limit: int | None) -> Float
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
-            numbers[row] = float(value)
+            numbers[row] = float(value if is_number(str(value)) else "no number")
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"{data!r} has {str(value)[:40]!r} in column {name!r}, row {row} (from 0), which is no "
