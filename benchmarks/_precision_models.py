@@ -20,6 +20,7 @@ SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
 COMPONENTS, LIMIT = 8, 3.0  # of a surrogate
 FEW_ROWS = 100  # of the runs that tell the coverage
 LONG_RUN = 8192  # masks of each of these rows from which the truth of a network is taken
+UNTRAINED = 10  # steps; after fewer, the truth is taken from a short run
 LONGEST = 128  # tokens of a reaction
 
 
@@ -147,7 +148,7 @@ def network(
         truth = content["truth"].numpy()
     else:
         model = trained(table, steps, n_levels)
-        few, design = rows[:FEW_ROWS], me.RandomSize(LONG_RUN)
+        few, design = rows[:FEW_ROWS], me.RandomSize(64 if steps < UNTRAINED else LONG_RUN)
         long = me.estimate_evidence(model, few, design, seed=10**6, batch_size=8192, check=False)
         truth = long.per_observation
         if kept is not None:

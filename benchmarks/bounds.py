@@ -256,15 +256,18 @@ def main() -> int:
     )
     options = parser.parse_args()
     parts = options.parts.split(",")
-    n_texts, steps = (4, 20) if options.quick else (options.texts, options.steps)
+    n_texts, steps = (2, 4) if options.quick else (options.texts, options.steps)
+    if options.quick and options.parts == ",".join(PARTS):
+        parts = ["network"]
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
-    if "time" in parts and not options.quick:
+    if "time" in parts:
         numbers["time"] = time_of_16()
         targets.append(Target("seconds for 65,535 masks", numbers["time"]["seconds"], high=600))
     pseudo: dict[str, me.MaskDesign] = {"pseudo-log-likelihood": me.LeaveOneOut()}
     train, test = pixels()
-    kinds = (("network", 10 * n_texts, 8 * steps), ("BERT", n_texts, steps), ("text", n_texts, 2 * steps))
+    n_rows = n_texts if options.quick else 10 * n_texts
+    kinds = (("network", n_rows, 8 * steps), ("BERT", n_texts, steps), ("text", n_texts, 2 * steps))
     for kind, n_rows, n_steps in kinds:
         if kind not in parts:
             continue
@@ -275,10 +278,10 @@ def main() -> int:
             models = {way: trained(kind, design, train, n_steps) for way, design in TRAININGS.items()}
         named = {f"{kind}, {way}": (model, texts) for way, model in models.items()}
         numbers[kind], found = brackets(named)
-        targets += [] if options.quick else found
+        targets += found
         for name, (model, _) in named.items():
             numbers[name] = policies(name, model, texts, pseudo, exact=True)
-    if "reactions" in parts and "MASKEVIDENCE_DATA" in os.environ and not options.quick:
+    if "reactions" in parts and "MASKEVIDENCE_DATA" in os.environ:
         found_reactions = reactions(400)
         if found_reactions is None:
             print("rxnmapper is not installed; its model is left out", file=sys.stderr)

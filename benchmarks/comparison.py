@@ -87,7 +87,7 @@ def measure(n_rows: int, masks: str, n_seeds: int) -> Counter[tuple[int, str, st
 
 def main() -> int:
     options = arguments("How often a comparison of equal models names a better one.").parse_args()
-    n_seeds = 40 if options.quick else 300
+    n_seeds = 4 if options.quick else 300
     at_most = float(stats.binom.ppf(0.999, n_seeds, 0.05)) / n_seeds
     rows, results, targets = [], [], []
     for n_rows, masks in SETTINGS:

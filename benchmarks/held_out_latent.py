@@ -45,7 +45,7 @@ def objective_of(method: str, seed: int) -> me.Elbo | me.MaskedObjective | me.Li
 
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
-    n_images, epochs, seeds = (300, 40, SEEDS[:2]) if options.quick else (N_IMAGES, EPOCHS, SEEDS)
+    n_images, epochs, seeds = (20, 2, SEEDS[:2]) if options.quick else (N_IMAGES, EPOCHS, SEEDS)
     train, test = (
         binarise(read_images(f"mnist:{split}", limit=n_images).table(), "threshold").values
         for split in ("train", "test")

@@ -12,6 +12,7 @@ encoder), which all use the same test images.
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 
 from _timing import arguments, finish, machine, show
 
@@ -32,19 +33,21 @@ OBJECTIVES = {
 ANNEALINGS = (Annealing(8, 100, 5), Annealing(8, 40, 5, "encoder"))
 
 
-def bounds(model: VAE, x: np.ndarray, draws: int = 1024) -> list[me.models.EvidenceBound]:
+def bounds(model: VAE, x: np.ndarray, annealings: Sequence[Annealing]) -> list[me.models.EvidenceBound]:
     """Stochastic lower bounds on the log evidence of the rows; collapsed weights only make them lower."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", me.errors.CollapsedWeightsWarning)
-        annealed = [model.annealed_evidence(x, annealing=one) for one in ANNEALINGS]
-        return [model.importance_evidence(x, samples=draws), *annealed]
+        annealed = [model.annealed_evidence(x, annealing=one) for one in annealings]
+        return [model.importance_evidence(x, samples=1024), *annealed]
 
 
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
-    n_train, n_test, steps, seeds = (
-        (1000, 10, 150, (0, 1)) if options.quick else (N_TRAIN, N_TEST, STEPS, SEEDS)
-    )
+    n_train, n_test, steps, seeds = N_TRAIN, N_TEST, STEPS, SEEDS
+    annealings = ANNEALINGS
+    if options.quick:
+        n_train, n_test, steps, seeds = BATCH, 2, 1, (0, 1)
+        annealings = (Annealing(2, 3, 1), Annealing(2, 3, 1, "encoder"))
     train = read_images("mnist:train", limit=n_train).table().values
     test = read_images("mnist:test", limit=n_test).table().values
     bounds_of: dict[str, list[list[me.models.EvidenceBound]]] = {}
@@ -65,7 +68,7 @@ def main() -> int:
                 evidence_every=0,
             )
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            bounds_of.setdefault(name, []).append(bounds(model, test))
+            bounds_of.setdefault(name, []).append(bounds(model, test, annealings))
     best = {
         name: np.array([max(b.mean for b in each) for each in of_seeds])
         for name, of_seeds in bounds_of.items()

@@ -178,7 +178,7 @@ def main() -> int:
         contestants = {
             (name, revision): run for revision in roots for name, run in commands[revision].items()
         }
-        timings = interleaved(contestants, rounds=1 if options.quick else 5)
+        timings = interleaved(contestants, rounds=5)
     counts = {revision: summary(house) for revision, house in houses.items()}
     rows = [(what, *(counts[revision][what] for revision in roots)) for what in counts[NOW]]
     rows += [

@@ -14,12 +14,21 @@ processor's time that each kind of operator takes.
 """
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
+from _timing import (
+    Target,
+    arguments,
+    data,
+    finish,
+    interleaved,
+    machine,
+    show,
+    spread_of_ratio,
+    times_faster,
+)
 from masked_lm import bert
 
 # isort: split
@@ -51,20 +60,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="how many times each side scores them")
     parser.add_argument("--profile", action="store_true", help="show where the time goes, and nothing else")
     options = parser.parse_args()
-    if "MASKEVIDENCE_DATA" not in os.environ:
-        print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
-        return 2
     if options.profile:
         return profile(options.json)
-    rounds = 2 if options.quick else options.rounds
-    contests = {} if options.quick else {REACTIONS: reactions(options.texts)}
-    contests[QNLI] = questions(3 * options.texts)
+    n_texts = 1 if options.quick else options.texts
+    contests = {} if options.quick else {REACTIONS: reactions(n_texts)}
+    contests[QNLI] = questions(3 * n_texts)
     rows, numbers, targets = [], {}, []
     for name, contest in contests.items():
         if contest is None:
             print("rxnmapper is not installed; its model is left out", file=sys.stderr)
             continue
-        result = numbers[name] = measure(*contest, rounds)
+        result = numbers[name] = measure(*contest, options.rounds)
         rows += [
             (
                 name if loop == next(iter(LOOPS)) else "",
@@ -131,10 +137,8 @@ def reactions(n_texts: int) -> tuple[me.models.MaskedLM, Tokens] | None:
     model = smiles_model()
     if model is None:
         return None
-    data = Path(os.environ["MASKEVIDENCE_DATA"]) / "reactions" / "reactions.csv"
-    texts = [
-        text for text in read_texts(str(data))["reaction"] if len(model.tokenizer(text).input_ids) <= LONGEST
-    ]
+    every = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
+    texts = [text for text in every if len(model.tokenizer(text).input_ids) <= LONGEST]
     return model, model.tokens(texts[:n_texts])
 
 

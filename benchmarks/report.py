@@ -39,7 +39,7 @@ def main() -> int:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("Chromium was not found; install it, for example with: apt-get install chromium")
-    n_rows, rounds = (1_000, 3) if options.quick else (10_000, 9)
+    n_rows, rounds = 20 if options.quick else 10_000, 9
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run = make_run(folder, n_rows)

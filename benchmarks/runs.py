@@ -1,19 +1,14 @@
-"""Run directories: resuming after kills, the cost of saving, and the time to summarise a large run.
+"""Run directories: the cost of saving, and the time to summarise a large run.
 
-Kills: `maskevidence score --out` is started, killed with SIGKILL at a random moment and resumed, each time in
-a new folder. The sorted Parquet rows and the estimate must be bit-identical to those of an uninterrupted run.
 Overhead: a run with a run directory, including the summary, is compared with the same estimate in memory.
-Summary: one million rows in 20 parts are summarised. Takes about six minutes on two cores.
+Summary: one million rows in 20 parts are summarised. Takes about three minutes on two cores. `kills.py` kills
+commands and gives them again.
 """
 
-import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +17,6 @@ from _timing import Target, arguments, finish, interleaved, machine, show, sprea
 # isort: split
 import numpy as np
 import torch
-from pyarrow import parquet
 
 import maskevidence as me
 from maskevidence.masks import MaskKey
@@ -35,12 +29,10 @@ from maskevidence.runs import (
     rows_per_block,
     write_summary,
 )
-from maskevidence.runs.parts import list_parts
 from maskevidence.runs.score_into import write_scores
 from maskevidence.score_table import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
-KILLS = 20
 MAX_OVERHEAD = 0.03
 MAX_SECONDS = 5.0
 
@@ -50,77 +42,11 @@ def main() -> int:
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
     with tempfile.TemporaryDirectory() as folder:
-        for part in (kills, overhead, summary):
+        for part in (overhead, summary):
             numbers[part.__name__], asked = part(Path(folder) / part.__name__, options.quick)
             targets += asked
     print(f"\n{machine()}")
     return finish(numbers, targets, options.json)
-
-
-def kills(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """Kill and resume runs, and record the share of the parts that was saved before each kill."""
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(6, 6))
-    covariance = torch.from_numpy(root @ root.T + np.eye(6))
-    me.models.Gaussian(torch.zeros(6, dtype=torch.float64), covariance).save(folder / "model")
-    np.save(folder / "rows.npy", rng.normal(size=(2000, 6)))
-    design = ("--masks-per-size", "20", "--save-every", "0", "--threads", "1")
-    command = [*PROGRAM, "score", str(folder / "model"), str(folder / "rows.npy"), *design, "--out"]
-
-    def run(out: Path) -> float:
-        start = time.perf_counter()
-        subprocess.run([*command, str(out)], check=True, capture_output=True)
-        return time.perf_counter() - start
-
-    run(folder / "warm")
-    seconds = run(folder / "whole")
-    wanted_rows, wanted = sorted_rows(folder / "whole"), estimate(folder / "whole")
-    n_parts = len(list_parts(folder / "whole" / "scores"))
-    moments = random.Random(0)
-    saved, same = [], 0
-    for k in range(3 if quick else KILLS):
-        out = folder / f"killed-{k}"
-        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for_parts(out, moments.randrange(n_parts), limit=20 * seconds)
-        time.sleep(moments.uniform(0.0, 0.02))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        saved.append(len(list_parts(out / "scores")) / n_parts)
-        run(out)
-        same += sorted_rows(out) == wanted_rows and estimate(out) == wanted
-    inside = sum(0.0 < share < 1.0 for share in saved)
-    rows = [
-        ("uninterrupted run", f"{seconds:.1f} s, {n_parts} parts"),
-        ("kills", str(len(saved))),
-        ("of these, with only some of the scores saved", str(inside)),
-        ("share saved at the kill", f"{min(saved):.0%} to {max(saved):.0%}"),
-        ("bit-identical to the uninterrupted run", str(same)),
-    ]
-    show("Killed with SIGKILL and resumed", ("what", "result"), rows)
-    numbers = {"seconds": seconds, "parts": n_parts, "share_saved": saved, "bit_equal": same}
-    return numbers, [Target("resumed runs that are bit-identical", same, low=len(saved))]
-
-
-def wait_for_parts(out: Path, n: int, limit: float) -> None:
-    start = time.perf_counter()
-    while len(list_parts(out / "scores")) < n and time.perf_counter() - start < limit:
-        time.sleep(0.001)
-
-
-def sorted_rows(folder: Path) -> bytes:
-    """The sorted rows of all Parquet files, as bytes."""
-    table = parquet.read_table(folder / "scores").sort_by(
-        [("id", "ascending"), ("draw", "ascending"), ("size", "ascending")]
-    )
-    columns = [table.column(name).combine_chunks() for name in table.column_names if name != "n_bytes"]
-    return b"".join(column.to_numpy().tobytes() for column in columns)
-
-
-def estimate(folder: Path) -> dict[str, Any]:
-    """The content of estimate.json without the entries that depend on the folder."""
-    content = json.loads((folder / "estimate.json").read_text())
-    return {name: value for name, value in content.items() if name not in ("command", "versions")}
 
 
 def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
@@ -145,8 +71,7 @@ def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
             run = read_run(out.path)
             run.result()
 
-        rounds = 3 if quick else 7
-        timings = interleaved({"in memory": in_memory, "run directory": on_disk}, rounds=rounds)
+        timings = interleaved({"in memory": in_memory, "run directory": on_disk}, rounds=7)
         ratios = [d / m for m, d in zip(*(t.seconds for t in timings.values()), strict=True)]
         extra = float(np.median(ratios)) - 1.0
         numbers[name] = {key: timing.seconds for key, timing in timings.items()} | {"overhead": extra}
@@ -167,7 +92,7 @@ def overhead(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
 def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
     """Models to time: a Gaussian on rows of 20 numbers, and a 2-layer BERT with random weights on texts."""
     rng = np.random.default_rng(0)
-    n_rows, width = 2_000 if quick else 10_000, 20
+    n_rows, width = 50 if quick else 10_000, 20
     root = rng.normal(size=(width, width))
     covariance = torch.from_numpy(root @ root.T + np.eye(width))
     gaussian = me.models.Gaussian(torch.zeros(width, dtype=torch.float64), covariance)
@@ -194,7 +119,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
     )
     torch.manual_seed(0)
     model = MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
-    n_texts = 60 if quick else 120
+    n_texts = 4 if quick else 120
     lengths = rng.integers(12, 61, size=n_texts)
     inside = torch.arange(60)[None, :] < torch.from_numpy(lengths)[:, None]
     tokens = me.Tokens(
@@ -222,7 +147,7 @@ def manifest_of(model: Any, tokens: me.Tokens, design: me.MaskDesign) -> Manifes
 
 def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     """Time the summary of one million rows: 50,000 observations of 20 tokens with a mask of each size."""
-    n, width, n_parts = (5_000, 20, 20) if quick else (50_000, 20, 20)
+    n, width, n_parts = (200, 20, 2) if quick else (50_000, 20, 20)
     rng = np.random.default_rng(0)
     design = me.EverySize(1)
     data = DataSource(name="rows", fingerprint="", n_observations=n, columns=[])
@@ -259,7 +184,7 @@ def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
                 command, check=True, capture_output=True, env=os.environ
             ),
         },
-        rounds=3 if quick else 5,
+        rounds=5,
     )
     n_rows = len(read_run(folder).estimate.scores)
     rows = [(name, f"{timing.median:.2f} s") for name, timing in timings.items()]

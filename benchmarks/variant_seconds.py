@@ -23,7 +23,7 @@ import torch
 import maskevidence as me
 from maskevidence.data.fasta import read_fasta
 from maskevidence.models.text.letters import letter_tokenizer
-from variants import FAMILIES, RESIDUES, bert, data, single_mutants
+from variants import FAMILIES, RESIDUES, bert, proteins, single_mutants
 
 CALLS = (1, 4, 32)  # rows
 
@@ -36,20 +36,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     clock = time.process_time if options.cpu else time.perf_counter
-    tem1 = read_fasta(data("blat_ecolx_wild_type.fasta")).sequences[0]
-    first = read_fasta(data(f"{FAMILIES[0]}.fasta")).sequences[0]
+    tem1 = read_fasta(proteins("blat_ecolx_wild_type.fasta")).sequences[0]
+    first = read_fasta(proteins(f"{FAMILIES[0]}.fasta")).sequences[0][: 4 if options.quick else None]
     tokenizer = letter_tokenizer([RESIDUES])
-    sites = np.linspace(0, len(tem1) - 1, 4 if options.quick else options.sites).astype(int)
+    sites = np.linspace(0, len(tem1) - 1, 2 if options.quick else options.sites).astype(int)
     every = range(-1, len(first) + 1)
     small, large = bert(tokenizer, 64, 2, 320), esm2(tokenizer, 320, 6, 20)
     cases = {
         "BERT, 2 layers of 64, all sites": Case(small, first, range(len(first)), every),
-        "BERT, 2 layers of 64, 60 sites": Case(small, first, range(60), every),
+        "BERT, 2 layers of 64, 60 sites": Case(small, first, range(min(60, len(first))), every),
     }
     if len(sites):
         cases["ESM-2 with 8M, the same sites"] = Case(large, tem1, sites.tolist(), sites.tolist())
     numbers, targets, rows = {}, [], []
-    for threads in options.threads or (1, 2):
+    for threads in options.threads or ((1,) if options.quick else (1, 2)):
         torch.set_num_threads(threads)
         for title, case in cases.items():
             found = seconds(case, options.rounds, clock)

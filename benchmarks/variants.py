@@ -5,7 +5,7 @@
 - passes: the distinct contexts of 1,000 single and 1,000 double mutants against one context per mutant and
   convention. `variant_seconds.py` measures seconds.
 - families: small BERTs trained by random sizes and at 15 % on each of three families of homologues. Held-out
-  log evidence per residue beside frequencies of residues by site and a Markov chain. With `--models`, a
+  log evidence per residue beside frequencies of residues by site and a Markov chain. With `--models`, an
   interrupted training resumes from its last checkpoint.
 - agreement: all single mutants of one member by every convention, and mutants of four neighbouring and of
   four random sites, with the rank correlations of the conventions.
@@ -17,9 +17,7 @@
 Takes about 20 minutes on one core; the data sets are those of MASKEVIDENCE_DATA.
 """
 
-import importlib.util
 import math
-import os
 import shutil
 import sys
 import tempfile
@@ -28,14 +26,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, show
+from _timing import Target, arguments, data, finish, show
 
 # isort: split
 import numpy as np
 import torch
 
 import maskevidence as me
+from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
+from maskevidence.data.text import read_texts
 from maskevidence.models.text.letters import letter_tokenizer
 from maskevidence.tasks.variant_options import VariantOptions
 from maskevidence.tasks.variants import score_variants
@@ -66,9 +66,9 @@ def main() -> int:
     parser.add_argument("--reactions", type=int, default=16, help="how many reactions are scored")
     parser.add_argument("--family", choices=FAMILIES, action="append", help="leave the others out")
     options = parser.parse_args()
-    if "MASKEVIDENCE_DATA" not in os.environ:
-        print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
-        return 2
+    if options.quick:
+        options.family, options.few = FAMILIES[:1], True
+        options.only = options.only or [name for name in SECTIONS if name != "tem1"]
     with tempfile.TemporaryDirectory() as temporary:
         options.models = options.models or Path(temporary)
         numbers, targets = {}, []
@@ -100,28 +100,28 @@ def bert(tokenizer: Any, hidden: int, layers: int, positions: int, seed: int = 0
         return me.models.MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
 
 
-def data(name: str) -> Path:
-    return Path(os.environ["MASKEVIDENCE_DATA"]) / "proteins" / name
+def proteins(name: str) -> Path:
+    return data("proteins", name)
 
 
 def measure_passes(options: Any) -> tuple[dict[str, Any], list[Target]]:
     """Distinct contexts; the wild type is the first member of a family."""
-    wild_type = read_fasta(data(f"{FAMILIES[0]}.fasta")).sequences[0]
+    wild_type = read_fasta(proteins(f"{FAMILIES[0]}.fasta")).sequences[0]
     model = bert(letter_tokenizer([RESIDUES]), 16, 1, 320)
     rng = np.random.default_rng(0)
     singles = single_mutants(wild_type)
     by_site = [singles[19 * j : 19 * j + 19] for j in range(len(wild_type))]
-    doubles = set()
-    while len(doubles) < 1000:
+    doubles, n = set(), 20 if options.quick else 1000
+    while len(doubles) < n:
         first, second = rng.choice(60, size=2, replace=False)
         if first < second:
             doubles.add(f"{rng.choice(by_site[first])}:{rng.choice(by_site[second])}")
-    mutants = [*rng.choice(singles[: 60 * 19], size=1000, replace=False).tolist(), *sorted(doubles)]
+    mutants = [*rng.choice(singles[: 60 * 19], size=n, replace=False).tolist(), *sorted(doubles)]
     plan = me.plan_variants(model, wild_type, mutants)
     asked = sum(plan.asked.values())
     rows = [(name, f"{plan.asked[name]:,}", f"{plan.distinct[name]:,}") for name in plan.asked]
     show(
-        f"Contexts of 1,000 single and 1,000 double mutants at 60 sites of {len(wild_type)} residues",
+        f"Contexts of {n:,} single and {n:,} double mutants at 60 sites of {len(wild_type)} residues",
         ("convention", "one per mutant", "distinct"),
         [*rows, ("all", f"{asked:,}", f"{plan.passes:,}")],
     )
@@ -135,7 +135,7 @@ def single_mutants(wild_type: str) -> list[str]:
 
 def family(name: str) -> tuple[list[str], list[str]]:
     """Training and held-out members of a family: those of at most LONGEST known residues, in random order."""
-    members = [one for one in read_fasta(data(f"{name}.fasta")).sequences if len(one) <= LONGEST]
+    members = [one for one in read_fasta(proteins(f"{name}.fasta")).sequences if len(one) <= LONGEST]
     members = [one for one in members if set(one) <= set(RESIDUES)]
     order = np.random.default_rng(0).permutation(len(members))
     shuffled = [members[place] for place in order]
@@ -152,7 +152,7 @@ def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me
         return me.models.MaskedLM.from_pretrained(folder, device="cpu")
     model = bert(letter_tokenizer([RESIDUES]), options.hidden, 2, LONGEST + 2)
     rate = 4e-3 * 64 / options.hidden
-    recipe = Recipe(steps=60 if options.quick else options.steps, batch_size=8, learning_rate=rate)
+    recipe = Recipe(steps=2 if options.quick else options.steps, batch_size=8, learning_rate=rate)
     start, unfinished = time.process_time(), folder.with_name(f"{folder.name}-unfinished")
     train_masked_lm(
         model, model.tokens(train), OBJECTIVES[objective], recipe, out=unfinished, device="cpu"
@@ -213,6 +213,7 @@ def measure_families(options: Any) -> tuple[dict[str, Any], list[Target]]:
     numbers, targets, rows = {}, [], []
     for name in options.family or FAMILIES:
         train, test = family(name)
+        test = test[:4] if options.quick else test
         n_residues = sum(map(len, test))
         known = {
             "site frequencies": site_frequencies(train, test),
@@ -257,7 +258,7 @@ def measure_agreement(options: Any) -> tuple[dict[str, Any], list[Target]]:
     wild_type = min(test, key=len)
     singles = single_mutants(wild_type)
     rng = np.random.default_rng(1)
-    middle, n = len(wild_type) // 2, 20 if options.quick else 200
+    middle, n = len(wild_type) // 2, 4 if options.quick else 200
     close = [mutant_of(wild_type, range(middle, middle + 4), rng) for _ in range(n)]
     apart = [
         mutant_of(wild_type, np.sort(rng.choice(len(wild_type), size=4, replace=False)), rng)
@@ -271,7 +272,7 @@ def measure_agreement(options: Any) -> tuple[dict[str, Any], list[Target]]:
         (f"Markov chain, {n} mutants of {title}", exact, mutants) for title, mutants in of_four.items()
     ]
     if not options.few:
-        every = {f"all {len(singles):,} single mutants": singles[:38] if options.quick else singles}
+        every = {f"all {len(singles):,} single mutants": singles[:4] if options.quick else singles}
         every |= {f"{n} mutants of {title}": mutants for title, mutants in of_four.items()}
         contests += [(f"BERT, {title}", tuple(CONVENTIONS), mutants) for title, mutants in every.items()]
     models = {"Markov chain": markov_model(train)}
@@ -417,9 +418,9 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
     given = [*(f"esm1v_wt_marginals_{k}" for k in range(1, 6)), "esm1v_pll_1"]
     result = score_variants(
         str(folder),
-        str(data("blat_ecolx_ranganathan2015.csv")),
+        str(proteins("blat_ecolx_ranganathan2015.csv")),
         VariantOptions(
-            str(data("blat_ecolx_wild_type.fasta")),
+            str(proteins("blat_ecolx_wild_type.fasta")),
             conventions="wild-type-fill",
             measured="measured_2500",
             given=",".join(given),
@@ -448,20 +449,13 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
 
 def measure_reactions(options: Any) -> tuple[dict[str, Any], list[Target]]:
     """True products against those of other reactions: PLL and area of the reaction, area of the product."""
-    found = importlib.util.find_spec("rxnmapper")
-    if found is None or found.origin is None:
+    model = smiles_model()
+    if model is None:
         print("rxnmapper is not installed; its model is left out", file=sys.stderr)
         return {}, []
-    from leave_one_out import smiles_tokenizer
-    from maskevidence.data.text import read_texts
-
-    folder = Path(found.origin).parent / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
-    tokenizer = smiles_tokenizer((folder / "vocab.txt").read_text().split("\n"))
-    model = me.models.MaskedLM.from_pretrained(folder, tokenizer=tokenizer, device="cpu")
-    file = Path(os.environ["MASKEVIDENCE_DATA"]) / "reactions" / "reactions.csv"
-    texts = [
-        one for one in read_texts(str(file))["reaction"] if len(tokenizer(one).input_ids) <= LONGEST_REACTION
-    ]
+    tokenizer = model.tokenizer
+    every = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
+    texts = [one for one in every if len(tokenizer(one).input_ids) <= LONGEST_REACTION]
     n = 2 if options.quick else options.reactions
     halves = [text.split(">>") for text in texts[: 8 * n]]
     length = [len(tokenizer(product).input_ids) for _, product in halves]

@@ -1,4 +1,4 @@
-"""A small campaign of bad input; benchmarks/bad_input.py runs hundreds of cases over all kinds of models."""
+"""A small campaign of bad input: generated cases of every kind end in one line and leave nothing behind."""
 
 import os
 import random
