@@ -25,6 +25,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the noise variance of")  # the checks give few rows
 @pytest.mark.usefixtures("unchecked")  # the checks give arguments of wrong types on purpose
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_checks(estimator, check) -> None:

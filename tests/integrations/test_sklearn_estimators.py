@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -45,6 +46,7 @@ def seen(x: np.ndarray) -> np.ndarray:
     return ~np.isnan(x).all(1)
 
 
+@pytest.mark.filterwarnings("ignore:the noise variance of")  # a column of the complete rows
 @pytest.mark.parametrize("estimator", GAUSSIAN, ids=repr)
 def test_an_estimator_gives_the_numbers_of_its_model(estimator, holed: np.ndarray) -> None:
     fitted = clone(estimator).fit(holed)
@@ -61,6 +63,35 @@ def test_an_estimator_gives_the_numbers_of_its_model(estimator, holed: np.ndarra
     assert fitted.n_iter_ == model.n_iterations > 1
     complete = clone(estimator).fit(np.nan_to_num(holed) + np.arange(600).reshape(120, 5) % 7)
     assert (complete.n_iter_ == 1) == (not isinstance(estimator, FactorAnalysis))
+
+
+def test_factor_analysis_names_the_columns_whose_noise_is_at_its_bound() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    frame["b"] = frame["a"]
+    with pytest.warns(
+        UserWarning, match=r"of 2 of 4 columns is at its lower bound, 0.0001 .*: a, b; use fewer"
+    ):
+        FactorAnalysis(1).fit(frame)
+
+
+@pytest.mark.parametrize("estimator", LOW_RANK, ids=repr)
+def test_precision_and_explained_variance(estimator, holed: np.ndarray) -> None:
+    fitted = clone(estimator).fit(holed)
+    np.testing.assert_allclose(fitted.get_precision() @ fitted.get_covariance(), np.eye(5), atol=1e-9)
+    if isinstance(estimator, PPCA):
+        eigenvalues = np.linalg.eigvalsh(fitted.get_covariance())[::-1]
+        np.testing.assert_allclose(fitted.explained_variance_, eigenvalues[:2])
+    else:
+        common = fitted.get_covariance() - np.diag(fitted.noise_variance_)
+        assert fitted.explained_variance_.shape == (2,)
+        assert fitted.explained_variance_.sum() == pytest.approx(np.trace(common))
+
+
+def test_explained_variance_of_complete_rows_is_that_of_scikit_learns_pca() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 5)) * [1.0, 2.0, 3.0, 4.0, 5.0]
+    theirs = PCA(2).fit(x)
+    np.testing.assert_allclose(PPCA(2).fit(x).explained_variance_ * 50 / 49, theirs.explained_variance_)
 
 
 @pytest.mark.parametrize("estimator", LOW_RANK, ids=repr)

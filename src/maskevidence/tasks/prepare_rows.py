@@ -256,7 +256,7 @@ def fit_held_out(
         notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {', '.join(dropped)}")
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
-        notes.append(f"noise variance at its lower bound (10⁻³ of the column's variance): {names}")
+        notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")
     prepared = _prepared(model, test, test_fraction, notes)
     source = prepared.source.model_copy(update={"source_fingerprint": table.fingerprint()})
     return replace(prepared, source=source, fitted=True)

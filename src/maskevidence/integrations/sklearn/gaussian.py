@@ -1,14 +1,17 @@
 """The Gaussian family as estimators: PPCA, factor analysis and the full Gaussian."""
 
+import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 
 from maskevidence import models
 from maskevidence.integrations.sklearn.base import TableDensity
 from maskevidence.integrations.sklearn.latent import LatentDensity
 from maskevidence.models.base import TableModel
+from maskevidence.models.gaussian.maximum_likelihood import NOISE_BOUND
 
 
 class _LowRank(LatentDensity):
@@ -43,6 +46,11 @@ class _LowRank(LatentDensity):
         """W Wᵀ + Ψ, shape (D, D)."""
         return self.model_.covariance.detach().cpu().double().numpy()
 
+    def get_precision(self) -> Float64[np.ndarray, "D D"]:
+        """(W Wᵀ + Ψ)⁻¹, shape (D, D)."""
+        factor = torch.linalg.cholesky(self.model_.covariance.detach().double())
+        return torch.cholesky_inverse(factor).cpu().numpy()
+
     def _fit(self, kind: Any, table: Float64[np.ndarray, "N D"]) -> TableModel:
         width = table.shape[1]
         self.n_components_ = self._checked_components(width, largest=width - 1)
@@ -64,6 +72,8 @@ class PPCA(_LowRank):
         components_: Wᵀ, shape (K, D); unlike those of scikit-learn's `PCA`, the rows are not of length 1.
         mean_: μ, shape (D,).
         noise_variance_: σ².
+        explained_variance_: the K largest eigenvalues of the covariance, shape (K,); scikit-learn's `PCA`
+            divides them by N - 1 in place of N.
         model_: the fitted `maskevidence.models.PPCA`.
 
     Source:
@@ -83,12 +93,19 @@ class PPCA(_LowRank):
         """σ²."""
         return float(self.model_.noise_variance.detach())
 
+    @property
+    def explained_variance_(self) -> Float64[np.ndarray, " K"]:
+        """The K largest eigenvalues of W Wᵀ + σ² I, shape (K,)."""
+        return np.linalg.svd(self.components_, compute_uv=False) ** 2 + self.noise_variance_
+
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
         return self._fit(models.PPCA, table)
 
 
 class FactorAnalysis(_LowRank):
     """Factor analysis of tables with missing values: x = W z + μ + noise, noise ~ N(0, diag(ψ)).
+
+    Each ψ_j is at least 10⁻⁴ of the variance of column j; a warning names the columns where this bound binds.
 
     Args:
         n_components: K, from 1 to D - 1; by default min(2, D - 1).
@@ -101,6 +118,7 @@ class FactorAnalysis(_LowRank):
         components_: Wᵀ, shape (K, D), as in scikit-learn's `FactorAnalysis`.
         mean_: μ, shape (D,).
         noise_variance_: ψ, shape (D,).
+        explained_variance_: the sum over columns of each component's squared loadings, shape (K,).
         model_: the fitted `maskevidence.models.FactorAnalysis`.
 
     Example:
@@ -116,8 +134,24 @@ class FactorAnalysis(_LowRank):
         """ψ, shape (D,)."""
         return self.model_.noise_variances.detach().cpu().double().numpy()
 
+    @property
+    def explained_variance_(self) -> Float64[np.ndarray, " K"]:
+        """Σ_j w_jk² of each component k, shape (K,)."""
+        return (self.components_**2).sum(1)
+
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        return self._fit(models.FactorAnalysis, table)
+        model = self._fit(models.FactorAnalysis, table)
+        if model.bounded:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])])
+            at_bound = ", ".join(names[j] for j in model.bounded)
+            warnings.warn(
+                f"the noise variance of {len(model.bounded)} of {table.shape[1]} columns is at its lower "
+                f"bound, {NOISE_BOUND:g} of the column's variance: {at_bound}; use fewer components, give "
+                "more rows, or leave out columns that others determine",
+                UserWarning,
+                stacklevel=3,
+            )
+        return model
 
 
 class GaussianDensity(TableDensity):

@@ -27,8 +27,8 @@ class FactorAnalysis(LowRankGaussian):
         dtype: of the computation.
 
     Attributes:
-        bounded: after `fit`, the features whose ψ_j is at its lower bound, a thousandth of the column's
-            variance. Without that bound the likelihood can grow without end.
+        bounded: after `fit`, the features whose ψ_j is at its lower bound, 10⁻⁴ of the column's variance.
+            Without a bound the likelihood can grow without end; with one, a PPCA with less noise fits better.
 
     Raises:
         InputError: n_components outside 1..D-1.
@@ -78,7 +78,7 @@ class FactorAnalysis(LowRankGaussian):
         return model
 
     def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 2_000) -> "FactorAnalysis":
-        """Maximum likelihood under ψ_j >= 10⁻³ · variance of column j, in place: by Newton steps from three
+        """Maximum likelihood under ψ_j >= 10⁻⁴ · variance of column j, in place: by Newton steps from three
         starts, or by quasi-Newton steps if values are missing (NaN).
 
         Args:

@@ -15,7 +15,7 @@ State = TypeVar("State")
 Vector = Float64[np.ndarray, " D"]
 Matrix = Float64[np.ndarray, "D K"]
 Table = Float64[np.ndarray, "N D"]
-NOISE_BOUND = 1e-3  # share of a column's variance; below it a factor model's likelihood can grow without end
+NOISE_BOUND = 1e-4  # share of a column's variance; below it a factor model's likelihood can grow without end
 
 
 class LowRankParameters(NamedTuple):
