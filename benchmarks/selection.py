@@ -13,8 +13,7 @@ from it. Its alternatives are
 For rows with holes, these get the mean of the column in each hole. The loss is how much worse the model with
 the chosen number of components, fitted to all rows, is on 2,000 new rows than the best number of components,
 in nats per row; every choice is fitted by maximum likelihood with this package, and more components than the
-candidates have count as the most of them. Seconds are CPU time on one
-thread, interleaved.
+candidates have count as the most of them. Seconds are CPU time on one thread, interleaved.
 
 The settings:
 
@@ -44,6 +43,7 @@ from sklearn.pipeline import make_pipeline
 import maskevidence as me
 from maskevidence.data import published_ppca_data
 from maskevidence.models.gaussian.each_rank import fit_each_rank
+from maskevidence.support.progress import progress
 
 K = 5
 NEW_ROWS = 2_000
@@ -172,27 +172,29 @@ def measure(setting: Setting, data_sets: int) -> dict[str, Measured]:
     components = range(1, setting.largest + 1)
     search = f"GridSearchCV over {type(estimator).__name__}"
     found: dict[str, Measured] = {}
-    for seed in range(data_sets):
-        drawn = setting.draw(setting.rows + NEW_ROWS, seed)
-        x, new = drawn[: setting.rows], drawn[setting.rows :]
-        score_of = {
-            model.n_components: float(model.score_samples(new).mean())
-            for model in fit_each_rank(kind, x, components)
-        }
-        full = SimpleImputer().fit_transform(x) if np.isnan(x).any() else x
-        start = time.process_time()
-        selection = me.select(x, setting.family, components)
-        took = time.process_time() - start
-        for name, one in (("select", selection.chosen), ("smallest beside", selection.smallest)):
-            found.setdefault(name, Measured()).add(one.n_components or 0, score_of, took)
-        methods: dict[str, Callable[[], int]] = {"Horn": partial(horn, full)}
-        if full.shape[0] > full.shape[1]:
-            methods["Minka"] = partial(minka, full)
-        methods[search] = partial(grid_search, x, estimator, setting.largest)
-        for name, choose in methods.items():
+    with progress(f"{setting.name}, {setting.rows} rows", data_sets) as advance:
+        for seed in range(data_sets):
+            drawn = setting.draw(setting.rows + NEW_ROWS, seed)
+            x, new = drawn[: setting.rows], drawn[setting.rows :]
+            score_of = {
+                model.n_components: float(model.score_samples(new).mean())
+                for model in fit_each_rank(kind, x, components)
+            }
+            full = SimpleImputer().fit_transform(x) if np.isnan(x).any() else x
             start = time.process_time()
-            choice = choose()
-            found.setdefault(name, Measured()).add(choice, score_of, time.process_time() - start)
+            selection = me.select(x, setting.family, components)
+            took = time.process_time() - start
+            for name, one in (("select", selection.chosen), ("smallest beside", selection.smallest)):
+                found.setdefault(name, Measured()).add(one.n_components or 0, score_of, took)
+            methods: dict[str, Callable[[], int]] = {"Horn": partial(horn, full)}
+            if full.shape[0] > full.shape[1]:
+                methods["Minka"] = partial(minka, full)
+            methods[search] = partial(grid_search, x, estimator, setting.largest)
+            for name, choose in methods.items():
+                start = time.process_time()
+                choice = choose()
+                found.setdefault(name, Measured()).add(choice, score_of, time.process_time() - start)
+            advance(1)
     return found
 
 

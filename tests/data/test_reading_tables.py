@@ -371,3 +371,23 @@ class TestTableIsTakenForAnArray:
         frame = pd.DataFrame({"a": pd.array([1, None, 3], "Int64"), "b": [0.5, 1.5, 2.5]})
         tokens = me.Tokens.from_array(frame)
         assert tokens.maskable.tolist() == [[True, True], [False, True], [True, True]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "missing", "noted"),
+    [
+        ("-999,1\n3,-999\n4,5\n5,2\n", [], True),
+        ("-999,1\n3,-999\n4,5\n5,2\n", ["-999"], False),
+        ("-999,1\n3,3\n4,5\n5,2\n", [], False),  # in one column alone
+        ("-9,1\n30,-9\n4,50\n5,2\n", [], False),  # not below the range of the others
+        ("-1,1\n1,-1\n-1,1\n1,1\n", [], False),  # two levels
+        ("0,10\n10,0\n11,12\n12,13\n", [], False),  # counts
+    ],
+)
+def test_a_code_for_missing_values_that_was_forgotten(
+    tmp_path: Path, cells: str, missing: list[str], noted: bool
+) -> None:
+    table = read_table(csv(tmp_path, "a,b\n" + cells), missing=missing)
+    words = "-999 stands far below all other values of 'a', 'b': if it means missing, give --missing=-999"
+    assert any(note.startswith(words) for note in table.notes) is noted
+    assert noted or not any("far below" in note for note in table.notes)

@@ -11,6 +11,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.comparison import difference_by_rows
+from maskevidence.data.table import Table
 from maskevidence.models.gaussian.each_rank import fit_each_rank
 from maskevidence.tasks.parse import parse_components
 from maskevidence.tasks.select import beaten_candidates
@@ -216,6 +217,17 @@ def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("maskevidence.models.gaussian.each_rank.TOLERANCE", 1e-13)
     selection = me.select(rows(n=60, missing=0.1), "factor-analysis", (1, 2), folds=2)
     assert "4 of the 4 fits ended before they converged" in selection.notes
+
+
+def test_a_forgotten_code_for_missing_values_is_noted_once() -> None:
+    holed = rows(n=100, missing=0.1)
+    table = Table("t", np.where(np.isnan(holed), -999.0, holed), tuple("abcdefgh"), np.arange(100))
+    for data in (table.values, pd.DataFrame(table.values, columns=list(table.columns))):
+        notes = me.select(data, "ppca", (1, 2), folds=2).notes
+        assert sum("-999 stands far below all other values of" in note for note in notes) == 1
+        assert sum("give --missing=-999 (in Python, NaN)" in note for note in notes) == 1
+    for data in (holed, table):  # a table that was read has this note already
+        assert not any("-999" in note for note in me.select(data, "ppca", (1, 2), folds=2).notes)
 
 
 @pytest.mark.parametrize(

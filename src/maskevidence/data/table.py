@@ -1,7 +1,7 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError
 from maskevidence.tokens import Tokens
+
+_MAX_NAMED = 6  # columns in a note
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,34 @@ class Table:
         low = np.where(observed, self.values, np.inf).min(axis=0)
         high = np.where(observed, self.values, -np.inf).max(axis=0)
         return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+
+
+def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
+    """A sentence on each negative value that lies far below all others in several columns, as -999 does.
+
+    Far below: the next larger value of the column is farther away than the range of all its other values.
+
+    Example:
+        >>> note_on_codes(np.array([[1.0, -99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:53]
+        "-99 stands far below all other values of 'a', 'b': if"
+    """
+    found: dict[float, list[str]] = {}
+    for name, column in zip(columns, values.T, strict=True):
+        known = column[~np.isnan(column)]
+        low = float(known.min()) if known.size else 0.0
+        others = known[known > low]
+        if low < 0 and others.size and others.min() - low > np.ptp(others) and len(np.unique(others)) > 2:
+            found.setdefault(low, []).append(name)
+    notes = []
+    for value, names in found.items():
+        if len(names) > 1:
+            listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
+            word = np.format_float_positional(value, trim="-")
+            notes.append(
+                f"{word} stands far below all other values of {listed}: if it means missing, give "
+                f"--missing={word} (in Python, NaN)"
+            )
+    return notes
 
 
 def held_out_rows(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.one_hot import Encoded, encode
-from maskevidence.data.table import Table
+from maskevidence.data.table import Table, note_on_codes
 from maskevidence.data.table_files import MISSING, NUMBER, RawTable, is_number
 from maskevidence.errors import InputError
 from maskevidence.tokens import MAX_WHOLE
@@ -268,6 +268,7 @@ def _with_notes(table: Table, labels: tuple[str, ...] | None, raw: RawTable, id_
                 f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
                 "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
             )
+    notes += note_on_codes(table.values, table.columns)
     return replace(table, labels=labels, notes=tuple(notes))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
+from maskevidence.data.table import Table, note_on_codes
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence import EvidenceEstimate, Kind, estimate_evidence, summarize_scores
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
@@ -201,7 +202,7 @@ def _plan(
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     order = np.random.default_rng(key.seed).permutation(len(values))
     held = tuple(np.sort(part) for part in np.array_split(order, folds))
-    notes = []
+    notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
     if not all(example.keeps_units for example in examples):
         varies = _varies(values, held)
         if not varies.all():
