@@ -11,7 +11,18 @@ from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey
 from maskevidence.standard_errors import cell_variances, equal_by_chance
 from maskevidence.support.files import csv_text
 
-_COLUMNS = ("id", "label", "n_tokens", "n_bytes", "log_evidence", "mask_se", "mask_df", "per_token", "pll")
+_COLUMNS = (
+    "id",
+    "label",
+    "n_tokens",
+    "n_bytes",
+    "log_evidence",
+    "mask_se",
+    "mask_df",
+    "per_token",
+    "pll",
+    "closed_form",
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,7 @@ class ObservationTable:
         mask_df: shape (N,); its degrees of freedom (Welch-Satterthwaite); NaN where there are none.
         pll: shape (N,); the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone;
             None for other designs.
+        closed_form: shape (N,); the log evidence by the model itself, without masks; None where it has none.
     """
 
     id: Int64[np.ndarray, " N"]
@@ -43,6 +55,7 @@ class ObservationTable:
     mask_se: Float64[np.ndarray, " N"]
     mask_df: Float64[np.ndarray, " N"]
     pll: Float64[np.ndarray, " N"] | None
+    closed_form: Float64[np.ndarray, " N"] | None
 
     @property
     def per_token(self) -> Float64[np.ndarray, " N"]:
@@ -64,7 +77,7 @@ class ObservationTable:
         return columns
 
     def to_csv(self) -> str:
-        """CSV text with the columns id,label,n_tokens,n_bytes,log_evidence,mask_se,mask_df,per_token,pll."""
+        """CSV text with the columns of `columns`."""
         return csv_text(_COLUMNS, zip(*self.columns().values(), strict=True))
 
 
@@ -98,6 +111,7 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         mask_se=mask_se,
         mask_df=mask_df,
         pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
+        closed_form=estimate.closed_form,
     )
 
 

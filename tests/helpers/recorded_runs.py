@@ -27,6 +27,7 @@ OBSERVATION_COLUMNS = [
     "mask_df",
     "per_token",
     "pll",
+    "closed_form",
 ]
 
 

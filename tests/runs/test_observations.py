@@ -4,9 +4,12 @@ import gzip
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import maskevidence as me
 from command_line import CommandLine
+from maskevidence.data import read_table
 from maskevidence.runs import read_run
 from recorded_runs import checked_observations
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -120,3 +123,38 @@ def test_gaps_of_an_alignment_are_dropped(tmp_path: Path) -> None:
     assert texts.labels == ("q", "h")
     assert "gaps were dropped (1), and small letters made capital ones (2)" in texts.notes[0]
     assert "a stop, was dropped (1 of 2)" in texts.notes[1]
+
+
+def test_the_closed_form_of_each_row_stands_beside_its_estimate(run: CommandLine, tmp_path: Path) -> None:
+    """It is exact, the same over shards and after a stop, and belongs to its run."""
+    words = ("score", "ppca:2", GOLDEN / "data" / "table.csv", "--test-fraction", "0.5", "--save-every", 0)
+    assert run(*words, "--out", tmp_path / "one").code == 0
+    rows = checked_observations(tmp_path / "one")
+    exact = np.array([float(row["closed_form"]) for row in rows])
+    model = me.models.load(tmp_path / "one" / "model")
+    table = read_table(GOLDEN / "data" / "table.csv").take(np.array([int(row["id"]) for row in rows]))
+    np.testing.assert_allclose(exact, model.score_samples(table), atol=1e-9)
+    estimate = read_run(tmp_path / "one").estimate
+    assert estimate.closed_form is not None
+    assert estimate.closed_form.tolist() == exact.tolist()
+    assert estimate.to_frame()["closed_form"].tolist() == exact.tolist()
+    assert np.abs(estimate.per_observation - exact).max() > 0.01  # which the masks alone do not tell
+
+    written = (tmp_path / "one" / "closed_form.parquet").read_bytes()
+    next((tmp_path / "one" / "scores").iterdir()).unlink()
+    for name in ("closed_form.parquet", "estimate.json"):
+        (tmp_path / "one" / name).unlink()
+    assert run(*words, "--out", tmp_path / "one").code == 0
+    assert (tmp_path / "one" / "closed_form.parquet").read_bytes() == written
+
+    saved = ("score", tmp_path / "one" / "model", GOLDEN / "data" / "table.csv")
+    assert run(*saved, "--out", tmp_path / "whole").code == 0
+    for k in (1, 2):
+        assert run(*saved, "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
+    parts = (tmp_path / "part-2", tmp_path / "part-1")
+    assert run("summarize", *parts, "--out", tmp_path / "joined").code == 0
+    assert checked_observations(tmp_path / "joined") == checked_observations(tmp_path / "whole")
+
+    other = (tmp_path / "part-1" / "closed_form.parquet").read_bytes()
+    (tmp_path / "whole" / "closed_form.parquet").write_bytes(other)
+    assert "does not have the mean" in run("summarize", tmp_path / "whole").error

@@ -93,6 +93,8 @@ def estimate_frame(estimate: EvidenceEstimate) -> Any:
     with suppress(InputError):
         table = observation_table(estimate, design_from_settings(estimate.design))
         columns |= {"mask_se": table.mask_se, "mask_df": table.mask_df}
+    if estimate.closed_form is not None:
+        columns["closed_form"] = estimate.closed_form
     columns["per_token"] = estimate.per_observation / columns["n_tokens"]
     return data_frame(
         columns, estimate.ids if estimate.labels is None else list(estimate.labels), "observation"

@@ -11,10 +11,10 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import n_masks
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.base_measure import base_measure_of_run
-from maskevidence.runs.labels import read_labels
+from maskevidence.runs.labels import read_closed_form, read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
-from maskevidence.runs.summary import named
+from maskevidence.runs.summary import beside_masks
 from maskevidence.score_table import ScoreTable
 
 
@@ -86,7 +86,8 @@ def _read(name: str, path: Path) -> ReportedRun:
         return ReportedRun(name, manifest, read_run(path).estimate, n_blocks, n_blocks, path)
     estimate = _estimate_of_done(manifest, [read_part(part) for part in parts])
     if estimate is not None:
-        estimate = named(estimate, read_labels(path, manifest))
+        beside = read_labels(path, manifest), read_closed_form(path, manifest)
+        estimate = beside_masks(estimate, *beside)
     return ReportedRun(name, manifest, estimate, n_blocks, n_blocks - len(unfinished), path)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.runs.labels import LABELS
+from maskevidence.runs.labels import CLOSED_FORM, LABELS
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
@@ -33,7 +33,7 @@ TOKENS = "tokens.csv"
 MODEL, CONTROL = "model", "control"
 KEPT = (MODEL, CONTROL)  # models in folders of a run
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, OBSERVATIONS, OBSERVATIONS_PARQUET, TOKENS)
-_ALL = (MANIFEST, *_SUMMARY, LABELS, SCORES, *KEPT)
+_ALL = (MANIFEST, *_SUMMARY, LABELS, CLOSED_FORM, SCORES, *KEPT)
 _UNREADABLE = "is not a run.json that this version can read; give another folder"
 _RESTORE = "restore it, or score again with --overwrite"
 
@@ -179,7 +179,7 @@ class RunDirectory:
         self.remove_temporaries()
         saves = save or {}
         with writing(self.path):
-            for name in (*_SUMMARY, LABELS, SCORES, *KEPT):
+            for name in (*_SUMMARY, LABELS, CLOSED_FORM, SCORES, *KEPT):
                 if (self.path / name).exists():  # renamed first, because a kill may leave half of a folder
                     (self.path / name).rename(self.path / f".{name}{TEMPORARY}")
                     remove_temporaries(self.path)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from maskevidence import __version__
@@ -15,7 +16,7 @@ from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CONTROL, MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, Work, local_engine
-from maskevidence.runs.labels import write_labels
+from maskevidence.runs.labels import CLOSED_FORM, write_closed_form, write_labels
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, write_part
@@ -89,8 +90,10 @@ def record_run(
         existing = _existing(folder, manifest, recording)  # another process may have begun the run
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
+        exact = _closed_form(model, manifest, tokens) if existing is None else None
         if existing is None:
-            manifest = manifest.model_copy(update={"closed_form": _closed_form(model, manifest, tokens)})
+            mean = None if exact is None else float(np.mean(list(exact.values())))
+            manifest = manifest.model_copy(update={"closed_form": mean})
             kept = {MODEL: model if fitted else None, CONTROL: recording.control}
             saves = {name: one.save for name, one in kept.items() if one is not None}
             manifest = folder.begin(manifest, saves)
@@ -99,13 +102,17 @@ def record_run(
         if recording.labels is not None:
             named = zip(tokens.ids.tolist(), recording.labels, strict=True)
             write_labels(folder.path, manifest, dict(named))
+        if fitted:
+            model = _kept(folder, MODEL, model)
+        if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
+            exact = exact or _closed_form(model, manifest, tokens)
+            if exact is not None:
+                write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
         scoring = _scoring(folder, manifest, recording)
         work = _missing_work(folder, manifest, tokens)
         total = sum(one.n_masks(scoring) for one in work)
         pending = _Pending(folder, manifest, recording.save_every)
-        if fitted:
-            model = _kept(folder, MODEL, model)
         with progress("scoring masks", total) as advance:
             try:
                 score_all(model, work, scoring, advance, pending.add)
@@ -156,12 +163,20 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> float | None:
-    """The mean log evidence of the rows of this shard."""
+def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
+    """The log evidence of each row of this shard by the model itself, by id; None without a closed form.
+
+    It is computed block by block, so that it is the same over shards to the last bit.
+    """
     if not isinstance(model, HasLogEvidence):
         return None
+    found: dict[int, float] = {}
     with torch.no_grad():
-        return float(model.log_evidence(beside(model, _rows(manifest, tokens))).mean())
+        for block in manifest.blocks():
+            rows = tokens[block_rows(block, manifest.rows_per_block, len(tokens))]
+            values = model.log_evidence(beside(model, rows)).double().tolist()
+            found |= zip(rows.ids.tolist(), values, strict=True)
+    return found
 
 
 def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:

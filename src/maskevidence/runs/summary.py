@@ -15,7 +15,7 @@ from maskevidence.precise import Precise
 from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
-from maskevidence.runs.labels import read_labels
+from maskevidence.runs.labels import read_closed_form, read_labels
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, read_part
 from maskevidence.score_table import ScoreTable
@@ -74,10 +74,12 @@ def read_run(*folders: str | Path) -> Run:
     """
     manifests, parts, tables, n_calls = [], [], [], 0
     labels: dict[int, str] = {}
+    exact: dict[int, float] = {}
     for folder in folders:
         directory = RunDirectory(folder)
         manifest = directory.existing_manifest()
         labels |= read_labels(directory.path, manifest)
+        exact |= read_closed_form(directory.path, manifest)
         own = directory.parts(manifest)
         _check_complete(directory, manifest, own)
         read = [read_part(part) for part in own]
@@ -97,16 +99,21 @@ def read_run(*folders: str | Path) -> Run:
     if manifest.precise is not None:
         verdict = Precise(**manifest.precise).verdict(estimate)  # type: ignore[arg-type]  # a whole max_passes
         estimate = replace(estimate, notes=(*estimate.notes, verdict))
-    return Run(manifest, named(estimate, labels), tuple(parts))
+    return Run(manifest, beside_masks(estimate, labels, exact), tuple(parts))
 
 
-def named(estimate: EvidenceEstimate, labels: Mapping[int, str]) -> EvidenceEstimate:
-    """The estimate with the names of its observations; as it is if the run has none.
+def beside_masks(
+    estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
+) -> EvidenceEstimate:
+    """The estimate of a run with what is known of its observations without masks.
 
     Args:
         estimate: of a run.
         labels: the answer of `read_labels`.
+        exact: the answer of `read_closed_form`.
     """
+    closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
+    estimate = replace(estimate, closed_form=closed_form)
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
 
 

@@ -16,6 +16,7 @@ from maskevidence.runs.directory import (
     OBSERVATIONS_PARQUET,
     RunDirectory,
 )
+from maskevidence.runs.labels import write_closed_form
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.score_into import write_scores
@@ -48,6 +49,9 @@ def write_run(
     """
     with locked(folder.path):
         manifest = folder.begin(manifest, None if model is None else {MODEL: model.save})
+        if estimate.closed_form is not None:
+            exact = zip(estimate.ids.tolist(), estimate.closed_form.tolist(), strict=True)
+            write_closed_form(folder.path, manifest, dict(exact))
         write_scores(folder, manifest, estimate.scores, estimate.n_model_calls)
         return write_summary(folder, Run(manifest, estimate, ()), result)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from maskevidence.errors import InputError, import_extra
@@ -157,7 +158,9 @@ def score_prepared(
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
             tokens = beside(prepared.model, prepared.tokens)
-            result["closed_form"] = float(prepared.model.log_evidence(tokens).mean())
+            values = prepared.model.log_evidence(tokens).double().cpu().numpy()
+        result["closed_form"] = float(values.mean())
+        estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]

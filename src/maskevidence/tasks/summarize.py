@@ -9,7 +9,7 @@ from pathlib import Path
 from maskevidence.errors import InputError
 from maskevidence.runs import Run, RunDirectory, read_run, write_summary
 from maskevidence.runs.directory import KEPT
-from maskevidence.runs.labels import write_labels
+from maskevidence.runs.labels import write_closed_form, write_labels
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.score import Scored
@@ -50,9 +50,8 @@ def _copy(run: Run, source: Path, folder: RunDirectory) -> None:
     kept = {name: source / name for name in KEPT if (source / name).is_dir()}
     folder.begin(run.manifest, {name: partial(shutil.copytree, model) for name, model in kept.items()})
     estimate = run.estimate
-    if estimate.labels is not None:
-        write_labels(
-            folder.path, run.manifest, dict(zip(estimate.ids.tolist(), estimate.labels, strict=True))
-        )
+    for write, known in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
+        if known is not None:
+            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), known, strict=True)))
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())
