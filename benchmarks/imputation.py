@@ -194,7 +194,7 @@ def main() -> int:
     lines, targets, n_ahead = [], [], 0
     print(machine())
     for name in list(IDENTIFIER)[:1] if options.quick else IDENTIFIER:
-        table = load(name)[:50, :4] if options.quick else load(name)
+        table = load(name)[:50, :7] if options.quick else load(name)
         if not options.quick:
             measure(table[:100], 0)  # warms up
         splits = [measure(table, split) for split in range(n_splits)]
