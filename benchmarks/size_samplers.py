@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, is_quick, machine, show
 
 # isort: split
 import numpy as np
@@ -28,7 +28,7 @@ import torch
 import maskevidence as me
 from maskevidence.masks import MaskKey, size_of_rate
 
-N_TEXTS, MASKS, REPETITIONS = 128, 4, 200
+N_TEXTS, MASKS, REPETITIONS = (8, 1, 3) if is_quick() else (128, 4, 200)
 PASSES_PER_TEXT = (4, 8, 16)
 BERT_TOKENS = 62
 PATTERN, COPIES, LETTERS, CERTAINTY = 32, 4, 26, 0.97  # the near-deterministic text
@@ -213,7 +213,7 @@ def main() -> int:
     numbers: dict[str, Any] = {}
     targets = []
     subjects = {
-        "BERT on English": trained_bert(60 if options.quick else 1000),
+        "BERT on English": trained_bert(4 if options.quick else 1000),
         "near-deterministic": near_deterministic(),
     }
     for name, (model, tokens) in subjects.items():
