@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from maskevidence.evidence import mean_of_scores
-from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks
+from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import cell_variances, t_half_width
 from maskevidence.support.keyed_random import keyed_bits
@@ -190,7 +190,7 @@ def outcomes(setting: Setting, design: MaskDesign, n_runs: int, *, before: bool)
         before: whether errors are those of version 0.1.0, which the design should be of, too.
     """
     model, ids = models(setting.n_tokens)[setting.model], ids_of(setting.ids, setting.n)
-    n_tokens, position = setting.observed.sum(1), np.argsort(np.argsort(ids))
+    n_tokens, position = setting.observed.sum(1), positions(ids)
     for seed in range(n_runs):
         x = model.rows(setting.n, seed)
         key = MaskKey(seed * 7919 + 13, setting.sharing)

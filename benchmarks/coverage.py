@@ -28,7 +28,7 @@ import numpy as np
 
 import maskevidence as me
 from _coverage import Cell, Setting, coverage, ids_of
-from maskevidence.masks import MaskKey, drawn_masks
+from maskevidence.masks import MaskKey, drawn_masks, positions
 from maskevidence.standard_errors import t_half_width
 
 N_ROWS, N_TOKENS = (1, 2, 5, 20, 40, 200), (1, 2, 5, 30)
@@ -142,7 +142,7 @@ def _words(of_cell: list[Entry]) -> str:
 def relative_variance(ids: np.ndarray, design: me.RandomSize, n_tokens: np.ndarray, n_seeds: int) -> float:
     """Variance of the estimate for a steep curve, relative to that of independent sizes."""
     maskable = np.arange(n_tokens.max()) < n_tokens[:, None]
-    position = np.argsort(np.argsort(ids))
+    position = positions(ids)
     means = []
     for seed in range(n_seeds):
         masks = drawn_masks(design, MaskKey(seed), ids, maskable, position=position)

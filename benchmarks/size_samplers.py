@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks import MaskKey, size_of_rate
+from maskevidence.masks import MaskKey, positions, size_of_rate
 
 N_TEXTS, MASKS, REPETITIONS = (8, 1, 3) if is_quick() else (128, 4, 200)
 PASSES_PER_TEXT = (4, 8, 16)
@@ -63,7 +63,8 @@ def within_each_text(n: int, n_tokens: int, _seed: int, rng: np.random.Generator
 
 def over_the_data_set(n: int, n_tokens: int, seed: int, _rng: np.random.Generator) -> np.ndarray:
     text, index = (grid.ravel() for grid in np.indices((N_TEXTS, n)))
-    _, size = me.RandomSize(n).plan_at(MaskKey(seed), text, text, np.full(text.shape, n_tokens), index)
+    position, lengths = positions(np.arange(N_TEXTS))[text], np.full(text.shape, n_tokens)
+    _, size = me.RandomSize(n).plan_at(MaskKey(seed), text, position, lengths, index)
     return size.reshape(N_TEXTS, n)
 
 

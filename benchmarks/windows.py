@@ -27,7 +27,7 @@ import numpy as np
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, Subject
 from maskevidence.evidence import mean_of_scores
-from maskevidence.masks import BoolMatrix, Integers, MaskKey, golden
+from maskevidence.masks import BoolMatrix, Integers, MaskKey, Positions, positions
 from maskevidence.support.keyed_random import keyed_ranks
 from precision import CURVE, DRAWS, TOKENS, slug
 
@@ -39,7 +39,7 @@ WORTH = 1.2  # times less variance, from which on a design would be built
 class Windows(me.RandomSize):
     """Random sizes whose masks are successive windows of one order for each replicate.
 
-    Ids have to be 0..N-1, the positions of the rows.
+    Ids have to be 0..FEW_ROWS-1, the positions of the rows.
     """
 
     name: ClassVar[str] = "windows"
@@ -49,10 +49,11 @@ class Windows(me.RandomSize):
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
         n_tokens, order = maskable.sum(1), draw % self.n_replicates
+        position = positions(np.arange(FEW_ROWS))[ids]
         start = np.zeros_like(size)
         for step in range(1, self.draws // self.n_replicates):
             earlier = draw - step * self.n_replicates
-            before = self._sizes(golden, key, ids, n_tokens, np.maximum(earlier, 0))[1]
+            before = self.plan_at(key, ids, position, n_tokens, np.maximum(earlier, 0))[1]
             start += np.where(earlier >= 0, before, 0)
         ranks = keyed_ranks(key.seed, key.columns(ids, order), maskable)
         return maskable & ((ranks - start[:, None]) % n_tokens[:, None] < size[:, None])
@@ -64,11 +65,11 @@ class Complements(Windows):
 
     name: ClassVar[str] = "complements"
 
-    def _sizes(
-        self, sequence: Any, key: MaskKey, row: Integers, n_tokens: Integers, index: Integers
+    def plan_at(
+        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
     ) -> tuple[Integers, Integers]:
         half = self.draws // 2
-        size = super()._sizes(sequence, key, row, n_tokens, index % half)[1]
+        size = super().plan_at(key, ids, position, n_tokens, index % half)[1]
         return index, np.where(index < half, size, n_tokens + 1 - size)
 
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import maskevidence as me
 from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskDesign, MaskKey, drawn_masks
+from maskevidence.masks import MaskDesign, MaskKey, drawn_masks, positions
 from maskevidence.standard_errors import t_half_width
 from maskevidence.support.keyed_random import keyed_bits
 
@@ -29,7 +29,7 @@ def toy_record(
     """Scores with normal noise for each mask: the statistics of a run, without its cost."""
     ids = np.arange(len(lengths))
     maskable = np.arange(lengths.max()) < lengths[:, None]
-    drawn = drawn_masks(design, MaskKey(seed, masks), ids, maskable, position=ids)
+    drawn = drawn_masks(design, MaskKey(seed, masks), ids, maskable, position=positions(ids))
     key = drawn.row if masks == "own" else np.zeros_like(drawn.row)
     code = drawn.masked() @ (1 << np.arange(lengths.max()))
     uniform = (keyed_bits(seed, 77, key, code).astype(np.float64) + 0.5) / (2**64 + 1)

@@ -6,7 +6,7 @@ import pytest
 import maskevidence as me
 from maskevidence.control_variates import predict_by_size
 from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskKey, drawn_masks
+from maskevidence.masks import MaskKey, drawn_masks, positions
 
 DESIGN = me.RandomSize(8)
 
@@ -14,7 +14,9 @@ DESIGN = me.RandomSize(8)
 def curve_of(lengths: np.ndarray, seed: int, *, heavy: bool = False) -> Curve:
     """A curve of rows that differ by a level each, with noise that falls off with the size of a mask."""
     ids, rng = np.arange(len(lengths)), np.random.default_rng(seed)
-    drawn = drawn_masks(DESIGN, MaskKey(seed), ids, np.arange(lengths.max()) < lengths[:, None], position=ids)
+    drawn = drawn_masks(
+        DESIGN, MaskKey(seed), ids, np.arange(lengths.max()) < lengths[:, None], position=positions(ids)
+    )
     noise = rng.normal(size=len(drawn)) ** (3 if heavy else 1)
     rate = drawn.size / lengths[drawn.row]
     score = rng.normal(size=len(lengths))[drawn.row] * 0.5 - rate**2 + noise / np.sqrt(drawn.size)

@@ -21,9 +21,11 @@ both ends, where a curve may be steep, and minimises
     Σ_i D_i² · Σ_k (S_ik - ĉ(M_ik) - mean_k)² + λ · (second differences of its knots)²,
 
 the variance within the observations, which is that of the estimate. λ is chosen by generalised
-cross-validation. What varies with the size alone then leaves the error. What is left is independent between
-observations, up to sizes that are drawn together, which stratify it and make the error smaller if anything:
-the differences between the replicates of each observation tell the standard error.
+cross-validation. What varies with the size alone then leaves the error, and the differences between the
+replicates of each observation tell the standard error of what is left. Observations are not independent, as
+their sizes are drawn together: the sizes of a replicate are assigned at random to n neighbours, n <= 256. The
+variance of the mean over them is therefore at most n/(n - 1) times the one that independent observations with
+these variances have, whatever the scores are (proof: `support.keyed_random.stratified`).
 
 A surrogate model g with conditionals of a joint density and a log evidence in closed form adds what it scores
 on the same masks, G_k, with a slope b_r for each fold from the masks of the others:

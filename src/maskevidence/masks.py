@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -18,7 +18,14 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.choices import Bound
-from maskevidence.support.keyed_random import golden, keyed_bits, keyed_ranks, keyed_subset, kronecker, scaled
+from maskevidence.support.keyed_random import (
+    keyed_bits,
+    keyed_ranks,
+    keyed_subset,
+    kronecker,
+    scaled,
+    stratified,
+)
 from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
 
 Masks = Literal["own", "shared"]
@@ -26,6 +33,7 @@ LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Numbering = Literal["position", "id"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
+Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
 
 MAX_TOKENS_EXHAUSTIVE = 20
@@ -145,9 +153,9 @@ class MaskDesign(ABC):
         """
 
     def plan_at(
-        self, key: MaskKey, ids: Integers, position: Integers, n_tokens: Integers, index: Integers
+        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
     ) -> Plan:
-        """The plan for observations that are scored together, with the position 0..N-1 of each among them.
+        """The plan for observations that are scored together, with the position of each (`positions`).
 
         By default it is that of the ids. A `pooled` design follows the positions, so that ids with gaps do
         not make its sizes uneven.
@@ -371,7 +379,7 @@ def drawn_masks(
     ids: Integers,
     maskable: BoolMatrix,
     pairs: tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]] | None = None,
-    position: Integers | None = None,
+    position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks of a design for observations.
 
@@ -382,8 +390,8 @@ def drawn_masks(
         maskable: shape (B, D).
         pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
             `all_pairs`.
-        position: shape (B,); the position of each observation among all that are scored together; None if
-            sizes follow the ids, as in training.
+        position: shape (B, 2); the position of each observation among all that are scored together, by
+            `positions`; None if sizes follow the ids, as in training.
 
     Example:
         >>> masks = drawn_masks(EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
@@ -399,10 +407,21 @@ def drawn_masks(
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
+def positions(ids: Integers) -> Positions:
+    """The position of each observation among all that are scored together: its id's rank, and their number.
+
+    Example:
+        >>> positions(np.array([53, 0, 106])).tolist()
+        [[1, 3], [0, 3], [2, 3]]
+    """
+    rank = np.argsort(np.argsort(ids))
+    return np.stack([rank, np.full_like(rank, len(rank))], axis=1)
+
+
 def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
     """The masks shared by complete observations of n tokens, drawn once for all of them."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
-    return drawn_masks(design, key, first, maskable, position=first)
+    return drawn_masks(design, key, first, maskable, position=positions(first))
 
 
 def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) -> Integers:
@@ -646,14 +665,13 @@ class Orderings(MaskDesign):
 class RandomSize(MaskDesign):
     """`draws` masks per observation, of uniformly random sizes, stratified over the whole data set.
 
-    The size of draw k = r + R·c of the i-th observation is M = floor(u·D) + 1 with
-
-        u = frac(U_r + i·(√5 - 1)/2 + c·(√2 - 1))
-
-    and an independent uniform offset U_r for each of the R `replicates`. i = 0..N-1 is the position of the
-    observation among all that are scored together, ordered by id. Every single u is uniform, so that any
-    prefix and any added draws stay unbiased; together the sizes are even over observations and draws.
-    Weights: D over the number of draws.
+    The size of draw k = r + R·c of the i-th of N observations that are scored together, ordered by id, is
+    M = floor(u·D) + 1 with the u of `stratified` for row i in turn c of replicate r, which is independent of
+    the R - 1 other `replicates`. Every single u is uniform, so that any prefix and any added draws stay
+    unbiased. In each turn of a replicate, n <= 256 neighbours have one u in each of n equal intervals,
+    assigned at random; the u of an observation are even over the turns. Whatever the scores are, the
+    variance of the estimate is at most n/(n - 1) times that for independent sizes. Weights: D over the number
+    of draws.
 
     The standard error comes from the spread of the replicates. It needs R >= 4 and enough masks to meet each
     size: N·draws >= max(16, min(4·D, 128)) with own masks, draws >= max(16, 4·D) with shared masks.
@@ -717,19 +735,20 @@ class RandomSize(MaskDesign):
         return np.full_like(n_tokens, self.draws)
 
     def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
-        return self._sizes(kronecker, key, ids, n_tokens, index)
+        offset = keyed_bits(key.seed, index % self.n_replicates)
+        row = np.zeros_like(ids) if key.masks == "shared" else ids
+        return index, scaled(kronecker(offset, row, index // self.n_replicates), n_tokens) + 1
 
     def plan_at(
-        self, key: MaskKey, ids: Integers, position: Integers, n_tokens: Integers, index: Integers
+        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
     ) -> Plan:
         if self.numbering == "id":
             return self.plan(key, ids, n_tokens, index)
-        return self._sizes(golden, key, position, n_tokens, index)
-
-    def _sizes(self, sequence: Any, key: MaskKey, row: Integers, n_tokens: Integers, index: Integers) -> Plan:
-        offset = keyed_bits(key.seed, index % self.n_replicates)
-        row = np.zeros_like(row) if key.masks == "shared" else row
-        return index, scaled(sequence(offset, row, index // self.n_replicates), n_tokens) + 1
+        row, n_rows = position[:, 0], int(position[:, 1].max(initial=1))
+        if key.masks == "shared":
+            row, n_rows = np.zeros_like(row), 1
+        share = stratified(key.seed, index % self.n_replicates, index // self.n_replicates, row, n_rows)
+        return index, scaled(share, n_tokens) + 1
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / self.draws

@@ -38,6 +38,7 @@ from maskevidence.masks import (
     MaskDesign,
     MaskKey,
     Plan,
+    Positions,
     RandomSize,
     Summation,
 )
@@ -65,7 +66,7 @@ class _Twice(RandomSize):
         return self.draws // 2
 
     def plan_at(
-        self, key: MaskKey, ids: Integers, position: Integers, n_tokens: Integers, index: Integers
+        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
     ) -> Plan:
         return index, super().plan_at(key, ids, position, n_tokens, index // 2)[1]
 

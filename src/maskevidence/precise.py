@@ -12,9 +12,9 @@ which is s <= s₀ from 49 degrees of freedom on. Otherwise the next stage has t
 twice as many as this one, since control variates get better with more masks, and 5 % more at least.
 
 The draws of a stage belong to those of the next one, and each of them is a replicate of its own. Draw k of an
-observation depends on (seed, position, k) alone, so that the masks are those of `RandomSize(K, K)`, whatever
-the stages were. A run that was interrupted takes up the stage that it was in, and the stages after it follow
-from the scores.
+observation depends on (seed, position, N, k) alone, so that the masks are those of `RandomSize(K, K)`,
+whatever the stages were. A run that was interrupted takes up the stage that it was in, and the stages after
+it follow from the scores.
 
 That the number of draws depends on the scores makes the estimate neither biased to first order nor its
 interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the

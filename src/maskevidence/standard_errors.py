@@ -5,6 +5,7 @@ the R replicates are independent and equally distributed, and strata are indepen
 a stratum's mean is estimated by s²/R, s² the sample variance of its replicate totals.
 
 - Own masks: every (observation, stratum) is a stratum; mask_se² = (1/n²) Σ s²/R.
+  Predicted scores of random sizes count as own masks, too (control_variates.py).
 - Shared or pooled masks: all observations move together; their mean is taken first, then mask_se² = Σ s²/R.
 - Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. They are too low on average,
   as E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores. But scores have heavier tails, for which the corrected

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
+from maskevidence.masks import positions
 
 MAX_WHOLE = 2**53  # float64 holds every whole number up to this
 _NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
@@ -31,8 +32,8 @@ class Tokens:
         n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
         text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
             None where it is unknown.
-        position: shape (B,); the rank of each observation's id among all that are scored together, which
-            decides the sizes of random-size masks; None before scoring.
+        position: shape (B, 2); the rank of each observation's id among all that are scored together, and
+            their number, which decide the sizes of random-size masks; None before scoring.
 
     Example:
         >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
@@ -46,7 +47,7 @@ class Tokens:
     ids: Int64[Tensor, " B"]
     n_bytes: Int64[Tensor, " B"] | None = None
     text: Int64[Tensor, " B"] | None = None
-    position: Int64[Tensor, " B"] | None = None
+    position: Int64[Tensor, "B 2"] | None = None
 
     @classmethod
     def from_array(
@@ -120,13 +121,14 @@ give a finite number, or NaN where it is missing
         return Tokens(*(None if value is None else change(value) for value in values))  # type: ignore[arg-type]
 
     def scored_together(self) -> "Tokens":
-        """The same observations, each with its position: the rank of its id among theirs.
+        """The same observations, each with its position: the rank of its id among theirs, and their number.
 
         Example:
             >>> Tokens.from_array([[1.0], [2.0], [3.0]], ids=[53, 0, 106]).scored_together().position.tolist()
-            [1, 0, 2]
+            [[1, 3], [0, 3], [2, 3]]
         """
-        return replace(self, position=torch.argsort(torch.argsort(self.ids)))
+        position = torch.from_numpy(positions(self.ids.cpu().numpy()))
+        return replace(self, position=position.to(self.ids.device))
 
     def fingerprint(self) -> str:
         """A hash of the values that are scored or conditioned on, and of their roles.

@@ -8,7 +8,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.evidence import summarize_scores
-from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks
+from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks, positions
 from maskevidence.score import score_observations
 
 _IN_A_CALL = 8192
@@ -40,7 +40,9 @@ def many_estimates(
         return _of_whole_orders(model, tables, design)
     n, width = tables[0].shape
     ids, maskable = np.arange(n), np.ones((n, width), dtype=np.bool_)
-    drawn = [drawn_masks(design, MaskKey(seed, masks), ids, maskable, position=ids) for seed in seeds]
+    drawn = [
+        drawn_masks(design, MaskKey(seed, masks), ids, maskable, position=positions(ids)) for seed in seeds
+    ]
     tokens = model.tokens(np.concatenate(tables))
     rows = torch.from_numpy(np.concatenate([n * k + each.row for k, each in enumerate(drawn)]))
     masked = torch.from_numpy(np.concatenate([each.masked() for each in drawn]))

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare
 
-from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, keyed_subset, kronecker, scaled
+from maskevidence.support.keyed_random import (
+    keyed_bits,
+    keyed_ranks,
+    keyed_subset,
+    kronecker,
+    scaled,
+    scrambled,
+    stratified,
+)
 from oracles import TWO_64, splitmix64
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
@@ -133,3 +141,75 @@ def test_subsets_of_tokens_with_equal_bits_still_have_their_size(monkeypatch: py
     monkeypatch.setattr("maskevidence.support.keyed_random._token_bits", lambda *_: equal)
     subset = keyed_subset(0, np.zeros((3, 1), np.int64), np.ones((3, 4), np.bool_), np.array([1, 2, 3]))
     assert subset.sum(1).tolist() == [1, 2, 3]
+
+
+def one_replicate(seed: int, n_rows: int, turns: int, replicate: int = 0) -> np.ndarray:
+    """The numbers of all rows in some turns, shape (n_rows, turns), in [0, 1)."""
+    row, turn = (grid.ravel() for grid in np.indices((n_rows, turns)))
+    found = stratified(seed, np.full_like(row, replicate), turn, row, n_rows)
+    return found.reshape(n_rows, turns) / 2.0**64
+
+
+class TestStratified:
+    @pytest.mark.parametrize("n_rows", [1, 2, 7, 256, 257, 1000])
+    def test_each_turn_has_one_number_in_each_interval_of_a_group(self, n_rows: int) -> None:
+        """Groups of neighbours have at most 256 rows, and differ in size by at most one row."""
+        n_groups = -(-n_rows // 256)
+        which = np.arange(n_rows) * n_groups // n_rows
+        assert np.ptp(np.bincount(which)) <= 1
+        for group in range(n_groups):
+            u = one_replicate(3, n_rows, 3)[which == group]
+            assert (np.sort(np.floor(u * len(u)), axis=0) == np.arange(len(u))[:, None]).all()
+
+    def test_every_number_is_uniform_and_neighbours_take_every_order(self) -> None:
+        u = np.array([one_replicate(seed, 3, 2) for seed in range(3000)])
+        for row, turn in np.ndindex(3, 2):
+            assert chisquare(np.bincount((10 * u[:, row, turn]).astype(int))).pvalue > 1e-4
+        orders = np.argsort(u, axis=1).transpose(0, 2, 1).reshape(-1, 3) @ [9, 3, 1]
+        assert chisquare(np.unique(orders, return_counts=True)[1]).pvalue > 1e-4
+        assert len(np.unique(orders)) == 6
+
+    def test_a_row_is_even_over_the_turns(self) -> None:
+        """Without other rows, 2^t turns have one number in each of 2^t intervals."""
+        for turns in (2, 8, 32):
+            found = np.sort(np.floor(one_replicate(1, 1, turns)[0] * turns))
+            assert (found == np.arange(turns)).all()
+
+    def test_turns_rows_and_replicates_can_be_asked_for_alone(self) -> None:
+        whole = one_replicate(5, 600, 6, replicate=2)
+        rows, turns = np.array([599, 3, 300]), np.array([5, 0, 2])
+        some = stratified(5, np.full(3, 2), turns, rows, 600) / 2.0**64
+        np.testing.assert_array_equal(some, whole[rows, turns])
+        np.testing.assert_array_equal(one_replicate(5, 600, 2, replicate=2), whole[:, :2])
+        assert not np.isin(whole, one_replicate(5, 600, 6, replicate=1)).any()
+
+    @pytest.mark.usefixtures("unchecked")
+    @pytest.mark.parametrize("n_rows", [2, 20])
+    @pytest.mark.parametrize("turns", [1, 3, 8])
+    def test_rows_with_opposite_functions_have_at_most_the_variance_of_the_proof(
+        self, n_rows: int, turns: int
+    ) -> None:
+        """Every other row has the opposite function, as where pairs are compared."""
+        n_seeds = 1500
+        sign = np.where(np.arange(n_rows) % 2 == 0, 1.0, -1.0)[:, None]
+        each = [(sign * (one_replicate(seed, n_rows, turns) - 0.5)).sum(1) for seed in range(n_seeds)]
+        of_row, of_sum = np.var(each, axis=0), np.var(np.sum(each, axis=1))
+        assert of_row.max() < turns / 12 * (1 + 5 / np.sqrt(n_seeds))
+        assert of_sum < n_rows / (n_rows - 1) * of_row.sum() * (1 + 5 / np.sqrt(n_seeds))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 12, 16])
+def test_scrambled_points_fill_the_halves_of_every_cell_evenly(n: int) -> None:
+    points = scrambled(np.arange(200, dtype=np.uint64), n) / 2.0**64
+    for level in range(1, 6):
+        counts = np.array([np.bincount((one * 2**level).astype(int), minlength=2**level) for one in points])
+        halves = counts.reshape(200, -1, 2)
+        assert (np.abs(halves[:, :, 0] - halves[:, :, 1]) <= 1).all()
+    np.testing.assert_array_equal(points, scrambled(np.arange(200, dtype=np.uint64), 40)[:, :n] / 2.0**64)
+
+
+def test_the_second_scrambled_point_leaves_the_first_half_for_the_other_at_random() -> None:
+    points = scrambled(np.arange(4000, dtype=np.uint64), 4) / 2.0**64
+    quarters = np.floor(4 * points) @ [64, 16, 4, 1]  # 8 of the 24 orders of the quarters can occur
+    assert len(np.unique(quarters)) == 8
+    assert chisquare(np.unique(quarters, return_counts=True)[1]).pvalue > 1e-4

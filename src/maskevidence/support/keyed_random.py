@@ -11,6 +11,9 @@ from jaxtyping import Bool, Int64, UInt64
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio times 2^64, made odd
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_GROUP = 256  # rows whose sizes are drawn together; more of them would hardly be more even
+_SIZES = 0x53495A45  # a key that tells numbers for sizes from those for masks
+_HALF = 2**32 - 1
 
 
 def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "..."]:
@@ -120,17 +123,93 @@ def kronecker(
         return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
 
 
-def golden(
-    offset: UInt64[np.ndarray, " B"], index: Int64[np.ndarray, " B"], draw: Int64[np.ndarray, " B"]
+def stratified(
+    seed: int,
+    replicate: Int64[np.ndarray, " B"],
+    turn: Int64[np.ndarray, " B"],
+    row: Int64[np.ndarray, " B"],
+    n_rows: int,
 ) -> UInt64[np.ndarray, " B"]:
-    """frac(U + i·(√5 - 1)/2 + k·(√2 - 1)) as a fraction of 2^64.
+    """Uniform numbers that fill [0, 1) evenly over rows and over turns, as fractions of 2^64.
 
-    Both steps are badly approximable by fractions, so that every stretch of consecutive i, and every stretch
-    of consecutive k, fills [0, 1) evenly (benchmarks/size_samplers.py).
+    Rows are in groups of at most 256 that follow each other. For row i of the n in its group, and turn c,
+
+        u = ((π_i + ⌊n·s_c⌋) mod n + (frac(n·s_c) xor v_i)) / n
+
+    with a random order π of the group, an independent uniform v_i for each row, and the points s_c of
+    `scrambled`. Each u is uniform. The u of a group in a turn are in the n intervals [k/n, (k+1)/n), one in
+    each; those of a row are as even as s. Numbers of different replicates and groups are independent, and
+    added turns change none of the others.
+
+    No function is in resonance with these numbers. For any f_i, the variance of F_i = Σ_c f_i(u_ic) is at
+    most that for independent numbers, because c → u_ic maps the points s_c by a function that preserves
+    lengths. The variance of Σ_i F_i over the rows of a group is at most n/(n - 1) · Σ_i Var F_i, and at most
+    Σ_i Var F_i if all f_i are equal. Proof: given s, F_i = g_i(π_i, v_i) has the expectation ḡ_i(π_i) over
+    v_i, and the mean over π_i does not depend on s. With ‖·‖² the variance over the n values of π_i,
+
+        Σ_{i≠j} Cov(F_i, F_j) = (Σ_i ‖ḡ_i‖² - ‖Σ_i ḡ_i‖²) / (n - 1) <= Σ_i Var F_i / (n - 1).
+
+    Args:
+        seed: seed of the run.
+        replicate: shape (B,); 0, 1, ...
+        turn: shape (B,); c = 0, 1, ...
+        row: shape (B,); 0..n_rows-1.
+        n_rows: the number of all rows.
+
+    Example:
+        >>> zero, row = np.zeros(4, dtype=np.int64), np.arange(4)
+        >>> sorted(scaled(stratified(7, zero, zero, row, 4), zero + 4).tolist())
+        [0, 1, 2, 3]
+        >>> sorted(scaled(stratified(7, zero, row, zero, 1), zero + 4).tolist())
+        [0, 1, 2, 3]
     """
-    alpha_1, alpha_2 = np.uint64(11400714819323198485), np.uint64(7640891576956012809)
-    with np.errstate(over="ignore"):
-        return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
+    own_seed, n_replicates = int(keyed_bits(seed, _SIZES)), int(replicate.max(initial=0)) + 1
+    n_groups = -(-n_rows // _GROUP)
+    of_row = row * n_groups // n_rows
+    groups = np.arange(of_row.min(initial=n_groups), of_row.max(initial=-1) + 1)
+    first, last = (-(-edge * n_rows // n_groups) for edge in (groups, groups + 1))
+    size = last - first
+    each = [grid.ravel() for grid in np.meshgrid(groups, np.arange(n_replicates), n_rows, indexing="ij")]
+    inside = np.arange(size.max(initial=0)) < size[:, None]
+    orders = keyed_ranks(own_seed, np.stack(each, axis=1), np.repeat(inside, n_replicates, axis=0))
+    here = of_row - groups.min(initial=n_groups)
+    order, n = orders[here * n_replicates + replicate, row - first[here]], size[here]
+
+    offsets = keyed_bits(own_seed, np.arange(n_replicates))
+    points = scrambled(offsets, int(turn.max(initial=0)) + 1)[replicate, turn]
+    place = (points >> np.uint64(32)).astype(np.int64) * n  # in units of 2^-32, as all below
+    within = (place & _HALF) ^ (keyed_bits(own_seed, replicate, row) >> np.uint64(32)).astype(np.int64)
+    cell = (order + (place >> 32)) % n
+    return (((cell << 32) | within) // n).astype(np.uint64) << np.uint64(32)
+
+
+def scrambled(offsets: UInt64[np.ndarray, " R"], n: int) -> UInt64[np.ndarray, "R n"]:
+    """The first n points of R van der Corput sequences, each scrambled at random, as fractions of 2^64.
+
+    Point 0 is uniform. Point c = 2^t + p with p < 2^t has the first t binary digits of point p, not its next
+    one, and random digits after it: where cells of width 2^-(t+1) are half full, the other halves are filled.
+    For any f and n, the variance of Σ_c f(s_c) is at most that of independent points.
+
+    Proof: which half of a cell of width 2^-k is filled first is decided at random, independently for all
+    cells. Hence the variance is a sum over cells: the square of f's coefficient for the cell's Haar function
+    times E (n₀ - n₁)², n₀ and n₁ the points in its halves. For independent points, E (n₀ + n₁) stands there;
+    and |n₀ - n₁| <= min(1, n₀ + n₁).
+
+    Source:
+        Owen (1995), Randomly permuted (t, m, s)-nets and (t, s)-sequences.
+
+    Example:
+        >>> np.sort(scrambled(np.array([5], dtype=np.uint64), 4) >> np.uint64(62)).tolist()
+        [[0, 1, 2, 3]]
+    """
+    points = keyed_bits(offsets.view(np.int64)[:, None], np.arange(n))
+    for level in range((n - 1).bit_length()):
+        new = slice(2**level, min(2 ** (level + 1), n))
+        digit = np.uint64(1 << (63 - level))
+        after = digit - np.uint64(1)
+        parent = points[:, : new.stop - new.start]
+        points[:, new] = ((parent ^ digit) & ~after) | (points[:, new] & after)
+    return points
 
 
 def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:

@@ -282,7 +282,8 @@ def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[int], Flo
     """The places of Σ log p of the hidden sites for each draw, and the sizes."""
     n = np.full(asking.design.draws, len(allowed))
     zero, index = np.zeros_like(n), np.arange(len(n))
-    _, sizes = asking.design.plan_at(MaskKey(asking.seed, "shared"), zero, zero, n, index)
+    position = np.stack([zero, zero + 1], axis=1)
+    _, sizes = asking.design.plan_at(MaskKey(asking.seed, "shared"), zero, position, n, index)
 
     def ask() -> list[int]:
         places: list[int] = []
