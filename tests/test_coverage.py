@@ -20,9 +20,9 @@ def test_intervals_cover_the_true_value(n: int, n_tokens: int, sharing: str) -> 
         (replace(steep, model="one size"), me.EverySize(4)),
         (steep, me.RandomSize(n_draws, 8)),
     ):
-        found = coverage(setting, design, 150)
+        found = coverage(setting, design, 400)
         assert found.known > 0.95
-        assert found.coverage >= 0.95 - 3.5 * found.se, (design, found)
+        assert found.coverage >= 0.93 - 3.5 * found.se, (design, found)
         assert abs(found.z) < 4.5, (design, found)
 
 

@@ -7,9 +7,9 @@ of a pair. With the means over the pilot's observations of
     B = the variance of (e₁ + e₂)/2 between the pairs of an observation,   W = the mean of (e₁ - e₂)²/2,
 
 a mask of a random size has the variance V = B + W/2, and K draws for each of N observations have the error
-mask_se² = V / (N·K). With P masks of every size, what differs between the sizes of an observation leaves the
-error. The scores S₁, S₂ of a pair tell the variance at its size M, and D times its mean over random sizes is
-the sum over sizes:
+mask_se² = V / (N·K), or less where the sizes of an observation are even. With P masks of every size, what
+differs between the sizes of an observation leaves the error. The scores S₁, S₂ of a pair tell the variance at
+its size M, and D times its mean over random sizes is the sum over sizes:
 
     mask_se² = (1/N) · mean over pairs of [ D · (S₁ - S₂)²/2 · (1 - p/C)/p · C/(C - 1) ],   p = min(P, C),
 
