@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -114,6 +115,46 @@ def test_a_table_that_cannot_be_used_is_an_error_in_one_line(
     with pytest.raises(me.InputError, match=words) as caught:
         me.impute(build(n_features=3), table)
     assert "\n" not in str(caught.value)
+
+
+def test_a_frame_with_words_is_refused_with_what_to_do() -> None:
+    """It said "could not convert string to float: 'red'"."""
+    model = me.models.Gaussian(torch.zeros(3), torch.eye(3))
+    frame = pd.DataFrame({"a": [1.0, 2.0], "colour": ["red", None], "day": pd.to_datetime(["2020", "2021"])})
+    for fill in (me.impute, me.draw_missing):
+        with pytest.raises(me.InputError) as caught:
+            fill(model, frame)
+        assert str(caught.value) == (
+            "the data are not a table of numbers: columns 'colour', 'day' hold words, such as 'red' in row "
+            "0; leave them out, or encode categories as 0 and 1 (pandas.get_dummies); NaN marks a missing "
+            "value"
+        )
+    with pytest.raises(me.InputError, match="numbers: column 2 holds '1_000' in row 1; leave it out"):
+        me.impute(model, [["1", "2", " 3"], ["4", "5e0", "1_000"]])
+
+
+def test_a_model_takes_its_columns_from_a_frame_with_words() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    frame.loc[3, "a"] = np.nan
+    model = me.models.Gaussian(n_features=2).fit(frame)
+    frame.insert(0, "name", "x")
+    filled = me.impute(model, frame)
+    np.testing.assert_array_equal(filled.values, model.impute(frame[["a", "b"]]).values)
+    assert me.draw_missing(model, frame, draws=2).shape == (2, 30, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, object])
+def test_the_mask_of_a_masked_array_counts(dtype: type) -> None:
+    x = np.arange(12).reshape(4, 3).astype(dtype)
+    x[2, 1] = 999 if dtype is not object else "no number"
+    masked = np.ma.masked_array(x, mask=np.zeros(x.shape, dtype=bool))
+    masked[2, 1] = np.ma.masked
+    tokens = me.Tokens.from_array(masked)
+    assert (~tokens.maskable).nonzero().tolist() == [[2, 1]]
+    assert tokens.values[3].tolist() == [9.0, 10.0, 11.0]
+    model = me.models.Gaussian(torch.zeros(3), torch.eye(3))
+    assert me.impute(model, masked).values[2].tolist() == [6.0, 0.0, 8.0]
 
 
 def test_a_model_that_cannot_impute_is_named() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError
-from maskevidence.tokens import Tokens
+from maskevidence.model import as_tokens
 
 
 class Imputation(NamedTuple):
@@ -84,7 +84,8 @@ def impute(model: object, x: object) -> Imputation:
 
     Args:
         model: a model with an `impute` method, such as every model of the Gaussian family.
-        x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value.
+        x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value. A model that was
+            fitted to columns with names takes these from a data frame or a `Table`.
 
     Raises:
         InputError: a model that cannot impute; or a table that is not numeric, has another width than the
@@ -102,7 +103,7 @@ def impute(model: object, x: object) -> Imputation:
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "
             "Gaussian, or add a method impute(x) that returns an Imputation"
         )
-    Tokens.from_array(x)  # reports errors of the table in the same words for every model
+    as_tokens(model, x)  # reports errors of the table in the same words for every model
     return model.impute(x)
 
 
@@ -150,5 +151,5 @@ def draw_missing(model: object, x: object, draws: int = 5, *, seed: int = 0) -> 
             f"{type(model).__name__} cannot draw missing values: it has no method draw_missing(x, draws, "
             "seed); use a model of rows of this package, or add the method"
         )
-    Tokens.from_array(x)  # reports errors of the table in the same words for every model
+    as_tokens(model, x)  # reports errors of the table in the same words for every model
     return model.draw_missing(x, draws, seed)

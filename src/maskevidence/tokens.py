@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.masks import positions
+from maskevidence.support.checks import NUMBER
 
 MAX_WHOLE = 2**53  # float64 holds every whole number up to this
 _NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
@@ -61,7 +63,8 @@ class Tokens:
         """A table of numbers as tokens; NaN marks a missing value.
 
         Args:
-            x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame, `Table`).
+            x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame, `Table`);
+                masked entries of a masked array are missing values.
             ids: shape (B,), whole numbers; by default those of a `Table`, and 0..B-1 for others.
             dtype: dtype of the values.
             empty_rows: whether a row may be without an observed value.
@@ -192,21 +195,40 @@ def column_names(x: object) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def without_mask(x: object) -> object:
+    """Data with NaN for the masked entries of a masked array of numpy; other data as they are.
+
+    Example:
+        >>> without_mask(np.ma.masked_array([1.0, 9.0], [False, True])).tolist()
+        [1.0, nan]
+    """
+    if not isinstance(x, np.ma.MaskedArray):
+        return x
+    array: np.ndarray = np.array(x.data, dtype=None if x.dtype.kind == "f" else object)
+    array[np.ma.getmaskarray(x)] = np.nan
+    return array
+
+
 def _bytes(tensor: Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().numpy().tobytes()
 
 
 def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
     """What numpy reads as a table of numbers, in float64; NaN is the only value that is not finite."""
+    x = without_mask(x)
     try:
         given = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
         if given.dtype.kind in "cmM":
             raise TypeError(f"they are of type {given.dtype}")
+        if given.dtype.kind in "OUS" and given.ndim == 2:
+            _refuse_words(given, column_names(x))
         if given.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas, with its own mark for missing
             array = x.to_numpy(np.float64, na_value=np.nan)  # type: ignore[attr-defined]
         else:
             array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"the data are not a table of numbers ({error}); give an (N, D) array") from error
     if array.ndim != 2 or array.size == 0:
         raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
@@ -225,3 +247,33 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
                     "would be rounded; leave the column out if it holds identifiers, or subtract an offset"
                 )
     return array
+
+
+def _refuse_words(given: np.ndarray, names: list[str] | None) -> None:
+    """Refuse columns with a cell that is no number, all in one message."""
+    bad: dict[int, str] = {}
+    for place, cell in enumerate(given.flat):
+        if isinstance(cell, str) or not isinstance(cell, int | float | np.number | np.bool_ | None):
+            row, column = divmod(place, given.shape[1])
+            if column not in bad and not _is_number(cell):
+                bad[column] = f"{str(cell)!r:.60} in row {row}"
+    if bad:
+        called = ", ".join(repr(names[column]) if names else str(column) for column in bad)
+        hold, them = (
+            ("column {} holds", "it") if len(bad) == 1 else ("columns {} hold words, such as", "them")
+        )
+        raise InputError(
+            f"the data are not a table of numbers: {hold.format(called)} {next(iter(bad.values()))}; leave "
+            f"{them} out, or encode categories as 0 and 1 (pandas.get_dummies); NaN marks a missing value"
+        )
+
+
+def _is_number(cell: object) -> bool:
+    """Whether an object is a number, a text of one, or a mark of pandas for a missing one."""
+    if isinstance(cell, str):
+        return re.match(NUMBER, cell.strip()) is not None
+    try:
+        float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(cell) == "<NA>"
+    return True

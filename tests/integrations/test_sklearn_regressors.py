@@ -140,6 +140,62 @@ def test_a_search_finds_the_better_regressor(holed: np.ndarray) -> None:
     assert search.best_estimator_.score(holed) == pytest.approx(search.best_score_, abs=1.0)
 
 
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        ([True, False, False], [0]),
+        (np.array([False, False, True]), [2]),
+        ([False, False, False], []),
+        ([], []),
+        ([2, 0], [0, 2]),
+        (1, [1]),
+    ],
+)
+def test_columns_of_categories_are_named_as_for_scikit_learn(given: object, places: list[int]) -> None:
+    """A mask was read as the positions 1 and 0."""
+    x = np.random.default_rng(0).integers(3, size=(40, 3)).astype(float)
+    estimators = {"estimator": DummyRegressor(), "classifier": DummyClassifier()}
+    density = MaskedRegressorDensity(**estimators, categorical_features=given, cv=2).fit(x)
+    assert (
+        density.base_measure
+        == MaskedRegressorDensity(**estimators, categorical_features=places or None, cv=2).fit(x).base_measure
+    )
+    classes = [type(column).__name__ for column in density.columns_]
+    assert classes == ["CategoryDensity" if j in places else "NumberDensity" for j in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([True, False], r"as a boolean mask should have shape \(3,\), got: \(2,\)"),
+        ([3], r"must be in \[0, n_features - 1\]; there are 3 features, got: \[3\]"),
+        ([-1], r"must be in \[0, n_features - 1\]"),
+        ([1.5], "must be an array-like of bool, int or str, got: float64"),
+        (["size"], "A given column is not a column of the dataframe: 'size'"),
+    ],
+)
+def test_columns_of_categories_that_do_not_exist(given: object, words: str) -> None:
+    x = np.random.default_rng(0).integers(3, size=(40, 3)).astype(float)
+    with pytest.raises(ValueError, match=words):
+        MaskedRegressorDensity(DummyRegressor(), categorical_features=given).fit(x)
+
+
+def test_the_mask_of_a_masked_array_counts(holed: np.ndarray) -> None:
+    masked = np.ma.masked_array(np.where(np.isnan(holed), 1e6, holed), np.isnan(holed))
+    density = MaskedRegressorDensity(LinearRegression(), cv=2, random_state=0)
+    found = [density.fit(x).score(x) for x in (holed, masked)]
+    assert found[0] == found[1]
+    categories = np.ma.masked_array(np.round(masked), masked.mask)
+    density.set_params(classifier=DummyClassifier(), categorical_features=[0])
+    density.fit(categories)
+    assert density.columns_[0].__class__.__name__ == "CategoryDensity"
+    assert density._categories[0] == len(np.unique(np.round(holed[~np.isnan(holed[:, 0]), 0])))
+    filled = [
+        MaskedImputer(density.set_params(categorical_features=None)).fit_transform(x) for x in (holed, masked)
+    ]
+    np.testing.assert_array_equal(*filled)
+
+
 def test_categories_have_probabilities_that_sum_to_one(mixed: pd.DataFrame) -> None:
     density = MaskedRegressorDensity(
         DecisionTreeRegressor(max_depth=2),

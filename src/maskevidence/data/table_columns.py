@@ -10,8 +10,9 @@ from jaxtyping import Float64
 
 from maskevidence.data.one_hot import Encoded, encode
 from maskevidence.data.table import Table, note_on_codes
-from maskevidence.data.table_files import MISSING, NUMBER, RawTable, is_number
+from maskevidence.data.table_files import MISSING, RawTable, is_number
 from maskevidence.errors import InputError
+from maskevidence.support.checks import NUMBER
 from maskevidence.tokens import MAX_WHOLE
 
 MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite

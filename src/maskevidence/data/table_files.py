@@ -14,12 +14,12 @@ import numpy as np
 from maskevidence.data.remote import is_remote, name_in, read_remote
 from maskevidence.data.sources import check_utf_8, long_cells, reading_parquet
 from maskevidence.errors import InputError
+from maskevidence.support.checks import NUMBER
 from maskevidence.support.files import reading
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"  # for re and pyarrow
 _HEAD = 2**18  # bytes that are looked at to guess how a CSV file is written
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _DECIMAL_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")

@@ -6,6 +6,9 @@ from typing import SupportsIndex
 
 from maskevidence.errors import InputError
 
+# A number in the digits 0 to 9, in the words of `re` and pyarrow; Python's float takes 1_000 and ١٢٣, too.
+NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+
 
 def whole_number(name: str, value: object) -> int:
     """A whole number as Python's int, whether Python, numpy or torch holds it.

@@ -15,7 +15,7 @@ from maskevidence.imputation import Imputation
 from maskevidence.masks import MaskDesign
 from maskevidence.model import MaskedModel
 from maskevidence.models.base import TableModel
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, without_mask
 
 PURPOSE = "maskevidence.integrations.sklearn"
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -76,9 +76,12 @@ def checked_table(
 
 
 def _with_names(X: Any) -> Any:
-    """A `Table` as a data frame, whose names scikit-learn keeps, or its values where pandas is missing."""
+    """A `Table` as a data frame, whose names scikit-learn keeps, or its values where pandas is missing.
+
+    A masked array, whose mask scikit-learn would drop, gets NaN.
+    """
     if not isinstance(X, Table):
-        return X
+        return without_mask(X)
     try:
         pandas = import_extra("pandas", "notebook", PURPOSE)
     except MissingExtraError:

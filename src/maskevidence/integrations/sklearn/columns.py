@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.errors import import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE, checked_table
+from maskevidence.tokens import without_mask
 
 _preprocessing = import_extra("sklearn.preprocessing", "sklearn", PURPOSE)
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
@@ -16,7 +17,7 @@ class ColumnCodes:
     """Reads tables of one layout: numbers as they are, categories as their codes 0, 1, ...; NaN is missing.
 
     Args:
-        categorical: positions or names of the columns that hold categories; None if there are none.
+        categorical: positions, names or a mask of the columns that hold categories; None if there are none.
     """
 
     def __init__(self, categorical: Any) -> None:
@@ -36,15 +37,18 @@ class ColumnCodes:
         if self.categorical is None:
             self.encoder, self.is_category = None, np.zeros(np.shape(X)[-1], dtype=bool)
             return checked_table(estimator, X, reset=reset)
+        X = without_mask(X)
         _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
         raw = np.asarray(X, dtype=object)
         if reset:
             self.is_category = self._positions(estimator, raw.shape[1])
-            self.encoder = _preprocessing.OrdinalEncoder(encoded_missing_value=np.nan)
-            self.encoder.fit(raw[:, self.is_category])
-        assert self.encoder is not None
+            self.encoder = None
+            if self.is_category.any():
+                self.encoder = _preprocessing.OrdinalEncoder(encoded_missing_value=np.nan)
+                self.encoder.fit(raw[:, self.is_category])
         codes = np.empty(raw.shape)
-        codes[:, self.is_category] = self.encoder.transform(raw[:, self.is_category])
+        if self.encoder is not None:
+            codes[:, self.is_category] = self.encoder.transform(raw[:, self.is_category])
         codes[:, ~self.is_category] = raw[:, ~self.is_category].astype(np.float64)
         return checked_table(estimator, codes, reset=reset, named=False)
 
@@ -57,12 +61,35 @@ class ColumnCodes:
         return counts.tolist()
 
     def _positions(self, estimator: Any, width: int) -> Bool[np.ndarray, " D"]:
+        """The mask of the columns of categories, given as scikit-learn's estimators take it."""
+        given = np.atleast_1d(self.categorical)
         chosen = np.zeros(width, dtype=bool)
-        names = list(getattr(estimator, "feature_names_in_", []))
-        for column in np.atleast_1d(self.categorical):
-            if isinstance(column, str) and column not in names:
-                raise ValueError(f"A given column is not a column of the dataframe: {str(column)!r}")
-            chosen[names.index(column) if isinstance(column, str) else int(column)] = True
+        if given.size == 0:
+            return chosen
+        if given.dtype.kind == "b":
+            if given.shape != (width,):
+                raise ValueError(
+                    f"categorical_features set as a boolean mask should have shape ({width},), got: "
+                    f"{given.shape}"
+                )
+            chosen = given
+        elif given.dtype.kind in "iu":
+            if given.min() < 0 or given.max() >= width:
+                raise ValueError(
+                    "categorical_features set as integer indices must be in [0, n_features - 1]; there are "
+                    f"{width} features, got: {given.tolist()}"
+                )
+            chosen[given] = True
+        elif all(isinstance(name, str) for name in given.flat):
+            names = list(getattr(estimator, "feature_names_in_", []))
+            for name in given.flat:
+                if name not in names:
+                    raise ValueError(f"A given column is not a column of the dataframe: {str(name)!r}")
+                chosen[names.index(name)] = True
+        else:
+            raise ValueError(
+                f"categorical_features must be an array-like of bool, int or str, got: {given.dtype}"
+            )
         return chosen
 
 

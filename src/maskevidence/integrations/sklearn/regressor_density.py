@@ -45,7 +45,7 @@ class MaskedRegressorDensity(_base.DensityMixin, _base.BaseEstimator):  # type: 
     Args:
         estimator: a regressor for columns of numbers; by default `HistGradientBoostingRegressor()`.
         classifier: a classifier for columns of categories; by default `HistGradientBoostingClassifier()`.
-        categorical_features: positions or names of the columns of categories.
+        categorical_features: positions, names or a boolean mask of the columns of categories.
         n_masks: masks of every row that the estimators learn from.
         cv: the number of folds of the cross-fitting.
         random_state: of the masks and the folds, and of the default estimators.
