@@ -107,6 +107,15 @@ def test_ends_at_the_largest_number_of_passes(ppca: me.models.PPCA, rows: np.nda
     assert "by max_passes=410" in found.notes[-1]
 
 
+@pytest.mark.parametrize("options", [{"negligible": 0.0, "max_passes": 2000}, {"max_passes": 5000}])
+def test_a_target_beyond_all_numbers_is_said_in_words(
+    ppca: me.models.PPCA, rows: np.ndarray, options: dict[str, float]
+) -> None:
+    """The number of passes that 1e-300 nats take is not a floating-point number."""
+    estimate = me.estimate_evidence(ppca, rows, me.Precise(1e-300, **options), seed=0)
+    assert "takes more passes than any machine makes" in estimate.notes[-1]
+
+
 def test_a_target_that_no_run_reaches_ends_at_once(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     found = estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
     assert found.design["draws"] == FEWEST.draws

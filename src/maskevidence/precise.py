@@ -214,7 +214,7 @@ class Precise:
             share = 100 * se / estimate.data_se
             return (
                 f"{ended}: the mask error is {share:.2g} % of the data error and no longer matters beside it "
-                f"({asked} takes {_passes(draws * (se / target) ** 2, estimate)})"
+                f"({asked} takes {_passes(draws * _square(se / target), estimate)})"
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
@@ -224,7 +224,7 @@ class Precise:
         if target == 0 or estimate.mask_se is None:
             return "is never reached"
         needed = self._needed(draws, estimate)
-        for_target = max(needed, draws * (estimate.mask_se / target) ** 2)
+        for_target = max(needed, draws * _square(estimate.mask_se / target))
         takes = f"takes {_passes(for_target, estimate)}"
         if needed == for_target:
             return takes
@@ -251,7 +251,7 @@ class Precise:
             return math.inf
         bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
         ratio = estimate.mask_se * max(1.0, bound / SLACK) / wanted
-        return draws if ratio <= 1.0 else draws * ratio**2
+        return draws if ratio <= 1.0 else draws * _square(ratio)
 
 
 def check_own_masks(key: MaskKey) -> None:
@@ -278,9 +278,15 @@ def _brief(value: float) -> str:
     return f"{value:.3g} nats"
 
 
+def _square(ratio: float) -> float:
+    return ratio * ratio  # infinite where ratio**2 would be an OverflowError
+
+
 def _passes(draws: float, estimate: "EvidenceEstimate") -> str:
     """A number of passes in two digits."""
     n = draws * estimate.n_observations
+    if math.isinf(n):
+        return "more passes than any machine makes"
     return f"about {n:.2g} passes" if n >= 1e7 else f"about {int(float(f'{n:.2g}')):,} passes"
 
 

@@ -88,6 +88,9 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
     (tmp_path / "two.fasta").write_text(">a\nMK\n>b\nMK\n")
     (tmp_path / "text.csv").write_text("mutant,effect\nM1G,high\n")
     (tmp_path / "few.csv").write_text("mutant,effect\nM1G,1\nS2A,\n")
+    (tmp_path / "equal.csv").write_text("mutant,effect\nM1G,0.5\nS2A,0.5\nI3A,0.5\n")
+    (tmp_path / "gap.csv").write_text("mutant\nM1G\nM1-\n")
+    (tmp_path / "gaps.csv").write_text("mutated_sequence\nM-IQHFRVALIPFF\n")
     (tmp_path / "digits.csv").write_text("mutant,effect\nM1G,1\nS2A,1_000\n")
     wild_type = ("--wild-type", WILD_TYPE)
     asked: list[tuple[tuple[object, ...], str]] = [
@@ -102,6 +105,15 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
         ((tmp_path / "digits.csv", *wild_type, "--measured", "effect"), "'1_000' in column 'effect', row 1"),
         ((tmp_path / "text.csv", *wild_type, "--measured", "dms"), "has no column 'dms'"),
         ((tmp_path / "few.csv", *wild_type, "--measured", "effect"), "has 1 numbers in column 'effect'"),
+        (
+            (tmp_path / "equal.csv", *wild_type, "--measured", "effect"),
+            "has one number alone in column 'effect', 0.5",
+        ),
+        (
+            (tmp_path / "gap.csv", *wild_type),
+            "row 1, 'M1-': 'M1-' is not a substitution",
+        ),
+        ((tmp_path / "gaps.csv", *wild_type), "row 0, 'M-IQHFRVALIPFF': '-' is no letter"),
         ((tmp_path / "text.csv", *wild_type, "--given", "a"), "--given is compared with --measured"),
         ((tmp_path / "text.csv", *wild_type, "--conventions", "wt"), "'wt'"),
         ((tmp_path / "text.csv", *wild_type, "--out", world), "holds files that belong to no"),
@@ -109,6 +121,40 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
     for words, message in asked:
         assert message in run("variants", model, *words).error, words
     assert "is no masked language model" in run("variants", "ppca:2", world / "dms.csv", *wild_type).error
+
+
+def test_a_stop_between_the_two_files_is_taken_up(
+    run: CommandLine, model: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command completes the folder, first or with --overwrite, and a file of the user is kept."""
+    words = ("variants", model, world / "dms.csv", "--wild-type", WILD_TYPE, "--start", 24, "--out")
+    assert run(*words, tmp_path / "whole").code == 0
+    out, whole = tmp_path / "out", tmp_path / "whole"
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for options in ((), ("--overwrite",)):
+        with monkeypatch.context() as context:
+            context.setattr("maskevidence.tasks.variants.write_atomic", stop)
+            assert run(*words, out, *options).code != 0
+        assert [file.name for file in out.iterdir() if not file.name.startswith(".")] == ["variants.json"]
+        assert run(*words, out).code == 0
+        assert (out / "variants.csv").read_bytes() == (whole / "variants.csv").read_bytes()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "variants.csv").write_text("mine")
+    assert "holds files that belong to no" in run(*words, tmp_path / "own").error
+
+
+def test_scores_without_a_correlation_are_noted(run: CommandLine, model: Path, tmp_path: Path) -> None:
+    """The wild type's scores are all 0."""
+    (tmp_path / "same.csv").write_text("mutant,effect,theirs\nWT,1,2\nWT,2,1\nWT,3,3\n")
+    words = ("variants", model, tmp_path / "same.csv", "--wild-type", WILD_TYPE, "--measured", "effect")
+    result = run(*words, "--given", "theirs", "--conventions", "wild-type-fill", "--json", "-")
+    assert result.code == 0, result.err
+    written = json.loads(result.out)
+    assert list(written["correlations"]) == ["theirs"]
+    assert any("no rank correlation of 'wild-type-fill' with 'effect'" in note for note in written["notes"])
 
 
 def test_a_model_is_trained_on_sequences(run: CommandLine, tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ import pytest
 
 from command_line import CommandLine
 from maskevidence.errors import InputError
-from maskevidence.support.files import csv_text, json_text, read_json, write_atomic, write_json
+from maskevidence.support.files import (
+    csv_text,
+    json_text,
+    read_json,
+    replacing_files,
+    write_atomic,
+    write_json,
+)
 
 
 def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -54,6 +61,24 @@ def test_csv_cells() -> None:
     assert text.splitlines()[1] == '1,2,0.1,0.1,0.10000000149011612,,,True,"a,""b"""'
     assert text.endswith("\n")
     assert "\r" not in text
+
+
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    secret, new = tmp_path / "secret.json", tmp_path / "new.json"
+    secret.write_text("")
+    secret.chmod(0o600)
+    mask = os.umask(0o027)
+    try:
+        for file in (secret, new):
+            write_json(file, {})
+        with replacing_files(tmp_path) as folder:
+            (folder / "secret.json").write_text("1")
+            (folder / "other.json").write_text("1")
+    finally:
+        os.umask(mask)
+    modes = [stat.S_IMODE((tmp_path / f"{name}.json").stat().st_mode) for name in ("secret", "new", "other")]
+    assert modes == [0o600, 0o640, 0o640]
+    assert secret.read_text() == "1"
 
 
 class TestPlacesThatAreNoFiles:

@@ -1,5 +1,6 @@
 """The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +61,30 @@ class Run:
         if manifest.closed_form is not None:
             result["closed_form"] = manifest.closed_form
         return result
+
+
+def agrees(found: Any, expected: Any) -> bool:
+    """Whether two contents of estimate.json are equal up to rounding.
+
+    Example:
+        >>> agrees({"log_evidence": -1.0 - 1e-12}, {"log_evidence": -1.0}), agrees([1.0], [1.1])
+        (True, False)
+    """
+    if isinstance(expected, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and found.keys() == expected.keys()
+            and all(agrees(found[name], value) for name, value in expected.items())
+        )
+    if isinstance(expected, list | tuple):
+        return (
+            isinstance(found, list | tuple)
+            and len(found) == len(expected)
+            and all(map(agrees, found, expected))
+        )
+    if isinstance(expected, float):
+        return isinstance(found, int | float) and math.isclose(found, expected, rel_tol=1e-6, abs_tol=1e-9)
+    return type(found) is type(expected) and found == expected
 
 
 def read_run(*folders: str | Path) -> Run:

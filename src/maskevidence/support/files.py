@@ -23,7 +23,8 @@ TEMPORARY = ".tmp"
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
 
-    The target of a symbolic link is replaced, not the link. A pipe or a device is written to, not replaced.
+    The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
+    written to, not replaced.
 
     Raises:
         InputError: the file cannot be written.
@@ -62,15 +63,24 @@ def _replace(target: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
+        _replace_file(Path(temporary), target)
         sync_folder(target.parent)
     except OSError:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _replace_file(new: Path, target: Path) -> None:
+    """Rename a file to its target, with the permissions of the file that it replaces, if there is one."""
+    if target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    os.chmod(new, mode)
+    os.replace(new, target)
 
 
 @contextmanager
@@ -97,7 +107,7 @@ def replacing_files(folder: Path) -> Iterator[Path]:
                 if path.is_file():
                     target = folder / path.relative_to(new)
                     target.parent.mkdir(exist_ok=True)
-                    os.replace(path, target)
+                    _replace_file(path, target)
         sync_folder(folder)
 
 

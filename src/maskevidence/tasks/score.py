@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maskevidence import __version__
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
@@ -25,9 +26,10 @@ from maskevidence.runs import (
     write_summary,
 )
 from maskevidence.runs.blocks import parse_shard
-from maskevidence.runs.directory import TOKENS
+from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.runs.lock import locked
+from maskevidence.runs.summary import agrees
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
@@ -334,11 +336,18 @@ def _score_into(
                 return read_run(folder.path).estimate
 
             precise.drawn(scoring.design, extended)
-    finished = folder.estimate() if n_scored == 0 else None
-    if finished is not None:
-        return Scored(finished, folder.path, finished_before=True)
     whole = read_run(folder.path)
     result = whole.result()
+    finished = folder.estimate() if n_scored == 0 else None
+    if finished is not None:
+        if whole.manifest.version != __version__:  # whose summary may differ
+            return Scored(finished, folder.path, finished_before=True)
+        if not agrees(finished | {"notes": result["notes"]}, result):
+            raise InputError(
+                f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
+                f"estimate; maskevidence summarize {folder.path} writes it again"
+            )
+        return Scored(result, folder.path, finished_before=True)
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
     return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)

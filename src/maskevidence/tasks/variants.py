@@ -13,7 +13,7 @@ from maskevidence.data.table_files import is_number
 from maskevidence.data.text_files import Columns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.runs.lock import locked, refuse_unrelated
-from maskevidence.support.files import reading, write_atomic, write_json
+from maskevidence.support.files import reading, write_atomic, write_json, writing
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.options import CheckpointOptions, DeviceOptions
 from maskevidence.tasks.parse import kind_of_model
@@ -88,7 +88,7 @@ def score_variants(
         raise InputError("--given is compared with --measured; name the column of measurements, too")
     if options.out is not None:
         refuse_unrelated(options.out, (SUMMARY,), "scores of variants")
-        if (options.out / SUMMARY).exists() and not options.overwrite:
+        if all((options.out / name).exists() for name in (SUMMARY, TABLE)) and not options.overwrite:
             raise InputError(f"{str(options.out)!r} holds scores; give another folder, or --overwrite")
     conventions = _conventions(options.conventions)
     wild_type = read_wild_type(options.wild_type)
@@ -105,19 +105,24 @@ def score_variants(
     scores = variants(
         loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws, seed=options.seed
     )
-    correlations = {}
+    correlations, without = {}, []
     if options.measured is not None:
         compared = scores.scores | {name: numbers[name] for name in numbers if name != options.measured}
         for name, values in compared.items():
-            if not np.isnan(values).all():
+            try:
                 correlations[name] = spearman_interval(values, numbers[options.measured], seed=options.seed)
-    notes = (*loaded.notes, *scores.notes)
+            except InputError as error:
+                without.append(f"no rank correlation of {name!r} with {options.measured!r}: {error}")
+    notes = (*loaded.notes, *scores.notes, *without)
     result = VariantResult(scores.plan, scores, options.measured, correlations, notes, numbers)
     if options.out is not None:
         with locked(options.out):
             columns = {_beside(name, scores.columns()): one.tolist() for name, one in numbers.items()}
-            write_atomic(options.out / TABLE, scores.to_csv(columns))
+            # The summary is the sign of the folder, and the table, which comes last, of its being finished.
+            with writing(options.out):
+                (options.out / TABLE).unlink(missing_ok=True)
             write_json(options.out / SUMMARY, result.to_dict())
+            write_atomic(options.out / TABLE, scores.to_csv(columns))
     return result
 
 
@@ -184,6 +189,11 @@ def _read(
             raise InputError(
                 f"{data!r} has {known} numbers in column {name!r}; a rank correlation needs {MIN_PAIRS} or "
                 "more"
+            )
+        if np.nanmin(values) == np.nanmax(values):
+            raise InputError(
+                f"{data!r} has one number alone in column {name!r}, {np.nanmin(values):g}; a rank "
+                "correlation needs different ones: leave the column out"
             )
     return mutants, sequences if has_mutants else None, numbers
 

@@ -56,7 +56,7 @@ def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) 
         seed: of the resamples.
 
     Raises:
-        InputError: fewer than 3 pairs.
+        InputError: fewer than 3 pairs, or all numbers of one side are equal.
 
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
@@ -72,6 +72,8 @@ def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) 
     if n < MIN_PAIRS:
         raise InputError(f"{n} mutants have both numbers; a rank correlation needs {MIN_PAIRS} or more")
     a, b = a[both], b[both]
+    if np.isnan(spearman(a, b)):
+        raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
     rng = np.random.default_rng(seed)
     drawn = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
     low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2])

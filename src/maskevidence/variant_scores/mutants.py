@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from maskevidence.errors import InputError
 
-_SUBSTITUTION = re.compile(r"([^\d\s])(-?\d+)([^\d\s])")
+_SUBSTITUTION = re.compile(r"([^\W\d_])(-?\d+)([^\W\d_])")
 WILD_TYPE = ("WT", "wt", "_wt")
 
 
@@ -94,7 +94,7 @@ def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mu
         if match is None:
             raise InputError(
                 f"{where}: {_short(part)!r} is not a substitution; write A1P, several as A1P:D2N, or a "
-                f"whole sequence"
+                "whole sequence, as for a deletion"
             )
         before, number, after = match.groups()
         site = int(number) - start
@@ -118,6 +118,9 @@ def _from_sequence(wild_type: str, text: str, where: str) -> Mutant:
     letters = "".join(text.split())
     if not letters:
         raise InputError(f"{where}: there is no mutant; write A1P, several as A1P:D2N, or a whole sequence")
+    if not letters.isalpha():
+        other = next(character for character in letters if not character.isalpha())
+        raise InputError(f"{where}: {other!r} is no letter; write the mutant's own sequence, without gaps")
     if len(letters) != len(wild_type):
         return Mutant(text, (), "", letters)
     changed = {site: letter for site, letter in enumerate(letters) if letter != wild_type[site]}

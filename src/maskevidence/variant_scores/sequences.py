@@ -50,11 +50,12 @@ class Letters:
 
     def check(self, letters: str, where: str) -> None:
         """Raise an InputError that begins with `where` for a letter that is not known."""
-        unknown = next((letter for letter in letters if self(letter) is None), None)
+        unknown = next((one for one in letters if not one.isalpha() or self(one) is None), None)
         if unknown is not None:
-            raise InputError(
-                f"{where}: the model does not know the letter {unknown!r}; correct it or leave it out"
-            )
+            said = f"the model does not know the letter {unknown!r}"
+            if not unknown.isalpha():
+                said = f"{unknown!r} is no letter"
+            raise InputError(f"{where}: {said}; correct it or leave it out")
 
 
 def as_base(letters: Letters, sequence: str) -> Base:
