@@ -176,11 +176,30 @@ def test_the_errors_are_those_of_repeated_runs(drawn: Drawn) -> None:
         assert found == pytest.approx(expected, rel=0.1), name
 
 
-def test_the_bracket_holds_the_mixture_of_each_observation(drawn: Drawn) -> None:
+def test_the_lower_end_holds_for_each_observation(drawn: Drawn) -> None:
     some = drawn.table.select(drawn.table.id < 2000)
-    found, mixture = bracket(some, DESIGN, "own"), np.tile(drawn.mixture, 500)
-    assert np.isfinite(found.high).mean() > 0.95
-    assert ((found.low <= mixture) & (mixture <= found.high)).mean() > 0.93
+    assert (bracket(some, DESIGN, "own").low <= np.tile(drawn.mixture, 500)).mean() > 0.95
+
+
+@pytest.mark.parametrize("n_orders", [8, 16])
+def test_the_upper_bound_holds_if_there_is_one(n_orders: int) -> None:
+    """Of rows where an order in ten has a higher log p by 1.4 nats; 8 orders held in too few runs."""
+    rng, n_rows, n_runs, design = (
+        np.random.default_rng(0),
+        10,
+        200,
+        me.Orderings(n_orders, bound="importance"),
+    )
+    truth = math.log(0.9 + 0.1 * math.exp(1.4)) + 0.02
+    ids, draws = np.divmod(np.arange(n_rows * n_orders), n_orders)
+    one, holds = np.ones_like(ids), []
+    for _ in range(n_runs):
+        logs = 1.4 * (rng.random(len(ids)) < 0.1) + 0.2 * rng.normal(size=len(ids))
+        found = bracket(ScoreTable(ids, draws, one, one, logs), design, "own")
+        if found.upper is not None:
+            holds.append(found.upper + 1.96 * found.upper_se >= truth)
+    assert len(holds) == 0 if n_orders < 16 else len(holds) > 100
+    assert n_orders < 16 or np.mean(holds) > 0.93
 
 
 def test_the_curve_rises_from_the_area_to_the_bound(drawn: Drawn) -> None:
@@ -202,11 +221,10 @@ def test_the_curve_rises_from_the_area_to_the_bound(drawn: Drawn) -> None:
 
 def test_the_upper_bound_is_left_out_where_orders_differ_too_much() -> None:
     model, tokens = Learned(8, 4, scale=6.0), rows(3, 8, 4)
-    found = me.estimate_evidence(model, tokens, me.Orderings(4, bound="importance")).bracket
+    found = me.estimate_evidence(model, tokens, me.Orderings(16, bound="importance")).bracket
     assert found.upper is None
     assert "standard deviation" in found.no_upper
     assert "\n" not in found.no_upper
-    assert np.isnan(found.high).any()
 
 
 def test_more_orders_extend_a_record_and_shared_orders_have_an_error() -> None:

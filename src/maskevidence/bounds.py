@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from maskevidence.masks import Exhaustive, MaskDesign, Masks, Orderings
 from maskevidence.score_table import ScoreTable
@@ -22,6 +22,7 @@ from maskevidence.standard_errors import equal_by_chance, t_half_width
 
 Matrix = Float64[np.ndarray, "N n_orders"]
 Vector = Float64[np.ndarray, " N"]
+FEWEST_FOR_UPPER = 16  # orders; an upper bound from fewer holds too seldom
 MAX_RELATIVE_ERROR = 0.25  # of the mean of p_σ over orders, for an upper bound that is worth giving
 _PERMUTATIONS = 32  # of the orders, for the curve of the bound
 
@@ -36,7 +37,8 @@ class Bracket:
         area_se: its standard error, of the orders; None if it is not known.
         lower: the importance bound for all orders; a lower bound that is never below the area on average.
         lower_se: its standard error.
-        upper: the upper bound; None if it cannot be used.
+        upper: the upper bound; None if it cannot be used. Single observations have none: a few orders that
+            were not drawn may hold most of a mean of p_σ, which the drawn ones then miss without a sign.
         upper_se: its standard error.
         mixture: the log evidence of the order mixture; None unless it is exact.
         no_upper: the reason for a missing upper bound; None if there is one.
@@ -44,7 +46,6 @@ class Bracket:
         curve: shape (m,); L_n for each of these n, from the same orders (U-statistics).
         curve_se: shape (m,); their standard errors; NaN where they are not known.
         low: shape (N,); for each observation, the lower bound less its error at 95 %.
-        high: shape (N,); the upper bound plus its error; NaN where it cannot be used.
     """
 
     n_orders: int
@@ -60,7 +61,6 @@ class Bracket:
     curve: Float64[np.ndarray, " m"]
     curve_se: Float64[np.ndarray, " m"]
     low: Vector
-    high: Vector
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON, without those of single observations."""
@@ -137,17 +137,14 @@ def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Brack
         area, value = float((weight * table.score).sum()) / len(mixture), float(mixture.mean())
         empty = np.zeros(0)
         none = np.zeros(0, dtype=np.int64)
-        return Bracket(
-            0, area, 0.0, value, 0.0, value, 0.0, value, None, none, empty, empty, mixture, mixture
-        )
+        return Bracket(0, area, 0.0, value, 0.0, value, 0.0, value, None, none, empty, empty, mixture)
     if not isinstance(design, Orderings) or design.bound != "importance" or design.orders < 2:
         return None
     logs, _ = log_probs_of_orders(table, design)
-    lowers, uppers = lower_bounds(logs), upper_bounds(logs)
-    usable = _relative_error(logs) <= MAX_RELATIVE_ERROR
+    lowers, no_upper = lower_bounds(logs), _why_no_upper(logs)
     area, area_se = _with_error(logs, masks)
     lower, lower_se = _with_error(lowers, masks)
-    upper, upper_se = _with_error(uppers, masks) if usable.all() else (None, None)
+    upper, upper_se = _with_error(upper_bounds(logs), masks) if no_upper is None else (None, None)
     n_averaged, curve, curve_se = _curve(logs, masks)
     curve_se[-1] = math.nan if lower_se is None else lower_se
     return Bracket(
@@ -159,12 +156,11 @@ def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Brack
         upper=upper,
         upper_se=upper_se,
         mixture=None,
-        no_upper=None if usable.all() else _why_not(logs, usable),
+        no_upper=no_upper,
         n_averaged=n_averaged,
         curve=curve,
         curve_se=curve_se,
-        low=_end(lowers, -1),
-        high=np.where(usable, _end(uppers, 1), np.nan),
+        low=_low(lowers),
     )
 
 
@@ -256,10 +252,10 @@ def _with_error(values: Matrix, masks: Masks) -> tuple[float, float | None]:
     return mean, None if equal_by_chance(variance, mean) else math.sqrt(variance)
 
 
-def _end(values: Matrix, side: int) -> Vector:
-    """The end of each observation's interval at 95 %: its mean over orders plus or minus the error."""
-    n = values.shape[1]
-    return values.mean(1) + side * t_half_width(1.0, n - 1, 0.95) * values.std(axis=1, ddof=1) / math.sqrt(n)
+def _low(lowers: Matrix) -> Vector:
+    """The lower bound of each observation less its error at 95 %."""
+    n = lowers.shape[1]
+    return lowers.mean(1) - t_half_width(1.0, n - 1, 0.95) * lowers.std(axis=1, ddof=1) / math.sqrt(n)
 
 
 def _relative_error(logs: Matrix) -> Vector:
@@ -275,7 +271,13 @@ def _relative_error(logs: Matrix) -> Vector:
     return np.maximum(seen, normal) / math.sqrt(n)
 
 
-def _why_not(logs: Matrix, usable: Bool[np.ndarray, " N"]) -> str:
+def _why_no_upper(logs: Matrix) -> str | None:
+    """Why these orders give no upper bound; None if they give one."""
+    if logs.shape[1] < FEWEST_FOR_UPPER:
+        return f"{logs.shape[1]} orders are too few for a mean of p; give {FEWEST_FOR_UPPER} or more"
+    usable = _relative_error(logs) <= MAX_RELATIVE_ERROR
+    if usable.all():
+        return None
     spread = logs.std(axis=1, ddof=1)[~usable].max()
     return (
         f"in {(~usable).sum():,} of {len(usable):,} observations log p varies too much over orders for a "
