@@ -4,12 +4,14 @@ from pathlib import Path
 
 import maskevidence as me
 from _questions import lines_to_train_on
+from _timing import is_quick
 from maskevidence.integrations.huggingface import Recipe, train_masked_lm, word_pieces
 from maskevidence.models.text.new_bert import new_modern_bert
 
 BLOCK, VOCABULARY = 64, 2048
 DESIGN = me.FixedRate(0.4, 1)  # leaves the plateau of word frequencies sooner than random sizes do
-RECIPE = Recipe(steps=4000, batch_size=8, learning_rate=1e-3, warmup=100)
+STEPS, WARMUP = (2, 1) if is_quick() else (4000, 100)
+RECIPE = Recipe(steps=STEPS, batch_size=8, learning_rate=1e-3, warmup=WARMUP)
 
 
 def lines_model(folder: Path, *, bfloat16: bool) -> me.models.MaskedLM:

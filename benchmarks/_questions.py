@@ -1,12 +1,11 @@
 """Questions with four choices, of which the first is right: products of reactions, and lines of a play."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from _timing import data, is_quick
 from maskevidence.data.text import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
@@ -37,7 +36,7 @@ def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
         wrong: the other products: "equal", of nearly equal length; "random"; or "alike", the most similar
             one and two of nearly equal length.
     """
-    texts = read_texts(str(_data("reactions", "reactions.csv")))["reaction"]
+    texts = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
     pairs = [text.split(">>") for text in texts]
     products = [product for _, product in pairs]
     grams = [{product[i : i + 4] for i in range(len(product) - 3)} for product in products]
@@ -83,14 +82,11 @@ def lines_to_train_on() -> list[str]:
 
 def _lines() -> tuple[list[str], list[str]]:
     """The lines of the play, and those at its end that are held out."""
-    lines = _data("tiny_shakespeare", "tiny_shakespeare.txt").read_text().splitlines()
+    lines = data("tiny_shakespeare", "tiny_shakespeare.txt").read_text().splitlines()
+    lines = lines[:6000] if is_quick() else lines
     n_train = round(len(lines) * (1 - _HELD_OUT))
     return lines[:n_train], lines[n_train:]
 
 
 def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:
     return np.array([len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids])
-
-
-def _data(*parts: str) -> Path:
-    return Path(os.environ["MASKEVIDENCE_DATA"]).joinpath(*parts)

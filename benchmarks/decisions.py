@@ -20,8 +20,8 @@ but the races from the results of another run with the same questions.
 """
 
 import json
-import os
 import sys
+import tempfile
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -71,9 +71,15 @@ def main() -> int:
     parser.add_argument("--known", type=Path, help="results of another run, for all but the races")
     parser.add_argument("--out", type=Path, default=Path("decisions.jsonl"), help="file of results so far")
     options = parser.parse_args()
-    if "MASKEVIDENCE_DATA" not in os.environ:
-        print("MASKEVIDENCE_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
-        return 2
+    with tempfile.TemporaryDirectory() as temporary:
+        if options.quick:  # two questions, of a model that has hardly been trained
+            options.questions, options.compared, options.reference = 2, 1, FIRST
+            options.lines, options.out = Path(temporary) / "model", Path(temporary) / "decisions.jsonl"
+        return decide(options)
+
+
+def decide(options: Any) -> int:
+    """Ask all questions that have not been asked before, and report."""
     torch.set_num_threads(1)
     if options.lines:
         model: MaskedLM | None = lines_model(options.lines, bfloat16=options.bfloat16)
@@ -82,8 +88,6 @@ def main() -> int:
     if model is None:
         print("rxnmapper is not installed; install it, or give --lines", file=sys.stderr)
         return 2
-    if options.quick:
-        options.questions, options.compared, options.reference = 2, 1, 128
     tokenizer = model.tokenizer
     questions = (
         of_lines(tokenizer) if options.lines else of_reactions(tokenizer, options.longest, options.products)
