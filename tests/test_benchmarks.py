@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OTHERS = ("coverage", "decisions", "selection", "size_samplers", "stopping")  # changed at the same time
+OTHERS = ("coverage", "stopping")  # changed at the same time
 BENCHMARKS = sorted({path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - set(OTHERS))
 PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 OPTIONS = {"since": ("--base", "HEAD")}
