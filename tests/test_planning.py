@@ -75,6 +75,21 @@ def test_precise_takes_about_as_many(ppca: me.models.PPCA, rows: np.ndarray, pla
     assert np.mean([one.designs[0].passes for one in plans]) == pytest.approx(found.n_masks, rel=0.15)
 
 
+def test_the_uncertainty_covers_which_rows_the_pilot_saw(ppca: me.models.PPCA) -> None:
+    """A quarter of the rows, none of which stands at an even distance, has nearly all of the variance."""
+    x = np.array(ppca.sample(400, seed=2))
+    x[np.setdiff1d(np.arange(400), np.arange(64) * 400 // 64)[::4]] *= 3
+    truth = me.estimate_evidence(ppca, x, me.RandomSize(64), check=False)
+    assert truth.mask_se is not None
+    found = [me.plan(ppca, x, target_se=0.02, seed=seed) for seed in range(20)]
+    variances = [one.designs[0].mask_se ** 2 * one.designs[0].passes for one in found]
+    stated = math.sqrt(np.mean([one.uncertainty**2 for one in found]))
+    assert stated > 0.3
+    assert 0.5 < np.std(variances, ddof=1) / np.mean(variances) / stated < 1.6
+    assert np.mean(variances) > 0.85 * truth.mask_se**2 * truth.n_masks
+    assert ", if the 336 of 400 rows that it has not scored are like its own" in found[0].notes[-1]
+
+
 def test_the_error_that_no_longer_matters_is_enough(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     plan = me.plan(ppca, rows, target_se=1e-5)
     data_se = float(ppca.score_samples(rows).std()) / math.sqrt(300)

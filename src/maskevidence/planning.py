@@ -1,6 +1,6 @@
 """Before a run: how many passes an error of the masks takes with each design, from a small pilot.
 
-The pilot scores some of the observations, at even distances, with pairs of masks that have the same random
+The pilot scores a random sample of the observations with pairs of masks that have the same random
 size. Let e be what a mask alone says of an observation's log evidence (control_variates.py), and e₁, e₂ those
 of a pair. With the means over the pilot's observations of
 
@@ -15,6 +15,13 @@ its size M, and D times its mean over random sizes is the sum over sizes:
 
 for sizes of which C <= 32 masks are drawn without replacement, and with 1/P in place of the last two factors
 for all others.
+
+V has a relative error from the masks of the pilot, √(2/df), and another from its choice of n among N
+observations: with the variance s² of V between them, s / (V √n) has both. The pilot therefore knows V to
+
+    √( (n/N) · 2/df + (1 - n/N) · max(2/df, s² / (n V²)) ).
+
+V errs on the high side, because a long run fits its control variates to more masks than the pilot does.
 """
 
 import math
@@ -107,7 +114,8 @@ class PassPlan:
         data_se: the error of all observations, as the pilot tells it; None if it is not resolved.
         designs: the designs that can reach the error.
         pilot_passes: how many passes the pilot has taken.
-        uncertainty: the relative standard error of the passes of random-size and every-size.
+        uncertainty: the relative standard error of the passes of random-size and every-size, from the pilot's
+            masks and its choice of observations.
         notes: one sentence each.
     """
 
@@ -144,6 +152,7 @@ class _Pilot(NamedTuple):
         at_size: shape (n_pairs,); D · (S₁ - S₂)²/2.
         seconds: of one pass.
         passes: how many it has taken.
+        uncertainty: the relative standard error of `random`.
     """
 
     mean: MeanWithErrors
@@ -153,6 +162,7 @@ class _Pilot(NamedTuple):
     at_size: Float64[np.ndarray, " n_pairs"]
     seconds: float
     passes: int
+    uncertainty: float
 
 
 def plan(
@@ -176,7 +186,7 @@ def plan(
         data: what `estimate_evidence` takes, but for moments.
         target_se: the standard error of the masks that is wanted, nats per observation.
         target_relative: the same as a share of the log evidence, in place of `target_se`.
-        seed: seed of the pilot's masks.
+        seed: of the pilot's rows and masks.
         per_token: whether the scores of hidden tokens are to be recorded, too, for random-size.
         control: the surrogate of the run, for random-size, as `estimate_evidence` takes it.
 
@@ -191,7 +201,7 @@ def plan(
         >>> [one.design for one in found.designs]
         ['random-size', 'every-size', 'leave-one-out', 'exhaustive']
         >>> found.designs[0].options, found.designs[0].mask_se <= 0.02
-        ('--draws 28', True)
+        ('--draws 24', True)
     """
     precise = Precise(target_se, target_relative)
     check_conditionals(model)
@@ -215,11 +225,16 @@ def plan(
         _planned(design, mask_se, model, lengths, pilot, per_token=per_token)
         for design, mask_se in _designs(lengths, pilot, wanted, precise.first(lengths).draws)
     ]
-    df = pilot.mean.mask_df
-    uncertainty = math.sqrt(2 / df) if df else 0.0
-    if uncertainty > 0:
-        notes.append(f"the pilot knows the passes of random-size and every-size to about {uncertainty:.0%}")
-    return PassPlan(wanted, pilot.mean.mean, data_se, tuple(designs), pilot.passes, uncertainty, tuple(notes))
+    if pilot.uncertainty > 0:
+        unseen = n - _n_rows(n)
+        alike = f", if the {unseen:,} of {n:,} rows that it has not scored are like its own" if unseen else ""
+        notes.append(
+            "the pilot knows the passes of random-size and every-size to about "
+            f"{pilot.uncertainty:.0%}{alike}; Precise (--target-se) measures as it goes"
+        )
+    return PassPlan(
+        wanted, pilot.mean.mean, data_se, tuple(designs), pilot.passes, pilot.uncertainty, tuple(notes)
+    )
 
 
 def _n_rows(n: int) -> int:
@@ -231,7 +246,7 @@ def _pilot(
 ) -> _Pilot:
     """Score pairs of masks of some rows."""
     n_rows = _n_rows(len(tokens))
-    rows = torch.arange(n_rows) * len(tokens) // n_rows
+    rows = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(tokens))[:n_rows]))
     draws = 2 * max(FEWEST_PAIRS, math.ceil(PILOT_PAIRS / n_rows))
     design, key = _Twice(draws, FEWEST.replicates), MaskKey(seed)
     some = tokens[rows.to(tokens.values.device)]
@@ -243,12 +258,16 @@ def _pilot(
     table = ScoreTable.join([first, others]).sorted()
     _, contribution, mean = mean_of_scores(table, design, key)
     alone = (contribution * draws).reshape(n_rows, draws // 2, 2)
-    between = float(alone.mean(2).var(1, ddof=1).mean())
-    within = float((np.diff(alone, axis=2) ** 2).mean()) / 2
+    each = alone.mean(2).var(1, ddof=1) + (np.diff(alone, axis=2) ** 2).mean((1, 2)) / 4  # V of each row
+    random = float(each.mean())
     score = table.score.reshape(-1, 2)
     size, n_tokens = table.size[::2], table.n_tokens[::2]
     at_size = n_tokens * (score[:, 0] - score[:, 1]) ** 2 / 2
-    return _Pilot(mean, between + within / 2, size, n_tokens, at_size, seconds, len(table))
+    masks = 2 / mean.mask_df if mean.mask_df else 0.0
+    chosen = max(masks, float(each.var(ddof=1)) / (n_rows * random**2)) if n_rows > 1 and random else masks
+    share = n_rows / len(tokens)
+    uncertainty = math.sqrt(share * masks + (1 - share) * chosen)
+    return _Pilot(mean, random, size, n_tokens, at_size, seconds, len(table), uncertainty)
 
 
 def _designs(lengths: Integers, pilot: _Pilot, wanted: float, fewest: int) -> list[tuple[MaskDesign, float]]:
