@@ -38,6 +38,7 @@ OF_THE_MOMENT = ("versions", "command")
 OF_SEALS = ("schema_version", "seal", "kept_model")  # which version 0.1.0 did not have
 ADDED = (
     "model_words",
+    "closed_form_se",
     "base_measure",
     "token_scores",
     "control",

@@ -109,6 +109,14 @@ class EvidenceEstimate:
         return [str(name) for name in (self.ids.tolist() if self.labels is None else self.labels)]
 
     @property
+    def closed_form_se(self) -> float | None:
+        """Sampling standard error of the mean of `closed_form`; None without it, and for one observation."""
+        n = self.n_observations
+        return (
+            None if self.closed_form is None or n < 2 else float(self.closed_form.std(ddof=1)) / math.sqrt(n)
+        )
+
+    @property
     def per_token(self) -> float:
         """Log evidence per token: the total over observations by the total number of tokens, nats."""
         return self.log_evidence * self.n_observations / self.n_tokens

@@ -71,6 +71,7 @@ _MEANINGS = {
         "higher is better among numbers of the same design"
     ),
 }
+OF_A_DENSITY = frozenset({"exact", "unbiased"})  # estimates of what a closed form gives
 _EVIDENCE_NAMES = {
     "exact": "log evidence",
     "unbiased": "log evidence",

@@ -37,13 +37,14 @@ class TestScore:
             "nats per observation",
             "mask error",
             "data error",
-            "closed form",
+            "in closed form",
+            "by masks",
             "unbiased",
         ):
             assert words in text
         left = {name for name in files_in(out) if not name.startswith(("scores/", ".lock"))}
         model = {"model/config.json", "model/model.safetensors"}
-        observations = {"observations.csv", "observations.parquet"}
+        observations = {"observations.csv", "observations.parquet", "closed_form.parquet"}
         assert left == {"run.json", "estimate.json", "curve.csv", "curve.png", *observations, *model}
         estimate = json.loads((out / "estimate.json").read_text())
         keys = (

@@ -13,6 +13,7 @@ from maskevidence.report.all_observations import MAX_ROWS, all_observations
 from maskevidence.report.answer import answer
 from maskevidence.report.forest import forest, nice_ticks
 from maskevidence.report.made import made_rows
+from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render
 from maskevidence.report.plots import COLOURS, DASHES, plot_curves, y_window
 from maskevidence.report.ranking import rank
@@ -217,7 +218,7 @@ def test_the_list_of_observations_has_the_numbers_of_the_best_two(runs: list[Rep
     assert listed.columns == ["observation", best.name, second.name, f"{best.name} minus {second.name}"]
     assert second.estimate is not None
     assert len(listed.rows) == len(best.estimate.ids) <= MAX_ROWS
-    values = dict(zip(best.estimate.ids.tolist(), best.estimate.per_observation, strict=True))
+    values = dict(zip(best.estimate.ids.tolist(), best.values, strict=True))
     for name, first, other, difference in listed.rows:
         if name != "xU+202Ey":
             assert first == pytest.approx(values[int(str(name))], abs=0.006)
@@ -272,3 +273,36 @@ def test_a_saved_model_is_named_in_words(tmp_path: Path) -> None:
     shown = text_of(render(read_runs([tmp_path / "run"])))
     assert shown.startswith("factor analysis, 1 factor (fa) on table.csv")
     assert f"Model {tmp_path / 'fa'}: factor analysis, 1 factor" in shown
+
+
+def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
+    """One cell of one row is wrong by far; masks alone would rank the others by their own error."""
+    table = write_table(tmp_path / "table.csv", n_rows=200)
+    model = me.models.PPCA(5, 2).fit(np.loadtxt(table, delimiter=",", skiprows=1))
+    model.save(tmp_path / "model")
+    lines = table.read_text().splitlines()
+    lines[150] = ",".join([*lines[150].split(",")[:3], "-40.0", lines[150].split(",")[4]])
+    table.write_text("\n".join(lines) + "\n")
+    command("score", tmp_path / "model", table, "--masks-per-size", 2, "--out", tmp_path / "run")
+    (run,) = read_runs([tmp_path / "run"])
+    assert run.estimate is not None
+    exact = model.score_samples(np.loadtxt(table, delimiter=",", skiprows=1))
+    np.testing.assert_allclose(run.values, exact, atol=1e-9)
+    assert np.abs(run.estimate.per_observation - exact).max() > 0.1
+    page = render([run])
+    numbers = text_of(section(page, "numbers"))
+    assert f"Log evidence {typeset(exact.mean(), 2)} nats per observation, in closed form By masks" in numbers
+    assert f"By masks {typeset(run.estimate.log_evidence, 2)} ± " in numbers
+    shown = text_of(section(page, "observations"))
+    assert f"149 ({typeset(exact[149], 1)}: column 3 = −40)" in shown
+    listed = all_observations(run, [], None)
+    assert listed.rows[0][:2] == ["149", pytest.approx(exact[149], abs=0.006)]
+    assert [row[1] for row in listed.rows] == pytest.approx(np.sort(exact), abs=0.006)
+    extremes = find_extremes(run, 3)
+    assert [shown.id for shown in extremes.hardest] == np.argsort(exact)[:3].tolist()
+    worst = {name: score for name, _, score in extremes.hardest[0].cells or []}
+    assert min(worst, key=lambda name: worst[name] or 0.0) == "column 3"
+
+    (tmp_path / "model" / "config.json").unlink()  # without its model, the page names the row alone
+    shown = text_of(section(render(read_runs([tmp_path / "run"])), "observations"))
+    assert f"149 ({typeset(exact[149], 1)})" in shown

@@ -91,7 +91,7 @@ def test_the_page_has_the_runs_numbers(folder: Path) -> None:
     for value in (
         result["log_evidence"],
         result["mask_se"],
-        result["data_se"],
+        result["closed_form_se"],
         result["closed_form"],
         low,
         high,
@@ -179,7 +179,7 @@ def test_an_unfinished_run_is_shown_as_far_as_it_is_scored(folder: Path, tmp_pat
     shown = text_of(render([reported]))
     assert "not finished: 5 of its 12 blocks" in shown
     assert "of the 5 observations that are done" in shown
-    assert "Closed form, of all observations" in shown
+    assert "nats per observation, in closed form" in shown
     shown = text_of(render([whole, only(folder / "ppca-1"), reported]))
     assert "part is not finished and is left out of the comparison" in shown
     for part in parts[:5]:

@@ -118,7 +118,12 @@ def report_candidates(screen: Console, ranked: Sequence["Candidate"], target: Pa
     from maskevidence.report.reading import ReportedRun
 
     runs = [
-        ReportedRun(candidate.manifest.model, candidate.manifest, candidate.estimate)
+        ReportedRun(
+            candidate.manifest.model,
+            candidate.manifest,
+            candidate.estimate,
+            model=candidate.prepared.model,
+        )
         for candidate in sorted(ranked, key=lambda candidate: candidate.n_components)
     ]
     try:

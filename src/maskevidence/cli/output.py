@@ -14,6 +14,7 @@ from maskevidence.errors import InputError, MaskEvidenceError
 from maskevidence.support import files
 from maskevidence.wording import (
     ENUMERATED,
+    OF_A_DENSITY,
     data_error,
     evidence_name,
     interval_95,
@@ -79,12 +80,21 @@ def show_estimate(screen: Console, result: Mapping[str, Any]) -> None:
     grid.add_column(style="bold", max_width=_NAMES)
     grid.add_column()
     kind, design = result["kind"], result["design"]["name"]
-    grid.add_row(evidence_name(kind, design), f"{result['log_evidence']:.4f} nats per observation")
-    grid.add_row("  mask error", _mask_error(result))
+    exact, name = result.get("closed_form"), evidence_name(kind, design)
     data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], 4)
-    grid.add_row("  data error", data_se)
-    if result.get("closed_form") is not None:
-        grid.add_row("closed form", f"{result['closed_form']:.4f} on the same observations")
+    if exact is not None and kind in OF_A_DENSITY:
+        grid.add_row(name, f"{exact:.4f} nats per observation, in closed form")
+        exact_se = result.get("closed_form_se")
+        grid.add_row("  data error", data_se if exact_se is None else standard_error(exact_se, 4))
+        grid.add_row("by masks", f"{result['log_evidence']:.4f} nats per observation")
+        grid.add_row("  mask error", _mask_error(result))
+    else:
+        grid.add_row(name, f"{result['log_evidence']:.4f} nats per observation")
+        grid.add_row("  mask error", _mask_error(result))
+        grid.add_row("  data error", data_se)
+        if exact is not None:
+            row = "log evidence" if kind == "pseudo" else "closed form"
+            grid.add_row(row, f"{exact:.4f} in closed form, on the same observations")
     for name, value in orders_in_words(result):
         grid.add_row(name, value)
     token = token_name(result["notes"])

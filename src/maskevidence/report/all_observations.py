@@ -51,7 +51,9 @@ def all_observations(
     by_name = {each.name: each for each in others if each.name in compared}
     shown = [run, *(by_name[name] for name in compared if name in by_name)][:MAX_RUNS]
     several = len(shown) > 1
-    values = [each.estimate.per_observation for each in shown if each.estimate is not None]
+    exact = all(each.is_exact for each in shown)
+    estimates = [each.estimate for each in shown if each.estimate is not None]
+    values = [each.values for each in shown] if exact else [each.per_observation for each in estimates]
     by_token = len(np.unique(n_tokens)) > 1  # otherwise these columns say nothing new
     columns = ["observation", *(["tokens", "nats per token"] if by_token else [])]
     columns += [each.name for each in shown] if several else [common_name([estimate])]
@@ -68,7 +70,7 @@ def all_observations(
         + [round(float(column[place]), n) for column, n in zip(numbers, digits, strict=True)]
         for place in order
     ]
-    notes = []
+    notes = ["The numbers are closed forms."] if exact else []
     if len(estimate.ids) > MAX_ROWS:
         notes.append(
             f"These are the {MAX_ROWS:,} hardest of {count(len(estimate.ids), 'observation')}; "

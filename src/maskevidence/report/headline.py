@@ -7,6 +7,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import (
     ENUMERATED,
     NOT_KNOWN,
+    OF_A_DENSITY,
     capital,
     data_error,
     digits_for,
@@ -16,6 +17,7 @@ from maskevidence.wording import (
     kind_words,
     orders_in_words,
     perplexity_name,
+    plus_minus,
     sentence,
     standard_error,
     token_name,
@@ -30,6 +32,7 @@ class Headline:
     Attributes:
         name: what the main number is called.
         value: the main number, nats per observation.
+        exact: whether it is the closed form, beside which `mask_error` has the estimate by masks, too.
         mask_error: the standard error of the masks, such as "± 0.19", "none" or "not known".
         mask_words: what the error of the masks means.
         data_error: the standard error of the observations.
@@ -42,6 +45,7 @@ class Headline:
 
     name: str
     value: str
+    exact: bool
     mask_error: str
     mask_words: str
     data_error: str
@@ -67,19 +71,27 @@ def headline(run: ReportedRun, digits: int) -> Headline:
     """
     estimate = run.estimate
     assert estimate is not None
+    exact = run.closed_form if estimate.kind in OF_A_DENSITY else None
+    data_se = estimate.data_se if exact is None else estimate.closed_form_se
     data_words = "one observation alone does not show how much observations differ"
     if estimate.n_observations > 1:
         data_words = "the observations differ no more than other masks would make them differ"
-    if estimate.data_se is not None:
+    if data_se is not None:
         data_words = "how far the mean may be off for the population that the observations come from"
-        if estimate.mask_se is None and estimate.masks == "own":
+        if exact is None and estimate.mask_se is None and estimate.masks == "own":
             data_words += "; it includes the error of the masks"
+    mask_error = standard_error(estimate.mask_se, digits, typeset)
+    value = estimate.log_evidence
+    if exact is not None:
+        mask_error = plus_minus(value, estimate.mask_se or None, digits, typeset)
+        value = exact
     return Headline(
         name=capital(evidence_name(estimate.kind, estimate.design["name"])),
-        value=typeset(estimate.log_evidence, digits),
-        mask_error=standard_error(estimate.mask_se, digits, typeset),
+        value=typeset(value, digits),
+        exact=exact is not None,
+        mask_error=mask_error,
         mask_words=_mask_words(run, digits),
-        data_error=data_error(estimate.data_se, estimate.mask_se, estimate.n_observations, digits, typeset),
+        data_error=data_error(data_se, estimate.mask_se, estimate.n_observations, digits, typeset),
         data_words=data_words,
         kind=capital(kind_name(estimate.kind)),
         kind_words=sentence(kind_words(estimate.kind, estimate.design["name"])),
@@ -101,10 +113,12 @@ def _mask_words(run: ReportedRun, digits: int) -> str:
 
 def _others(run: ReportedRun, digits: int) -> list[tuple[str, str]]:
     result = run.run.result()
-    observations = "same observations" if run.finished else "of all observations"
     others = [(capital(name), value) for name, value in orders_in_words(result, digits, typeset)]
-    if result.get("closed_form") is not None:
-        others.append((f"Closed form, {observations}", f"{typeset(result['closed_form'], digits)} nats"))
+    if run.closed_form is not None and result["kind"] not in OF_A_DENSITY:
+        name = "Log evidence" if result["kind"] == "pseudo" else "Closed form"
+        others.append(
+            (f"{name}, same observations", f"{typeset(run.closed_form, digits)} nats, in closed form")
+        )
     others.append(("Base measure", capital(result["base_measure"] or NOT_KNOWN)))
     token = token_name(result.get("notes", ()))
     others.append((f"Per {token}", f"{typeset(result['per_token'], 4)} nats"))

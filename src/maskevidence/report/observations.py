@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import import_extra
+from maskevidence.report.cells import cell_scores
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.shading import Shades, of_densities, of_probabilities
-from maskevidence.report.sources import Content, Picture, Row, Text, Unavailable, read_back
+from maskevidence.report.sources import Content, Picture, Row, Text, Unavailable
 from maskevidence.report.tokens import Span, aligned, read_tokens, spans_of_tokens, token_scores
 from maskevidence.wording import MINUS, count, typeset
 
@@ -95,13 +96,16 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     assert estimate is not None
     _, first = np.unique(estimate.scores.id, return_index=True)
     n_tokens = estimate.scores.n_tokens[first]
-    per_token = estimate.per_observation / n_tokens
+    values = run.values
+    per_token = values / n_tokens
     order = np.argsort(per_token, kind="stable")
     hardest, easiest = order, order[:0]
     if len(order) > 2 * how_many:
         hardest, easiest = order[:how_many], order[-how_many:][::-1]
-    contents = read_back(manifest, estimate.ids)
+    contents = run.contents
     scores = token_scores(estimate.scores, str(manifest.design.get("name")))
+    if not scores:
+        scores = cell_scores(run, estimate.ids[[*hardest, *easiest]].tolist())
     is_text = manifest.data.text_fingerprint is not None
     tokens, shades, note = None, None, None
     if is_text:
@@ -111,7 +115,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     elif scores and not isinstance(contents, Unavailable):
         shades = of_densities(list(scores.values()))
 
-    names = estimate.names
+    names, how = estimate.names, " in closed form" if run.is_exact else ""
 
     def show(place: int) -> Shown:
         key = int(estimate.ids[place])
@@ -119,7 +123,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
         return Shown(
             key,
             names[place] if estimate.labels is not None else f"Observation {key}",
-            float(estimate.per_observation[place]),
+            float(values[place]),
             float(per_token[place]),
             int(n_tokens[place]),
             **_parts(content, scores.get(key), None if tokens is None else tokens.get(key), shades),
@@ -128,7 +132,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     return Extremes(
         hardest=[show(int(place)) for place in hardest],
         easiest=[show(int(place)) for place in easiest],
-        ranked_by=f"Ranked by nats per token, among {count(estimate.n_observations, 'observation')}.",
+        ranked_by=f"Ranked by nats per token{how}, among {count(estimate.n_observations, 'observation')}.",
         shades=shades,
         missing=contents.reason if isinstance(contents, Unavailable) else None,
         note=note,

@@ -3,12 +3,16 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import n_masks
+from maskevidence.report.sources import Contents, Unavailable, read_back
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.labels import read_closed_form, read_labels
@@ -16,6 +20,9 @@ from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.runs.summary import beside_masks
 from maskevidence.score_table import ScoreTable
+from maskevidence.wording import OF_A_DENSITY
+
+_SAME = OF_A_DENSITY | {"approximate"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class ReportedRun:
         n_blocks: number of blocks of rows of the run.
         n_done: number of blocks that have all their masks.
         folder: the run directory; None for a run in memory.
+        model: the model of a run in memory; None for a run in a folder.
     """
 
     name: str
@@ -38,11 +46,42 @@ class ReportedRun:
     n_blocks: int = 1
     n_done: int = 1
     folder: Path | None = None
+    model: Any = None
 
     @property
     def finished(self) -> bool:
         """Whether every block has all its masks."""
         return self.n_done == self.n_blocks
+
+    @property
+    def closed_form(self) -> float | None:
+        """The mean log evidence of the observations in closed form; None where it is not known."""
+        assert self.estimate is not None
+        if self.estimate.closed_form is not None:
+            return float(self.estimate.closed_form.mean())
+        return self.manifest.closed_form if self.finished else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the closed form of each observation is known, and is what the masks estimate."""
+        return (
+            self.estimate is not None
+            and self.estimate.closed_form is not None
+            and self.estimate.kind in _SAME
+        )
+
+    @property
+    def values(self) -> Float64[np.ndarray, " n_observations"]:
+        """The number of each observation, nats: in closed form if that is known, otherwise by its masks."""
+        assert self.estimate is not None
+        exact = self.estimate.closed_form if self.is_exact else None
+        return self.estimate.per_observation if exact is None else exact
+
+    @cached_property
+    def contents(self) -> Contents | Unavailable:
+        """What the observations are, read again from their source."""
+        assert self.estimate is not None
+        return read_back(self.manifest, self.estimate.ids)
 
     @property
     def run(self) -> Run:

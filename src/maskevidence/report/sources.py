@@ -54,10 +54,12 @@ class Picture:
     Attributes:
         pixels: shape (H, W, C), levels 0..255; C is 1 or 3.
         place: row and column of the pixel of each token, shape (D, 2); None if tokens are square patches.
+        row: the columns of a table behind the pixels; None for an image file.
     """
 
     pixels: UInt8[np.ndarray, "H W C"]
     place: np.ndarray | None = None
+    row: Row | None = None
 
 
 Content = Text | Row | Picture
@@ -193,7 +195,7 @@ def _of_table(rows: Table, everything: Table) -> Contents:
         level = np.full(shape, low)
         level[tuple(pixels.T)] = values
         scaled = np.nan_to_num(255 * (level - low) / (high - low if high > low else 1.0))
-        return Picture(scaled.round().astype(np.uint8), pixels[:, :2])
+        return Picture(scaled.round().astype(np.uint8), pixels[:, :2], Row(rows.columns, values))
 
     return content
 

@@ -1,12 +1,14 @@
 """The log evidence of the single observations: a histogram, with the outliers named."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.report.cells import unlikely_cells
 from maskevidence.report.plots import COLOURS, Plot, plot_of
 from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import common_name, count, typeset
@@ -63,7 +65,7 @@ def spread_of(run: ReportedRun, noun: str) -> Spread | None:
     """
     estimate = run.estimate
     assert estimate is not None
-    values = estimate.per_observation
+    values = run.values
     if len(values) < 5:
         return None
     _, first = np.unique(estimate.scores.id, return_index=True)
@@ -107,7 +109,8 @@ def spread_of(run: ReportedRun, noun: str) -> Spread | None:
         "showlegend": False,
     }
     traces = [bars, points] if far else [bars]
-    words = _in_words(values, names, (low, high), noun, digits)
+    cells = unlikely_cells(run, low[:NAMED], values)
+    words = _in_words(values, names, (low, high), noun, digits, cells)
     summary = (
         f"Histogram of {count(len(values), noun)}: {unit} from {typeset(values.min(), digits)} to "
         f"{typeset(values.max(), digits)}, median {typeset(float(np.median(values)), digits)}. {words}"
@@ -151,13 +154,22 @@ def _in_words(
     far: tuple[list[int], list[int]],
     noun: str,
     digits: int,
+    cells: Mapping[int, str],
 ) -> str:
     sentences = []
     for places, where in zip(far, ("below", "above"), strict=True):
         if not places:
             continue
-        named = ", ".join(f"{names[place]} ({typeset(values[place], digits)})" for place in places[:NAMED])
+        named = ", ".join(
+            f"{names[place]} ({typeset(values[place], digits)}{cells.get(place, '')})"
+            for place in places[:NAMED]
+        )
         more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
         lies = "lies" if len(places) == 1 else "lie"
         sentences.append(f"{count(len(places), noun)} {lies} far {where} the others: {named}{more}.")
+    if cells:
+        sentences.append(
+            f"After the colon: the cells that the rest of the {noun} makes least likely, compared with other "
+            f"{noun}s."
+        )
     return " ".join(sentences) or f"No {noun} lies far from the others."

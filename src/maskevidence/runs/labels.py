@@ -85,13 +85,14 @@ def _write(file: Path, manifest: Manifest, name: str, values: Mapping[int, Any])
 
 
 def _read(file: Path, manifest: Manifest, name: str) -> dict[int, Any]:
+    import pyarrow as pa
     from pyarrow import ArrowException, parquet
 
     with reading(file):
         if not file.exists():
             return {}
         try:
-            content = parquet.read_table(file)
+            content = parquet.read_table(pa.BufferReader(file.read_bytes()))
             columns = content.column("id").to_pylist(), content.column(name).to_pylist()
             of_data = (content.schema.metadata or {}).get(_OF_DATA)
         except (ArrowException, KeyError) as error:

@@ -60,6 +60,7 @@ class Run:
             result |= details | image_summary(details, estimate.log_evidence, estimate.curve)
         if manifest.closed_form is not None:
             result["closed_form"] = manifest.closed_form
+            result["closed_form_se"] = estimate.closed_form_se
         return result
 
 

@@ -163,6 +163,7 @@ def score_prepared(
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
         result["closed_form"] = float(values.mean())
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
+        result["closed_form_se"] = estimate.closed_form_se
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
     result["notes"] = [*prepared.notes, *result["notes"]]
