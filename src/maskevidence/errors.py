@@ -34,6 +34,10 @@ class ConvergenceWarning(UserWarning):
     """A fit that ended at its largest number of iterations, before the log evidence stood still."""
 
 
+class UntrustedFileWarning(UserWarning):
+    """A file of Python pickles that this process did not write, and that is about to be read."""
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
     """The error for a word that is not in `known`, with the closest known words.
 

@@ -4,7 +4,9 @@
 
 import json
 import os
+import re
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import harness_tasks
 import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
 from forked import exit_code, fork
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, UntrustedFileWarning
 from maskevidence.integrations.lm_eval.cache import AnswerCache
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -195,7 +197,8 @@ def test_a_killed_evaluation_resumes_with_equal_results(
         evaluated(adapter(masked_lm), tasks, use_cache=cache)
 
     assert exit_code(fork(killed_after_two)) == -signal.SIGKILL
-    resumed = evaluated(adapter(masked_lm), tasks, use_cache=cache)
+    with pytest.warns(UntrustedFileWarning, match="which this run has not written, as Python pickles"):
+        resumed = evaluated(adapter(masked_lm), tasks, use_cache=cache)
     np.testing.assert_allclose(values(resumed), values(whole), rtol=1e-6)  # calls are put together anew
     assert resumed["results"] == whole["results"]
     needed = whole["config"]["maskevidence"]["passes"]
@@ -224,6 +227,37 @@ def test_a_cache_of_other_masks_is_refused(masked_lm: MaskedLM, tmp_path: Path) 
         foreign["hash"] = (-1.0, True)
     with pytest.raises(InputError, match="holds answers of another kind of model"):
         evaluated(adapter(masked_lm), tasks, use_cache=str(tmp_path / "other"))
+
+
+class Trap:
+    """What is unpickled as a call that makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_a_cache_of_another_process_is_named_before_its_pickles_are_read(
+    masked_lm: MaskedLM, tmp_path: Path
+) -> None:
+    from lm_eval.api.model import CachingLM
+    from sqlitedict import SqliteDict
+
+    trap, file = tmp_path / "trap", tmp_path / "cache.db"
+    with SqliteDict(str(file), autocommit=True) as foreign:
+        foreign["maskevidence: what the answers depend on"] = Trap(trap)
+    model = adapter(masked_lm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntrustedFileWarning)
+        with pytest.raises(UntrustedFileWarning, match=f"--use_cache reads {re.escape(str(file))}"):
+            CachingLM(model, str(file))
+    assert not trap.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntrustedFileWarning)
+        for _ in range(2):
+            CachingLM(adapter(masked_lm), str(tmp_path / "own.db"))
 
 
 def test_chat_templates(masked_lm: MaskedLM, tmp_path: Path) -> None:

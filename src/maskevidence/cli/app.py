@@ -28,6 +28,7 @@ from maskevidence.errors import (
     ConvergenceWarning,
     MaskEvidenceError,
     UnknownTokensWarning,
+    UntrustedFileWarning,
 )
 
 DEBUG = "--debug"
@@ -147,7 +148,10 @@ def _with_notes(show_warning: Any) -> Any:
     """Print warnings of this package as notes of one line, and others as before."""
 
     def shown(message: Any, category: Any, *where: Any) -> None:
-        if issubclass(category, CollapsedWeightsWarning | ConvergenceWarning | UnknownTokensWarning):
+        if issubclass(
+            category,
+            CollapsedWeightsWarning | ConvergenceWarning | UnknownTokensWarning | UntrustedFileWarning,
+        ):
             _say(f"note: {message}")
         else:
             show_warning(message, category, *where)

@@ -1,15 +1,21 @@
 """The harness's cache of answers, which must not mix those of different models, scores or seeds."""
 
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, UntrustedFileWarning
 
 _KEY = "maskevidence: what the answers depend on"
+_own_files: set[Path] = set()  # which were empty when this process opened them
 
 
 class AnswerCache:
     """Writes finished answers into the harness's cache, several at once as one transaction.
+
+    The harness reads Python pickles from the cache, which can run any code: a file that this process did not
+    write is named in a warning before anything is read from it.
 
     Args:
         hook: the harness's hook, whose database may be None.
@@ -23,8 +29,18 @@ class AnswerCache:
         self.database = getattr(hook, "dbdict", None)
         if self.database is None:
             return
+        file, filled = Path(self.database.filename).absolute(), len(self.database) > 0
+        if not filled:
+            _own_files.add(file)
+        elif file not in _own_files:
+            warnings.warn(
+                f"--use_cache reads {file}, which this run has not written, as Python pickles, and these can "
+                "run any code; use a cache only if you trust who wrote it",
+                UntrustedFileWarning,
+                stacklevel=2,
+            )
         known = self.database.get(_KEY)
-        if known is None and len(self.database):
+        if known is None and filled:
             raise InputError(
                 "the cache of --use_cache holds answers of another kind of model; give a new name"
             )
