@@ -156,8 +156,9 @@ def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple
 def by_draw(scorer: Scorer, text: Continuation, key: int, draws: Iterable[int]) -> list[float]:
     """The estimate of each draw of the reference, nats."""
     drawn = [window_masks(OF_REFERENCE, key, draw, len(text.scored)) for draw in draws]
-    sums = scorer.log_probs([MaskedText(text, hidden) for one in drawn for hidden in one.hidden])
-    return (sums.reshape(-1, PER_DRAW) * [one.factor for one in drawn]).sum(1).tolist()
+    found = scorer.token_log_probs([MaskedText(text, hidden) for one in drawn for hidden in one.hidden])
+    sums = np.array([one.sum() for one in found]).reshape(-1, PER_DRAW)
+    return (sums * [one.factor for one in drawn]).sum(1).tolist()
 
 
 def other_ways(scorer: Scorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:

@@ -17,24 +17,28 @@ LOOKS = (3, 4, 6, 8, 12, 16)
 HOPE = 0.6
 
 
-def without_trend(values: np.ndarray, control: np.ndarray) -> tuple[float, float, int]:
+def without_trend(values: np.ndarray, control: np.ndarray, least: float) -> tuple[float, float, int]:
     """The height of the least-squares line at 0, its standard error, and the degrees of freedom."""
     columns = np.stack([np.ones(len(values)), control], axis=1)
     inverse = np.linalg.inv(columns.T @ columns)
     fitted = inverse @ columns.T @ values
     residual = values - columns @ fitted
     df = len(values) - 2
-    return fitted[0], np.sqrt(residual @ residual / df * inverse[0, 0]), df
+    return fitted[0], np.sqrt(max(residual @ residual / df, least) * inverse[0, 0]), df
 
 
-def mean_and_error(values: np.ndarray, control: np.ndarray | None) -> tuple[float, float, int]:
+def mean_and_error(values: np.ndarray, control: np.ndarray | None, least: float) -> tuple[float, float, int]:
     if control is None or len(values) < 4:
-        return values.mean(), values.std(ddof=1) / np.sqrt(len(values)), len(values) - 1
-    return without_trend(values, control)
+        return values.mean(), np.sqrt(max(values.var(ddof=1), least) / len(values)), len(values) - 1
+    return without_trend(values, control, least)
 
 
 def plain_race(
-    values: np.ndarray, confidence: float, looks: tuple[int, ...], control: np.ndarray | None = None
+    values: np.ndarray,
+    confidence: float,
+    looks: tuple[int, ...],
+    control: np.ndarray | None,
+    least: np.ndarray,
 ) -> tuple[set[int], list[int]]:
     """Which choices are left, and how many draws each had: one pair and one look at a time."""
     left = set(range(values.shape[1]))
@@ -45,14 +49,19 @@ def plain_race(
         for choice in left:
             n_draws[choice] = m
         used = None if control is None else control[:m]
-        leader = max(sorted(left), key=lambda choice: mean_and_error(values[:m, choice], used)[0])
+        leader = max(sorted(left), key=lambda choice: mean_and_error(values[:m, choice], used, 0.0)[0])
         for choice in sorted(left - {leader}):
-            mean, error, df = mean_and_error(values[:m, leader] - values[:m, choice], used)
+            mean, error, df = mean_and_error(
+                values[:m, leader] - values[:m, choice], used, least[leader, choice]
+            )
             if mean > student.ppf(level, df) * error:
                 left.remove(choice)
         if len(left) == 1:
             break
-        others = [mean_and_error(values[:m, leader] - values[:m, one], used) for one in left - {leader}]
+        others = [
+            mean_and_error(values[:m, leader] - values[:m, one], used, least[leader, one])
+            for one in left - {leader}
+        ]
         mean, error, df = min(others, key=lambda one: one[0] / one[1])
         cap = looks[-1]
         needed = student.ppf(levels[-1], df + cap - m)
@@ -62,15 +71,18 @@ def plain_race(
     return left, n_draws
 
 
-@given(st.integers(0, 10**6), st.integers(2, 5), st.sampled_from([0.0, 0.5, 3.0]), st.booleans())
-def test_it_equals_a_plain_loop(seed: int, n_choices: int, gap: float, trend: bool) -> None:
+@given(
+    st.integers(0, 10**6), st.integers(2, 5), st.sampled_from([0.0, 0.5, 3.0]), st.booleans(), st.booleans()
+)
+def test_it_equals_a_plain_loop(seed: int, n_choices: int, gap: float, trend: bool, limited: bool) -> None:
     rng = np.random.default_rng(seed)
     control = rng.uniform(-0.5, 0.5, LOOKS[-1]) if trend else None
     values = rng.normal(size=(LOOKS[-1], n_choices)) + gap * np.arange(n_choices)
     if control is not None:
         values += control[:, None] * rng.normal(0, 5, n_choices)
-    left, n_draws = plain_race(values, 0.95, LOOKS, control)
-    verdict = run_race(Race(0.95, LOOKS, HOPE), values, control)
+    least = rng.uniform(0, 6, (n_choices, n_choices)) if limited else np.zeros((n_choices, n_choices))
+    left, n_draws = plain_race(values, 0.95, LOOKS, control, least)
+    verdict = run_race(Race(0.95, LOOKS, HOPE), values, control, least if limited else None)
     assert list(verdict.n_draws) == n_draws
     assert set(verdict.tied or (verdict.winner,)) == left
     assert verdict.winner in left

@@ -14,6 +14,10 @@ straight line through the values, and the residuals of the line have m - 2 degre
 
     mean(d - b·c) > t_{m-2}(1 - ε_l / (C - 1)) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
 
+Few draws may miss what is rare: a choice with one wrong token, which small masks seldom hide, then looks
+better than it is, and its differences vary too little. Where the caller knows a lower limit of their
+variance, the larger of the two is used.
+
 A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
 nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
 foreseen, it is behind by a normal number with the mean z·√(K/m) and the variance (K - m)/m, and a tie is
@@ -21,7 +25,8 @@ called if that exceeds the last threshold with a probability below `hope`·m/K: 
 is uncertain, and has to be the worse.
 
 The best choice can only be lost at one of L looks to one of C - 1 others, so that it is lost with a
-probability of at most ε (Bonferroni), as far as the mean of independent differences follows Student's t.
+probability of at most ε (Bonferroni), as far as the mean of independent differences follows Student's t
+(benchmarks/race.py counts it where it does so least).
 """
 
 import math
@@ -30,7 +35,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError
 from maskevidence.standard_errors import student_t_quantile
@@ -38,7 +43,7 @@ from maskevidence.standard_errors import student_t_quantile
 Values = Float64[np.ndarray, "n_draws n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]
 Control = Float64[np.ndarray, " n_draws"]
-Floats = Float64[np.ndarray, " n_choices"]
+Least = Float64[np.ndarray, "n_choices n_choices"]
 _FEWEST = 4  # draws to fit a line to
 _NEXT_SHARE = 2 / 3  # of the probability of an error: that of a look relative to the one before
 
@@ -92,7 +97,9 @@ class Race:
         shares = [_NEXT_SHARE**number for number in range(len(self.looks))]
         return _quantile((1 - self.confidence) * shares[look] / sum(shares), n_choices, df)
 
-    def running(self, values: Values, running: Choices, control: Control | None = None) -> Choices:
+    def running(
+        self, values: Values, running: Choices, control: Control | None = None, least: Least | None = None
+    ) -> Choices:
         """Which choices still run after a look.
 
         Args:
@@ -101,6 +108,8 @@ class Race:
             running: shape (n_choices,); which choices ran up to this look.
             control: shape (n_draws,); a number of each draw whose expectation is 0. With fewer than 4 draws
                 it is not used.
+            least: shape (n_choices, n_choices); a lower limit of the variance of the difference between two
+                choices in one draw. None for 0.
 
         Returns:
             Shape (n_choices,). At least the leader runs on; if it is alone, it has won.
@@ -113,24 +122,27 @@ class Race:
         among = np.flatnonzero(running)
         if len(among) < 2:
             return running
-        ahead, df = _standard_errors_ahead(values[:, among], control)
+        ahead, df = _standard_errors_ahead(values, among, control, least)
         result = running.copy()
         threshold = self.threshold(self.looks.index(len(values)), df, len(running))
         result[among[ahead > threshold]] = False
         return result
 
-    def is_tie(self, values: Values, running: Choices, control: Control | None = None) -> bool:
+    def is_tie(
+        self, values: Values, running: Choices, control: Control | None = None, least: Least | None = None
+    ) -> bool:
         """Whether a tie is called after a look between the choices that run on.
 
         Args:
             values: as for `running`.
             running: shape (n_choices,); which choices run after the look.
             control: as for `running`.
+            least: as for `running`.
         """
         among = np.flatnonzero(running)
         if len(among) < 2 or len(values) >= self.looks[-1]:
             return len(among) > 1
-        ahead, df = _standard_errors_ahead(values[:, among], control)
+        ahead, df = _standard_errors_ahead(values, among, control, least)
         more = self.looks[-1] / len(values)
         needed = self.threshold(len(self.looks) - 1, df + self.looks[-1] - len(values), len(running))
         foreseen = np.sort(ahead)[1] * np.sqrt(more)  # the leader is 0 ahead of itself
@@ -138,14 +150,20 @@ class Race:
         return chance < self.hope / more
 
 
-def _standard_errors_ahead(values: Values, control: Control | None) -> tuple[Floats, int]:
-    """By how many standard errors the leader is ahead of each choice, and their degrees of freedom."""
+def _standard_errors_ahead(
+    values: Values, among: Int64[np.ndarray, " _"], control: Control | None, least: Least | None
+) -> tuple[Float64[np.ndarray, " _"], int]:
+    """How many standard errors the leader is ahead of each choice that runs, and the degrees of freedom."""
     used = None if control is None or len(values) < _FEWEST else control
-    level = without_line(values, used)
-    behind = level[:, [int(level.mean(0).argmax())]] - level
+    level = without_line(values[:, among], used)
+    leader = int(level.mean(0).argmax())
+    behind = level[:, [leader]] - level
     df = len(values) - (1 if used is None else 2)
     centre, spread = (0.0, 1.0) if used is None else (used.mean(), ((used - used.mean()) ** 2).sum())
-    error = behind.std(0) * np.sqrt(len(values) / df * (1 / len(values) + centre**2 / spread))
+    variance = behind.var(0) * len(values) / df
+    if least is not None:
+        variance = np.maximum(variance, least[among[leader], among])
+    error = np.sqrt(variance * (1 / len(values) + centre**2 / spread))
     distance = behind.mean(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(distance > 0, distance / error, 0.0), df
@@ -190,13 +208,19 @@ class Verdict:
     n_draws: tuple[int, ...]
 
 
-def run_race(race: Race, draw: Sequence[Sequence[float]] | Values, control: Control | None = None) -> Verdict:
+def run_race(
+    race: Race,
+    draw: Sequence[Sequence[float]] | Values,
+    control: Control | None = None,
+    least: Least | None = None,
+) -> Verdict:
     """Run a race on values that are known beforehand; those of choices that are out are not looked at.
 
     Args:
         race: its looks, and how sure it has to be.
         draw: shape (n_draws, n_choices), with a row for each draw up to the last look.
         control: shape (n_draws,), as for `Race.running`.
+        least: shape (n_choices, n_choices), as for `Race.running`.
 
     Example:
         >>> values = np.array([[0.0, -9.0], [0.1, -9.2], [-0.1, -9.1], [0.2, -8.9]])
@@ -209,8 +233,8 @@ def run_race(race: Race, draw: Sequence[Sequence[float]] | Values, control: Cont
     for look in race.looks:
         n_draws[running] = look
         part = values[:look], None if control is None else control[:look]
-        running = race.running(part[0], running, part[1])
-        if running.sum() == 1 or race.is_tie(part[0], running, part[1]):
+        running = race.running(part[0], running, part[1], least)
+        if running.sum() == 1 or race.is_tie(part[0], running, part[1], least):
             break
     among = np.flatnonzero(running)
     last = int(n_draws.max())

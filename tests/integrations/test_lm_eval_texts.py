@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.answering import Answerer
-from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
+from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import all_masks, key_of_texts, llada_masks, window_masks
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
@@ -59,6 +60,10 @@ def log_prob(model: MaskedLM, encoder: Encoder, text: Continuation, hidden: set[
     with torch.no_grad():
         table = torch.log_softmax(model.network(input_ids=torch.tensor([shown])).logits[0].double(), -1)
     return {j: float(table[first + j, text.scored[j]]) for j in hidden}
+
+
+def summed(scorer: Scorer, texts: list[MaskedText]) -> np.ndarray:
+    return np.array([one.sum() for one in scorer.token_log_probs(texts)])
 
 
 def words(tokenizer: Any, ids: tuple[int, ...]) -> list[str]:
@@ -216,7 +221,7 @@ def test_choices_share_their_masks_as_far_as_lengths_allow() -> None:
 def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder, scorer: Scorer) -> None:
     text = encoder.pair(CONTEXT, CHOICE)
     drawn = all_masks(len(text.scored))
-    sums = scorer.log_probs([MaskedText(text, hidden) for hidden in drawn.hidden])
+    sums = summed(scorer, [MaskedText(text, hidden) for hidden in drawn.hidden])
     truth = float((drawn.factor * sums).sum())
     decider = Decider(scorer, 0, Race(looks=(16,)))
     questions = [Question(key, (text,)) for key in range(100)]
@@ -240,17 +245,17 @@ def test_intervals_of_whole_texts_hold_the_truth(
     )
     windows = Encoder(encoder.tokenizer, 10).windows(text)
     assert [len(window.scored) for window in windows] == [8, 8, 7]
-    known: dict[tuple[Continuation, bytes], float] = {}
+    known: dict[tuple[Continuation, bytes], np.ndarray] = {}
     truth = 0.0
     for window in windows:
         drawn = all_masks(len(window.scored))
-        sums = scorer.log_probs([MaskedText(window, hidden) for hidden in drawn.hidden])
-        known |= {(window, hidden.tobytes()): one for hidden, one in zip(drawn.hidden, sums, strict=True)}
-        truth += float((drawn.factor * sums).sum())
+        found = scorer.token_log_probs([MaskedText(window, hidden) for hidden in drawn.hidden])
+        known |= {(window, hidden.tobytes()): one for hidden, one in zip(drawn.hidden, found, strict=True)}
+        truth += float((drawn.factor * [one.sum() for one in found]).sum())
     monkeypatch.setattr(
         Scorer,
-        "log_probs",
-        lambda _, texts: np.array([known[one.text, one.hidden.tobytes()] for one in texts]),
+        "token_log_probs",
+        lambda _, texts: [known[one.text, one.hidden.tobytes()] for one in texts],
     )
     words = {"score": "evidence", "target": 16, "masks": 64, "greedy": "auto", "metrics": None}
     values = []
@@ -268,7 +273,7 @@ def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Score
     assert sorted(np.diff(np.sort(sizes[:16])).tolist())[0] >= 2  # 16 sizes, 2.5 apart
     text = encoder.pair(CONTEXT, CHOICE)
     drawn = all_masks(len(text.scored))
-    truth = float((drawn.factor * scorer.log_probs([MaskedText(text, one) for one in drawn.hidden])).sum())
+    truth = float((drawn.factor * summed(scorer, [MaskedText(text, one) for one in drawn.hidden])).sum())
     values = Valuer(scorer, "llada", 0, 8).values([text] * 60, list(range(60)))
     z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(60))
     assert abs(z) < 3.3
@@ -279,9 +284,9 @@ def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> N
     everything = [MaskedText(text, np.ones(4, dtype=np.bool_)) for text in texts]
     last = [MaskedText(text, np.arange(4) == 3) for text in texts]
     together = Scorer(model, encoder)
-    values = together.log_probs([*everything, *last, *everything])
+    values = summed(together, [*everything, *last, *everything])
     assert together.n_passes == 2
-    alone = [Scorer(model, encoder).log_probs([one])[0] for one in (*everything, *last)]
+    alone = [summed(Scorer(model, encoder), [one])[0] for one in (*everything, *last)]
     np.testing.assert_allclose(values[:6], alone, atol=1e-5)
     np.testing.assert_array_equal(values[6:], values[:3])
 
@@ -310,6 +315,49 @@ def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder
     assert sum(value.n_passes for value in values) < sum(value.n_passes for value in full) / 2
     assert max(n_draws) < 16
     assert not any(value.ties for value in values)
+
+
+def simulated(*log_probs: np.ndarray, key: int = 0) -> tuple[Question, Any]:
+    """A race of choices whose tokens have these log-probabilities in every mask, and what scores them."""
+    n = len(log_probs)
+    choices = tuple(Continuation((place,), tuple(range(len(own)))) for place, own in enumerate(log_probs))
+    scorer = SimpleNamespace(
+        token_log_probs=lambda texts: [log_probs[one.text.context[0]][one.hidden] for one in texts]
+    )
+    return Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),)), scorer
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("n_tokens", "n_choices"), [(32, 2), (64, 2), (64, 4)])
+def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden(
+    n_tokens: int, n_choices: int
+) -> None:
+    """600 races of a choice with diffuse doubt against choices with one wrong token, which are 2 % worse."""
+    race, n_races = Race(0.995, looks_up_to(64, racing=True)), 600
+    wrong = np.where(np.arange(n_tokens) == np.arange(1, n_choices)[:, None], -10.2, 0.0)
+    question, scorer = simulated(np.full(n_tokens, -10.0 / n_tokens), *wrong)
+    questions = [replace(question, key=key) for key in range(n_races)]
+    lost = 0
+    for values in Decider(scorer, 0, race).answers(questions, [{}] * n_races):
+        tied = [place for place, one in enumerate(values) if one.ties]
+        lost += 0 not in (tied or [int(np.argmax(values))])
+    assert lost / n_races <= 0.005 + 3 * math.sqrt(0.005 / n_races)
+
+
+def test_the_least_variance_is_that_of_all_masks() -> None:
+    """Choices of equal length, of which each token's log-probability is the same in all masks."""
+    rng, n, scale = np.random.default_rng(4), 7, np.array([1.0, 0.2, 1.0])
+    log_probs = rng.normal(size=(3, n))
+    drawn = all_masks(n)
+    size = drawn.hidden.sum(1)
+    values = scale * (n / size[:, None] * (drawn.hidden @ log_probs.T))
+    chance = size * drawn.factor / n
+    state = _State(simulated(*log_probs)[0], {})
+    state.tokens = [np.stack([2 * own, np.full(n, 2.0)]) for own in log_probs]
+    found = state.least_variance(scale)
+    for one, other in itertools.product(range(3), repeat=2):
+        apart = values[:, one] - values[:, other]
+        assert found[one, other] == pytest.approx(chance @ (apart - chance @ apart) ** 2)
 
 
 def test_equal_choices_are_called_a_tie(encoder: Encoder, scorer: Scorer) -> None:

@@ -40,6 +40,7 @@ class _State:
         question: what is asked.
         exact: the choices whose value has no error, with that value.
         values: of each choice, one per mask: n/M times the sum of its log-probabilities.
+        tokens: of each choice, shape (2, n): the sum of each token's log-probabilities, and their number.
         running: which choices run in each contest.
         finished: for each contest, whether it is decided or a tie.
         controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
@@ -49,12 +50,14 @@ class _State:
     exact: dict[int, ScoredValue]
     controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
     values: list[list[float]] = field(default_factory=list)
+    tokens: list[Float64[np.ndarray, "2 n"]] = field(default_factory=list)
     running: list[Bool[np.ndarray, " n_choices"]] = field(default_factory=list)
     finished: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)
         self.values = [[] for _ in range(n)]
+        self.tokens = [np.zeros((2, len(one.scored))) for one in self.question.choices]
         self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
         self.finished = [n < 2 for _ in self.question.contests]
 
@@ -84,9 +87,29 @@ class _State:
         for number, (contest, offset) in enumerate(contests):
             if not self.finished[number]:
                 own = values * contest.scale + offset
-                running = race.running(own, self.running[number], self.controls)
+                known = self.controls, self.least_variance(contest.scale)
+                running = race.running(own, self.running[number], *known)
                 self.running[number] = running
-                self.finished[number] = running.sum() == 1 or race.is_tie(own, running, self.controls)
+                self.finished[number] = running.sum() == 1 or race.is_tie(own, running, *known)
+
+    def least_variance(self, scale: Float64[np.ndarray, " C"]) -> Float64[np.ndarray, "C C"]:
+        """How much differences of choices vary if each token has its mean log-probability s_j in every mask.
+
+        The value n/M Σ_{j masked} s_j of a mask of uniform size then has the variance
+        n·(H_n - 1)/(n - 1) · Σ_j (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; choices share their masks
+        place by place. Each draw hides every token, so that the s_j are known long before the small masks,
+        which weigh most, have hidden a wrong token as often as they do on average.
+        """
+        spread = np.zeros((len(scale), max(map(np.size, self.tokens)) // 2))
+        for row, (total, count) in zip(spread, self.tokens, strict=True):
+            n = len(total)
+            if n > 1:
+                mean = total / np.maximum(count, 1)
+                factor = n * (1 / np.arange(2, n + 1)).sum() / (n - 1)
+                row[:n] = np.sqrt(factor) * (mean - mean.mean())
+        product = (scale[:, None] * spread) @ (scale[:, None] * spread).T
+        own = np.diag(product)
+        return np.maximum(own[:, None] + own - 2 * product, 0.0)
 
     def answer(self) -> list[ScoredValue]:
         """The value of each choice."""
@@ -176,17 +199,26 @@ class Decider:
             if state.open().any():
                 new = size_controls(self.seed, state.question.key, draws)
                 state.controls = np.concatenate([state.controls, new])
-        factors: list[float] = []
-        texts: list[MaskedText] = []
-        for state, choice in wanted:
-            one = state.question.choices[choice]
-            for draw in draws:
-                drawn = window_masks(self.seed, state.question.key, draw, len(one.scored))
-                factors += (drawn.factor * PER_DRAW).tolist()
-                texts += [MaskedText(one, hidden) for hidden in drawn.hidden]
-        values = np.array(factors) * self.scorer.log_probs(texts)
-        for (state, choice), own in zip(wanted, values.reshape(len(wanted), -1), strict=True):
-            state.values[choice] += own.tolist()
+        masks_of = [
+            [
+                window_masks(self.seed, state.question.key, draw, len(state.tokens[choice][0]))
+                for draw in draws
+            ]
+            for state, choice in wanted
+        ]
+        texts = [
+            MaskedText(state.question.choices[choice], hidden)
+            for (state, choice), drawn in zip(wanted, masks_of, strict=True)
+            for one in drawn
+            for hidden in one.hidden
+        ]
+        log_probs = iter(self.scorer.token_log_probs(texts))
+        for (state, choice), drawn in zip(wanted, masks_of, strict=True):
+            for one in drawn:
+                for hidden, factor in zip(one.hidden, one.factor, strict=True):
+                    own = next(log_probs)
+                    state.values[choice].append(float(own.sum() * factor * PER_DRAW))
+                    state.tokens[choice][:, hidden] += [own, np.ones(len(own))]
         return True
 
 

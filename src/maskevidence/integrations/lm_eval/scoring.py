@@ -68,10 +68,6 @@ class Scorer:
         if batch_size is not None:
             model.batch_tokens = _ONE_CALL
 
-    def log_probs(self, texts: Sequence[MaskedText]) -> Float64[np.ndarray, " n_texts"]:
-        """Σ log p(hidden token | visible tokens) of each masked text, nats, shape (n_texts,)."""
-        return np.array([float(one.sum()) for one in self.token_log_probs(texts)])
-
     def token_log_probs(self, texts: Sequence[MaskedText]) -> list[Float64[np.ndarray, " _"]]:
         """log p(hidden token | visible tokens) of each hidden token of each masked text, nats."""
         places: dict[tuple[int, ...], _Same] = defaultdict(list)
