@@ -202,6 +202,20 @@ def test_the_upper_bound_holds_if_there_is_one(n_orders: int) -> None:
     assert n_orders < 16 or np.mean(holds) > 0.93
 
 
+def test_shared_orders_move_all_observations_together(drawn: Drawn) -> None:
+    """Equal observations tell as much of shared orders as one of them does; of own orders, they tell more."""
+    one = drawn.table.select(drawn.table.id == 0)
+    ids = np.repeat(np.arange(9), len(one))
+    same = ScoreTable(ids, *(np.tile(column, 9) for column in (one.draw, one.size, one.n_tokens, one.score)))
+    alone = bracket(one, DESIGN, "own")
+    for masks, times in (("shared", 1), ("own", 3)):
+        found = bracket(same, DESIGN, masks)
+        for name in ("area_se", "lower_se", "upper_se", "curve_se"):
+            np.testing.assert_allclose(
+                getattr(found, name), np.divide(getattr(alone, name), times), rtol=1e-9
+            )
+
+
 def test_the_curve_rises_from_the_area_to_the_bound(drawn: Drawn) -> None:
     few = drawn.table.select(drawn.table.id < 40)
     found = bracket(few, DESIGN, "own")

@@ -351,6 +351,19 @@ class TestText:
         jackknife = math.sqrt((n - 1) * np.mean((without - without.mean()) ** 2))
         assert me.compare(both).between("a", "b").data_se == pytest.approx(jackknife, rel=0.01)
 
+    def test_errors_per_byte_are_those_per_text_in_the_unit_of_the_difference(self) -> None:
+        """mask_se is scaled, and its share of the spread of the texts is taken out in the same unit."""
+        both = self.estimates()
+        found, used, gap = me.compare(both).between("long", "short"), 0.0, 0.0
+        for sign, one in zip((1, -1), both.values(), strict=True):
+            n_bytes = np.random.default_rng(0).integers(5, 20, size=6)
+            per_byte, texts = 6 / n_bytes.sum(), one.per_observation
+            used += per_byte**2 * (texts.var(ddof=1) / 6 - (one.data_se or 0.0) ** 2)
+            gap = gap + sign * (texts - texts.sum() / n_bytes.sum() * n_bytes) * per_byte
+        expected = math.hypot(*(one.mask_se * per_byte for one in both.values()))
+        assert found.mask_se == pytest.approx(expected)
+        assert found.data_se == pytest.approx(math.sqrt(gap.var(ddof=1) / 6 - used))
+
     def test_other_tokens_that_are_no_text(self) -> None:
         models = me.models.PPCA(3, 1), me.models.PPCA(4, 1)
         both = {str(m.n_features): me.estimate_evidence(m, m.sample(5, seed=0)) for m in models}

@@ -144,3 +144,16 @@ def test_the_error_is_told_where_scores_follow_the_parity_of_the_size(n_rows: in
     true, told = np.sqrt(np.mean(np.square(errors), axis=0))
     assert true < told * (1 + 4 / np.sqrt(2 * n_seeds))
     assert np.mean(covered) > 0.95 - 4 * np.sqrt(0.95 * 0.05 / n_seeds)
+
+
+def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows at the end have another curve, as in a table that is sorted by a column."""
+    lengths = np.full(200, 12)
+    table = record(me.RandomSize(8), lengths, lambda row, size, rng: np.where(row < 100, 1.0, 3.0) * size)
+    whole = predict_by_size(table, table.draw % 8, 8).curves.values
+    monkeypatch.setattr("maskevidence.control_variates.MAX_MASKS", len(table) // 4)
+    part = predict_by_size(table, table.draw % 8, 8).curves.values
+    slopes = [(values[:, -1] - values[:, 0]) / 11 for values in (whole, part)]
+    np.testing.assert_allclose(slopes, 2.0, atol=0.15)

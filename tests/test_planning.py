@@ -1,5 +1,6 @@
 """The plan of passes: its errors against those that are measured, limits, the command and its refusals."""
 
+import itertools
 import json
 import math
 from functools import cache
@@ -12,7 +13,8 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.masks import n_masks
-from maskevidence.planning import MULTIPLE, PassPlan
+from maskevidence.planning import MULTIPLE, PassPlan, _Pilot, _variance_every
+from maskevidence.standard_errors import MeanWithErrors
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +149,16 @@ def test_the_command(run: CommandLine, ppca: me.models.PPCA, rows: np.ndarray, t
 )
 def test_bad_input(run: CommandLine, words: tuple[str, ...], message: str) -> None:
     assert message in run("plan", "gaussian", "digits", *words).error
+
+
+@pytest.mark.parametrize("masks_per_size", [1, 2, 3, 5])
+def test_the_variance_of_masks_without_replacement_is_that_of_all_their_choices(masks_per_size: int) -> None:
+    """Pairs of independent masks tell the variance over all masks of a size, here those of four tokens."""
+    rng, expected, at_size = np.random.default_rng(0), 0.0, []
+    for n_listed in (4, 6, 4, 1):
+        scores, drawn = rng.normal(size=n_listed), min(masks_per_size, n_listed)
+        expected += np.var([np.mean(chosen) for chosen in itertools.combinations(scores, drawn)])
+        at_size.append(4 * scores.var())
+    mean, size = MeanWithErrors(0.0, None, None, None), np.arange(1, 5)
+    pilot = _Pilot(mean, 0.0, size, np.full(4, 4), np.array(at_size), 1.0, 8)
+    assert _variance_every(me.EverySize(masks_per_size), pilot) == pytest.approx(expected)

@@ -51,3 +51,12 @@ def test_the_errors_are_those_that_occur(*, varying: bool) -> None:
     assert ratio.min() > 0.65
     assert ratio.max() < 1.3
     assert all((curve.mask_se < curve.data_se).all() for curve in curves)
+
+
+def test_the_degrees_of_freedom_are_those_of_the_errors() -> None:
+    """Over runs, mask_se² has the variance 2·mean²/df, for normal scores and away from the ends."""
+    curves = [curve_of(np.full(80, 16), seed) for seed in range(100)]
+    squares = np.array([curve.mask_se[5:12] ** 2 for curve in curves])
+    stated = np.mean([curve.mask_df[5:12] for curve in curves], axis=0)
+    occurs = 2 * squares.mean(0) ** 2 / squares.var(axis=0, ddof=1)
+    assert 0.7 < (stated / occurs).mean() < 1.4

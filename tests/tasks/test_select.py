@@ -13,6 +13,7 @@ import maskevidence as me
 from maskevidence.comparison import difference_by_rows
 from maskevidence.data.table import Table
 from maskevidence.models.gaussian.each_rank import fit_each_rank
+from maskevidence.standard_errors import student_t_quantile
 from maskevidence.tasks.parse import parse_components
 from maskevidence.tasks.select import beaten_candidates
 
@@ -125,6 +126,18 @@ def test_a_best_candidate_with_a_large_error_is_no_yardstick() -> None:
     noisy = middle + 0.5 + np.where(np.arange(300) == 7, -600.0, 3.0)
     assert noisy.mean() > middle.mean()
     assert beaten_by_rows({"low": low, "middle": middle, "noisy": noisy}) == {"low": "middle"}
+
+
+@pytest.mark.parametrize("n_candidates", [2, 6])
+def test_the_level_is_that_of_all_pairs_of_candidates(n_candidates: int) -> None:
+    """A difference with p = 0.006 is told apart alone (0.05), not among 15 pairs (0.05/15), nor by 0.05/5."""
+    rng, n = np.random.default_rng(0), 200
+    noise = rng.normal(size=(n_candidates, n))
+    noise = (noise - noise.mean(1, keepdims=True)) / noise.std(1, ddof=1, keepdims=True)
+    behind = student_t_quantile(1 - 0.006 / 2, n - 1) / np.sqrt(n)
+    by_row = {"best": 0.0 * noise[0], "low": noise[0] - behind}
+    by_row |= {f"vague {k}": 50.0 * noise[k] - behind / 2 for k in range(2, n_candidates)}
+    assert beaten_by_rows(by_row) == ({"low": "best"} if n_candidates == 2 else {})
 
 
 @pytest.mark.usefixtures("unchecked")
