@@ -1,0 +1,153 @@
+"""Every mask design in `DESIGNS` against enumeration: no bias, and uniform subsets given the size.
+
+A new design needs an example in `EXAMPLES`, with the sum over sizes that it estimates.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import maskevidence as me
+from maskevidence.masks import (
+    DESIGNS,
+    Integers,
+    MaskDesign,
+    MaskKey,
+    Policy,
+    Summation,
+    drawn_masks,
+    positions,
+)
+
+MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
+D, N_SEEDS = 4, 800
+ONES = np.ones(D)
+
+# An estimate is the sum over sizes M = 1..D of a coefficient times the mean score of the masks of this size.
+EXAMPLES: list[tuple[MaskDesign, np.ndarray]] = [
+    (me.EverySize(2), ONES),
+    (me.EverySize(5), ONES),
+    (me.EverySize(2, max_listed=0), ONES),
+    (me.RandomSize(1), ONES),
+    (me.RandomSize(12, 4), ONES),
+    (me.RandomSize(4, 2, numbering="id"), ONES),
+    (me.Orderings(2), ONES),
+    (me.LeaveOneOut(), np.array([D, 0, 0, 0])),
+    (me.Exhaustive(), ONES),
+    (me.FixedRate(0.5, 2), np.array([0, D, 0, 0])),
+    (me.Rates((0.25, 0.5), 2), np.array([D / 2, D / 2, 0, 0])),
+    (me.Rates((0.25, 0.5, 0.75, 1.0)), ONES),
+]
+POLICIES = [Policy("left-to-right"), Policy("confidence", blocks=3), Policy("order", order=(2, 0, 3, 1, 4))]
+of_each_design = pytest.mark.parametrize(("design", "coefficients"), EXAMPLES, ids=lambda value: str(value))
+
+
+def subsets(size: int) -> list[int]:
+    """The masks of a size, in binary digits."""
+    places = np.flatnonzero(MASKABLE)
+    return [sum(1 << int(token) for token in chosen) for chosen in itertools.combinations(places, size)]
+
+
+def masks_of(design: MaskDesign, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The masks of one observation, in binary digits, and their weights."""
+    ids = np.array([seed])
+    drawn = drawn_masks(design, MaskKey(seed), ids, MASKABLE[None], position=positions(ids))
+    masked = drawn.masked()
+    assert (masked.sum(1) == drawn.size).all()
+    assert not masked[:, ~MASKABLE].any()
+    return masked @ (1 << np.arange(len(MASKABLE))), drawn.weight
+
+
+def check_design(design: MaskDesign, coefficients: np.ndarray) -> None:
+    """Raise an AssertionError for a wrong weight or size, or masks of a size that are not equally likely."""
+    assert design.covers_all_sizes(D) == bool((coefficients == 1).all())
+    score = np.random.default_rng(0).normal(size=2 ** len(MASKABLE)) - 3.0  # of each mask
+    by_size = [score[subsets(size)].mean() for size in range(1, D + 1)]
+    estimates, totals, counts = [], [], np.zeros(2 ** len(MASKABLE))
+    for seed in range(1 if design.deterministic else N_SEEDS):
+        masks, weight = masks_of(design, seed)
+        estimates.append(weight @ score[masks])
+        totals.append(weight.sum())
+        np.add.at(counts, masks, 1)
+    error = np.std(estimates) / math.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - coefficients @ by_size) < 4 * error + 1e-9
+    np.testing.assert_allclose(totals, coefficients.sum())
+    for size in range(1, D + 1):
+        of_size = counts[subsets(size)]
+        if design.deterministic:
+            assert np.ptp(of_size) == 0
+        elif of_size.sum() > 0 and len(of_size) > 1:
+            # masks of one order, or drawn without replacement, are more even than independent ones
+            assert chisquare(of_size).pvalue > 1e-4
+
+
+@pytest.mark.usefixtures("unchecked")
+@of_each_design
+def test_every_design_estimates_its_sum_over_sizes(design: MaskDesign, coefficients: np.ndarray) -> None:
+    check_design(design, coefficients)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_a_policy_counts_every_token_once(policy: Policy) -> None:
+    n_draws = int(policy.n_draws(np.array([D]))[0])
+    index, n_tokens = np.arange(n_draws), np.full(n_draws, D)
+    draw, size = policy.plan(MaskKey(), np.zeros_like(index), n_tokens, index)
+    assert policy.summation(n_tokens, draw, size).weight.sum() == D
+    assert size[0] == D
+    assert policy.covers_all_sizes(D) == (policy.tokens_per_step == 1)
+
+
+def test_every_design_has_an_example() -> None:
+    assert {type(design) for design, _ in EXAMPLES} | {type(policy) for policy in POLICIES} == set(DESIGNS)
+
+
+class HeavyLargeSizes(me.EverySize):
+    """A wrong weight: the sizes above half of the tokens count twice."""
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        found = super().summation(n_tokens, draw, size)
+        return found._replace(weight=found.weight * np.where(2 * size > n_tokens, 2.0, 1.0))
+
+
+class Compensated(me.EverySize):
+    """Wrong weights with the right sum."""
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        found = super().summation(n_tokens, draw, size)
+        return found._replace(weight=found.weight * (2 * size / (n_tokens + 1)))
+
+
+class FirstTokensMoreOften(me.EverySize):
+    """Masks that are not uniform given the size: half of them hide the first tokens."""
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: np.ndarray
+    ) -> np.ndarray:
+        first = maskable & (np.cumsum(maskable, axis=1) <= size[:, None])
+        return np.where((draw % 2 == 0)[:, None], first, super().masked(key, ids, draw, size, maskable))
+
+
+class Singles(me.LeaveOneOut):
+    """A pseudo-log-likelihood that says that it covers all sizes, and so that it is the log evidence."""
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: HeavyLargeSizes(2, max_listed=0),
+        lambda: Compensated(2, max_listed=0),
+        lambda: FirstTokensMoreOften(2, max_listed=0),
+        Singles,
+    ],
+)
+def test_a_wrong_design_is_found(make: Callable[[], MaskDesign]) -> None:
+    with pytest.raises(AssertionError):
+        check_design(make(), ONES)
