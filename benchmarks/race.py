@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--races", type=int, default=1000, help="races of each setting")
     options = parser.parse_args()
     lengths = (32,) if options.quick else N_TOKENS
-    n_races = 50 if options.quick else options.races
+    n_races = 5 if options.quick else options.races
     rows, numbers = [], []
     for n, n_choices, varies in product(lengths, N_CHOICES, VARIES):
         for best, falls in product(BEST, (False, True)):
