@@ -19,6 +19,7 @@ from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks, design_fro
 from maskevidence.model import (
     MASS,
     Conditionals,
+    HasNotesOn,
     HasRefine,
     HasTimedBatches,
     MaskedModel,
@@ -281,7 +282,7 @@ def estimate_evidence(
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
         refine: whether a model that can refine its numerical integrals does so; False scores it as it is.
-        check: whether two rows are checked first, for at most one pass in a hundred: answers outside the
+        check: whether a row or two are checked first, for at most one pass in twenty: answers outside the
             masks, and answers that change with hidden values; `check_model` checks more.
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
             sizes smaller without further passes (token_means.py), for 6 bytes each.
@@ -323,9 +324,10 @@ def estimate_evidence(
         estimate = replace(estimate, n_observations=data.n_rows, n_tokens=n_tokens, data_se=None)
         return replace(estimate, data_fingerprint=data.fingerprint())
     tokens = as_tokens(model, data)
-    notes: tuple[str, ...] = ()
+    notes = model.notes_on(tokens) if isinstance(model, HasNotesOn) else ()
     if refine and isinstance(model, HasRefine):
-        model, notes = _refined(model, tokens)
+        model, refined = _refined(model, tokens)
+        notes = (*notes, *refined)
     first = FEWEST if isinstance(design, Precise) else design
     record = _Record(
         model, tokens, Scoring(first, key, batch_size, timed=True, per_token=per_token, control=control)

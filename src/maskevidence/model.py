@@ -219,6 +219,15 @@ def adds_up(model: object) -> bool:
 
 
 @runtime_checkable
+class HasNotesOn(Protocol):
+    """A model that knows what a user should know about its answers on some data."""
+
+    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
+        """Notes on these observations, a sentence each, such as that the model was fitted to them."""
+        ...
+
+
+@runtime_checkable
 class HasRefine(Protocol):
     """A model that integrates numerically, as finely as the data require.
 

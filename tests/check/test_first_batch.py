@@ -45,12 +45,12 @@ def test_a_fault_is_refused_in_one_line(model: Strings, message: str) -> None:
     assert me.estimate_evidence(model, strings(), me.EverySize(4), check=False).n_masks > 200
 
 
-@pytest.mark.parametrize(("n_rows", "passes"), [(8, 0), (16, 2), (40, 4), (400, 4)])
-def test_it_takes_at_most_one_pass_in_a_hundred(n_rows: int, passes: int) -> None:
+@pytest.mark.parametrize(("n_rows", "passes"), [(1, 0), (8, 2), (16, 2), (40, 4), (400, 4)])
+def test_it_takes_at_most_one_pass_in_twenty(n_rows: int, passes: int) -> None:
     model, tokens = Counted(), strings(n_rows)
     design = me.EverySize(4)
     check_first_batch(model, tokens, design)
     n_masks = int(design.n_draws(tokens.n_tokens.numpy()).sum())
-    assert model.passes == passes <= n_masks / 100
+    assert model.passes == passes <= n_masks / 20
     estimate = me.estimate_evidence(model, tokens, design)
     assert estimate.log_evidence == me.estimate_evidence(Strings(), tokens, design, check=False).log_evidence

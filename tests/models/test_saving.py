@@ -1,6 +1,7 @@
 """Saved models: bit-equal after the round trip, and a one-line error if a folder holds none."""
 
 import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -163,3 +164,50 @@ def test_models_of_both_dtypes_are_read_as_they_were(
     for name, value in model.state_dict().items():
         assert loaded[name].dtype == value.dtype
         assert torch.equal(loaded[name], value)
+
+
+class TestRowsThatAModelWasFittedTo:
+    """A saved model remembers them, and a score of them says so."""
+
+    NOTE = "the model was fitted to {} that are scored; new rows have a lower log evidence"
+
+    def rows(self, n: int = 100, seed: int = 0) -> np.ndarray:
+        return np.random.default_rng(seed).normal(size=(n, 3))
+
+    def saved(self, x: np.ndarray, folder: Path) -> torch.nn.Module:
+        me.models.PPCA(3, 1).fit(x).save(folder)
+        return me.models.load(folder)
+
+    def test_are_noted_after_the_model_was_saved(self, tmp_path: Path) -> None:
+        x = self.rows()
+        model = self.saved(x, tmp_path)
+        assert me.estimate_evidence(model, x[::-1]).notes == (self.NOTE.format("the rows"),)
+        both = np.vstack([self.rows(100, seed=1), x[:60]])
+        assert me.estimate_evidence(model, both).notes == (self.NOTE.format("38% of the rows"),)
+        assert me.estimate_evidence(model, self.rows(100, seed=1)).notes == ()
+
+    def test_with_holes_and_in_float32_are_known_again(self, tmp_path: Path) -> None:
+        x = self.rows()
+        x[::3, 1] = np.nan
+        model = self.saved(x, tmp_path)
+        for scored in (x, x.astype(np.float32)):
+            assert model.notes_on(model.tokens(scored)) == (self.NOTE.format("the rows"),)
+
+    def test_of_a_large_table_are_known_by_a_sample(self, tmp_path: Path) -> None:
+        x = self.rows(20_000)
+        model = self.saved(x, tmp_path)
+        half = model.tokens(np.vstack([self.rows(20_000, seed=1), x]))
+        share = int(re.search(r"fitted to (\d+)%", model.notes_on(half)[0])[1])
+        assert 45 <= share <= 55  # the standard error of 2,000 rows is 1 %
+
+    def test_are_unknown_where_many_rows_are_equal(self) -> None:
+        x = np.random.default_rng(0).integers(0, 2, size=(100, 3)).astype(float)
+        model = me.models.BernoulliPCA(3, 1).fit(x, max_iterations=2)
+        assert model.notes_on(model.tokens(x)) == ()
+
+    @pytest.mark.parametrize("wrong", [3, "xyz"])
+    def test_that_are_damaged_are_refused(self, wrong: object, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"fitted_rows": wrong}))
+        with pytest.raises(me.InputError, match="fitted_rows are no hashes in hexadecimal; save the model"):
+            me.models.load(folder)

@@ -1,4 +1,4 @@
-"""The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in a hundred."""
+"""The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in twenty."""
 
 from dataclasses import replace
 
@@ -11,15 +11,15 @@ from maskevidence.model import MaskedModel, beside
 from maskevidence.score import check_tokens
 from maskevidence.tokens import Tokens
 
-_ROWS, _PASSES_PER_ROW, _SHARE = 2, 2, 100
+_FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked
 _MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
 
 
 def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
     """Check on two rows that answers are 0 outside the masks and do not change with hidden values.
 
-    Each row takes two passes of the model, in one call; with fewer than 400 masks in all, fewer rows are
-    checked, and none with fewer than 200.
+    Each row takes two passes of the model, in one call; with fewer than 400 masks in all, one row is checked,
+    and none with fewer than 40.
 
     Args:
         model: any `MaskedModel`.
@@ -31,7 +31,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     """
     check_tokens(tokens)
     n_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
-    rows = torch.nonzero(tokens.n_tokens >= 2)[: min(_ROWS, n_masks // (_SHARE * _PASSES_PER_ROW)), 0]
+    rows = torch.nonzero(tokens.n_tokens >= 2)[: (n_masks >= _FEWEST) + (n_masks >= _FOR_TWO_ROWS), 0]
     if len(rows) == 0:
         return
     some = tokens[rows]

@@ -13,6 +13,7 @@ from maskevidence.display.model import model_line, module_html
 from maskevidence.errors import InputError
 from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
+from maskevidence.models.fitted_rows import marks_of, share_fitted
 from maskevidence.models.saving import save_model
 from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits
@@ -31,6 +32,7 @@ class TableModel(nn.Module, ABC):
         base_measure: what a log-probability is relative to; see `MaskedModel`.
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
+        fitted_rows: hashes of some of the rows that it was fitted to, which `save` keeps; see `marks_of`.
         bounded: after `fit`, the features whose noise variance is at its lower bound.
         n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
         keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
@@ -50,6 +52,7 @@ class TableModel(nn.Module, ABC):
         super().__init__()
         self.n_features = n_features
         self.columns: list[str] | None = None
+        self.fitted_rows = ""
         self.bounded: list[int] = []
         self.n_iterations = 0
 
@@ -190,7 +193,15 @@ class TableModel(nn.Module, ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
-        save_model(self, self.arguments(), self.columns, folder)
+        save_model(self, self.arguments(), self.columns, self.fitted_rows, folder)
+
+    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
+        """A note if the model was fitted to these rows, or to many of them, before or after it was saved."""
+        share = share_fitted(self.fitted_rows, tokens)
+        if share == 0.0:
+            return ()
+        rows = "the rows" if share == 1.0 else f"{share:.0%} of the rows"
+        return (f"the model was fitted to {rows} that are scored; new rows have a lower log evidence",)
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """What decides the model's numbers besides its class and weights; see `fingerprints.fingerprint`."""
@@ -259,7 +270,7 @@ class TableModel(nn.Module, ABC):
         """
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)
-        self._take_names(x)
+        self._remember(x, tokens)
         table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
         unseen = np.flatnonzero(np.isnan(table).all(axis=0))
         if len(unseen):
@@ -272,9 +283,10 @@ class TableModel(nn.Module, ABC):
         self.check_width(tokens.width)
         return tokens
 
-    def _take_names(self, x: object) -> None:
-        """Remember the names of the columns that the model is fitted to, if they have names."""
+    def _remember(self, x: object, tokens: Tokens) -> None:
+        """Remember the rows that the model is fitted to, and the names of the columns, if they have names."""
         self.columns = column_names(x) or self.columns
+        self.fitted_rows = marks_of(tokens)
 
     def _own_columns(self, x: object) -> object:
         """A table with names, cut to the model's columns in its order; other data as they are."""

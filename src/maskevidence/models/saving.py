@@ -17,7 +17,11 @@ _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder
 
 
 def save_model(
-    model: nn.Module, arguments: dict[str, Any], columns: list[str] | None, folder: str | Path
+    model: nn.Module,
+    arguments: dict[str, Any],
+    columns: list[str] | None,
+    fitted_rows: str,
+    folder: str | Path,
 ) -> None:
     """Write a model into a folder, which is created if it does not exist.
 
@@ -25,6 +29,7 @@ def save_model(
         model: a model of rows.
         arguments: the keyword arguments that build it again.
         columns: the names of the columns that it was fitted to.
+        fitted_rows: hashes of some of the rows that it was fitted to.
         folder: the folder to write.
 
     Raises:
@@ -40,6 +45,7 @@ def save_model(
         "class": type(model).__name__,
         "arguments": arguments,
         "columns": columns,
+        "fitted_rows": fitted_rows,
     }
     write_json(path / "config.json", config)
 
@@ -102,7 +108,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
-    model.columns = config.get("columns")
+    model.columns, model.fitted_rows = config.get("columns"), config.get("fitted_rows", "")
     return model
 
 
@@ -168,6 +174,9 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
     names = isinstance(columns, list) and all(isinstance(column, str) for column in columns)
     if columns is not None and not (names and len(columns) == n_features):
         raise InputError(f"{unfit} the columns are not {n_features!r} names; save the model again")
+    fitted_rows = config.get("fitted_rows", "")
+    if not isinstance(fitted_rows, str) or not set(fitted_rows) <= set("0123456789abcdef"):
+        raise InputError(f"{unfit} fitted_rows are no hashes in hexadecimal; save the model again")
     own_networks = any(isinstance(arguments.get(network), str) for network in _NETWORKS)
     largest = max((size for weights in state.values() for size in weights.shape), default=0)
     hidden = arguments.get("hidden")

@@ -286,6 +286,7 @@ def use_saved(model: TableModel, table: Table, test_fraction: float | None = Non
 def _prepared(model: TableModel, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
     """The model and the rows to score, after numerical integrals are refined for these rows."""
     tokens = table.tokens()
+    notes = [*notes, *model.notes_on(tokens)]
     if isinstance(model, HasRefine):
         notes = [*notes, model.refine(beside(model, tokens))]
     source = DataSource(

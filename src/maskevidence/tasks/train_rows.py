@@ -5,6 +5,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
+from maskevidence.models.fitted_rows import marks_of
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import flag
@@ -72,6 +73,7 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     with locked(options.out):
         prepare_folder(options)
         history = _fit(fitted, train, test, objective, options)
+        fitted.fitted_rows = marks_of(train.tokens())
         fitted.save(options.out)
         write_atomic(options.out / HISTORY, history.to_csv())
         result = write_result(

@@ -14,6 +14,7 @@ import maskevidence as me
 from architectures import ARCHITECTURES, MASK, N_IDS, network, some_tokens
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens
+from text_models import small_bert, small_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
 
@@ -156,6 +157,18 @@ def test_a_number_of_heads_below_one_is_refused(heads: int, tmp_path: Path) -> N
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_attention_heads": heads}))
     with pytest.raises(me.InputError, match=f"has num_attention_heads={heads}; give a model of 1 head or"):
         MaskedLM.from_pretrained(tmp_path)
+
+
+def test_special_tokens_that_are_scored_are_noted() -> None:
+    """As where the ids of a tokenizer are given as a table, with [CLS] and [SEP]."""
+    tokenizer = small_tokenizer()
+    model = MaskedLM(small_bert(tokenizer), tokenizer)
+    ids = [tokenizer(text)["input_ids"] for text in ("a cat and a dog", "the sun is on it")]
+    table = Tokens.from_array(ids, dtype=torch.int64)
+    note = "4 of the 14 tokens that are scored are special tokens such as [CLS]; give them as context"
+    assert me.estimate_evidence(model, table, me.LeaveOneOut()).notes[0].startswith(note)
+    right = model.tokens(["a cat and a dog", "the sun is on it"])
+    assert not any("special" in note for note in me.estimate_evidence(model, right, me.LeaveOneOut()).notes)
 
 
 def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -318,8 +318,8 @@ class BernoulliPCA(TableModel):
             x: shape (N, D), 0 and 1, NaN where a value is missing.
             max_iterations: of L-BFGS.
         """
-        self._take_names(x)
         tokens = self.tokens(x)
+        self._remember(x, tokens)
         self._binary(tokens, tokens.maskable)
         with torch.no_grad():
             n_seen = tokens.maskable.sum(0)

@@ -264,8 +264,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             given = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
             raise InputError(
-                f"the texts are {given}; give a list of strings, or token ids as Tokens with values of "
-                "torch.int64 (Tokens.from_array(ids, dtype=torch.int64))"
+                f"the texts are {given}; give a list of strings, or token ids as Tokens(values, maskable, "
+                "context, ids), with special tokens such as [CLS] as context"
             )
         if self.tokenizer is None:
             raise InputError("there is no tokenizer to encode texts with; give one, or tokens")
@@ -284,6 +284,21 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def tokens(self, texts: Sequence[str], **options: Any) -> Tokens:
         """Encode texts as tokens; see `encode` for the options."""
         return self.encode(texts, **options).tokens
+
+    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
+        """A note if special tokens of the tokenizer, such as [CLS], are scored."""
+        special = set(getattr(self.tokenizer, "all_special_ids", ()))
+        special -= {getattr(self.tokenizer, "unk_token_id", None)}
+        if tokens.values.ndim != 2:
+            return ()
+        found = tokens.maskable & torch.isin(tokens.values, torch.tensor(sorted(special)).to(tokens.values))
+        if not bool(found.any()):
+            return ()
+        first = self.tokenizer.convert_ids_to_tokens(int(tokens.values[found][0]))
+        return (
+            f"{int(found.sum()):,} of the {int(tokens.maskable.sum()):,} tokens that are scored are special "
+            f"tokens such as {first}; give them as context, as `tokens(texts)` does",
+        )
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
         """Split rows into calls of at most `batch_tokens` tokens, longest rows first.

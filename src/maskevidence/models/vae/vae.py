@@ -381,8 +381,8 @@ class VAE(TableModel):
         Raises:
             NumericalError: a loss that is not finite.
         """
-        self._take_names(x)
         tokens = self.tokens(x)
+        self._remember(x, tokens)
         self.set_units(x)
         fit(
             self,
