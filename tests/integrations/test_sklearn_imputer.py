@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
@@ -110,9 +111,61 @@ def test_bad_requests_are_refused_in_one_line() -> None:
     imputer = MaskedImputer(QUICK, random_state=0).fit(curved(60, 5)[1])
     with pytest.raises(me.InputError, match=r"level=90; give a share in \(0, 1\), such as 0.9"):
         imputer.intervals(np.zeros((1, 4)), level=90)
-    with pytest.raises(ValueError, match="MaskedImputer needs at least one observed value of every feature"):
-        MaskedImputer().fit([[1.0, np.nan], [2.0, np.nan]])
     with pytest.raises(ValueError, match="X has 2 features, but MaskedImputer is expecting 4 features"):
         imputer.transform(np.zeros((1, 2)))
     with pytest.raises(me.InputError, match="give a shrinkage in"):
         MaskedImputer(KernelGaussianDensity(2.0, 0.5)).fit(curved(60, 5)[1])
+
+
+class TestOptionsOfScikitLearnsImputers:
+    """Against SimpleImputer: the places, names and dtypes, and not the filled values."""
+
+    def holed(self) -> np.ndarray:
+        return curved(60, 0)[1]
+
+    def test_a_number_stands_for_a_missing_value(self) -> None:
+        holed = self.holed()
+        marked = np.where(np.isnan(holed), -9.0, holed)
+        expected = MaskedImputer(PPCA(1), random_state=0).fit_transform(holed)
+        imputer = MaskedImputer(PPCA(1), missing_values=-9, random_state=0)
+        np.testing.assert_array_equal(imputer.fit_transform(marked), expected)
+        with pytest.raises(ValueError, match="contains NaN"):
+            imputer.fit(holed)
+        with pytest.raises(ValueError, match=r"missing_values='\?'; give numpy.nan or a number"):
+            MaskedImputer(missing_values="?").fit(marked)
+
+    def test_pandas_own_mark_is_read(self) -> None:
+        holed = self.holed()
+        frame = pd.DataFrame(holed).convert_dtypes()
+        imputer = MaskedImputer(PPCA(1), missing_values=pd.NA, random_state=0)
+        np.testing.assert_allclose(
+            imputer.fit_transform(frame), MaskedImputer(PPCA(1), random_state=0).fit_transform(holed)
+        )
+
+    @pytest.mark.parametrize("keep", [False, True])
+    @pytest.mark.filterwarnings("ignore:Skipping features without any observed values")
+    def test_indicator_and_empty_columns_stand_where_simple_imputer_has_them(self, keep: bool) -> None:
+        frame = pd.DataFrame(self.holed(), columns=list("abcd")).assign(e=np.nan, f=1.0)
+        frame["c"] = frame["c"].fillna(0.0)
+        options = {"add_indicator": True, "keep_empty_features": keep}
+        theirs = SimpleImputer(**options).set_output(transform="pandas").fit(frame)
+        ours = MaskedImputer(PPCA(1), random_state=0, **options).set_output(transform="pandas")
+        if not keep:
+            with pytest.warns(UserWarning, match="without an observed value are left out: e; keep_empty_"):
+                ours.fit(frame)
+        else:
+            ours.fit(frame)
+        found, expected = ours.transform(frame), theirs.transform(frame)
+        assert list(found.columns) == list(expected.columns) == list(ours.get_feature_names_out())
+        exact = [name for name in found if name not in ("a", "b", "d")]
+        pd.testing.assert_frame_equal(found[exact], expected[exact], check_dtype=False)
+        n_kept = 6 if keep else 5
+        assert ours.impute(frame).values.shape == ours.intervals(frame)[0].shape == (60, n_kept)
+
+    def test_float32_stays_float32(self) -> None:
+        holed = self.holed()
+        imputer = MaskedImputer(PPCA(1), random_state=0).fit(holed)
+        single = imputer.transform(holed.astype(np.float32))
+        assert single.dtype == np.float32
+        assert imputer.transform(holed).dtype == np.float64
+        np.testing.assert_allclose(single, imputer.transform(holed), atol=1e-5)

@@ -58,7 +58,7 @@ def checked_table(
     Raises:
         ValueError: a table that cannot be used, in scikit-learn's words.
     """
-    X = _with_names(X)
+    X = with_names(X)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
     checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}
     if named:
@@ -75,10 +75,14 @@ def checked_table(
     return table
 
 
-def _with_names(X: Any) -> Any:
+def with_names(X: Any) -> Any:
     """A `Table` as a data frame, whose names scikit-learn keeps, or its values where pandas is missing.
 
     A masked array, whose mask scikit-learn would drop, gets NaN.
+
+    Example:
+        >>> with_names([[1.0, 2.0]])
+        [[1.0, 2.0]]
     """
     if not isinstance(X, Table):
         return without_mask(X)

@@ -1,17 +1,21 @@
 """Filling the missing values of a table, with error bars that hold."""
 
+import math
+import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float64, Shaped
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.imputation import Imputation
-from maskevidence.integrations.sklearn.base import PURPOSE, checked_table, seed_from, with_values
+from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
 from maskevidence.integrations.sklearn.kernels import KernelGaussianDensity
 from maskevidence.integrations.sklearn.residuals import held_out_residuals, varies
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
+_impute = import_extra("sklearn.impute", "sklearn", PURPOSE)
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 
 
@@ -34,10 +38,16 @@ class MaskedImputer(
         estimator: a density of this module; by default `KernelGaussianDensity()`, which chooses between a
             Gaussian and the rows alone by cross-validation.
         cv: the number of folds from which rows are held out.
+        missing_values: what stands for a missing value: NaN, which takes pandas' NA, too, or a number.
+        add_indicator: whether `transform` adds a column of 0 and 1 for each column with missing values in
+            `fit`, as scikit-learn's `MissingIndicator` does.
+        keep_empty_features: whether columns without an observed value in `fit` stay, filled with 0; otherwise
+            they are left out, with a warning.
         random_state: of the folds, the hidden values and the default estimator.
 
     Attributes:
         estimator_: the fitted density of the columns that vary.
+        indicator_: the fitted `MissingIndicator`; None without `add_indicator`.
         residuals_: the residuals of hidden values.
         n_features_in_: D.
         feature_names_in_: the names of the columns, if they have names.
@@ -55,24 +65,51 @@ class MaskedImputer(
         True
     """
 
-    def __init__(self, estimator: Any = None, *, cv: int = 5, random_state: Any = None) -> None:
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        cv: int = 5,
+        missing_values: Any = math.nan,
+        add_indicator: bool = False,
+        keep_empty_features: bool = False,
+        random_state: Any = None,
+    ) -> None:
         self.estimator = estimator
         self.cv = cv
+        self.missing_values = missing_values
+        self.add_indicator = add_indicator
+        self.keep_empty_features = keep_empty_features
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MaskedImputer":
         """Fit the density, and measure how far its predictions of hidden values are off.
 
         Args:
-            X: shape (N, D), NaN where a value is missing.
+            X: shape (N, D), `missing_values` where a value is missing.
             y: not used, as in all of scikit-learn's imputers.
 
         Raises:
             ValueError: a table that cannot be fitted.
         """
-        table = checked_table(self, X, reset=True)
+        table, _ = self._table(X, reset=True)
+        self.indicator_ = None
+        if self.add_indicator:
+            self.indicator_ = _impute.MissingIndicator(error_on_new=False).fit(table)
+        empty = np.isnan(table).all(axis=0)
+        self._kept = ~empty | self.keep_empty_features
+        if not self._kept.all():
+            names = getattr(self, "feature_names_in_", np.array([f"x{j}" for j in range(table.shape[1])]))
+            warnings.warn(
+                f"columns without an observed value are left out: {', '.join(names[~self._kept])}; "
+                "keep_empty_features=True fills them with 0",
+                UserWarning,
+                stacklevel=2,
+            )
         seed = seed_from(self.random_state)
-        self._constant = np.where(varies(table), np.nan, np.nanmax(table, axis=0))
+        largest = np.where(empty, 0.0, np.where(np.isnan(table), -np.inf, table).max(axis=0))
+        self._constant = np.where(varies(table), np.nan, largest)[self._kept]
+        table = table[:, self._kept]
         rows = table[:, self._varies]
         rows = rows[with_values(rows)] if self._varies.any() else rows
         self.estimator_, self.residuals_ = None, None
@@ -84,22 +121,42 @@ class MaskedImputer(
             )
         return self
 
-    def transform(self, X: Any) -> Float64[np.ndarray, "N D"]:
-        """The rows with every missing value replaced by its conditional mean, shape (N, D).
+    def transform(self, X: Any) -> Float[np.ndarray, "N n_out"]:
+        """The rows with every missing value replaced by its conditional mean, in float32 if X is.
 
         Args:
-            X: shape (N, D), NaN where a value is missing.
+            X: shape (N, D), `missing_values` where a value is missing.
+
+        Returns:
+            Shape (N, D), less the columns that `keep_empty_features` leaves out, and with those of the
+            indicator.
         """
-        return self._predicted(X).values
+        _validation.check_is_fitted(self, "residuals_")
+        table, single = self._table(X, reset=False)
+        values = self._predicted(table).values
+        if self.indicator_ is not None:
+            values = np.hstack([values, self.indicator_.transform(table)])
+        return values.astype(np.float32 if single else np.float64)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " n_out"]:
+        """The names of the columns that `transform` gives.
+
+        Args:
+            input_features: the names of the columns of X; by default those of `fit`, or x0, x1, ...
+        """
+        names = super().get_feature_names_out(input_features)
+        if self.indicator_ is None:
+            return names[self._kept]
+        return np.concatenate([names[self._kept], self.indicator_.get_feature_names_out(names)])
 
     def impute(self, X: Any) -> Imputation:
         """The filled rows and the variance of each value that was missing, 0 where it was observed.
 
         Args:
-            X: shape (N, D), NaN where a value is missing.
+            X: shape (N, D), `missing_values` where a value is missing.
         """
-        predicted = self._predicted(X)
-        scale = np.ones(self.n_features_in_)
+        predicted = self._predicted_of(X)
+        scale = np.ones(len(self._constant))
         if self.residuals_ is not None:
             scale[self._varies] = [self.residuals_.spread(j) for j in range(int(self._varies.sum()))]
         return predicted._replace(variance=predicted.variance * scale**2)
@@ -110,7 +167,7 @@ class MaskedImputer(
         """The ends of intervals that hold a share of the missing values; both are the value where observed.
 
         Args:
-            X: shape (N, D), NaN where a value is missing.
+            X: shape (N, D), `missing_values` where a value is missing.
             level: the share, in (0, 1).
 
         Raises:
@@ -118,8 +175,8 @@ class MaskedImputer(
         """
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.9")
-        predicted = self._predicted(X)
-        low, high = np.zeros(self.n_features_in_), np.zeros(self.n_features_in_)
+        predicted = self._predicted_of(X)
+        low, high = np.zeros(len(self._constant)), np.zeros(len(self._constant))
         if self.residuals_ is not None:
             bounds = [self.residuals_.bounds(j, level) for j in range(int(self._varies.sum()))]
             low[self._varies], high[self._varies] = np.array(bounds).T
@@ -130,10 +187,30 @@ class MaskedImputer(
     def _varies(self) -> Bool[np.ndarray, " D"]:
         return np.isnan(self._constant)
 
-    def _predicted(self, X: Any) -> Imputation:
-        """Means and variances as the density gives them."""
+    def _table(self, X: Any, *, reset: bool) -> tuple[Float64[np.ndarray, "N D"], bool]:
+        """Rows in float64 with NaN where a value is missing, and whether they came in float32."""
+        blank, isnan = self.missing_values, type(self.missing_values).__name__ == "NAType"
+        if not isnan and not isinstance(blank, Real):
+            raise ValueError(f"missing_values={blank!r}; give numpy.nan or a number")
+        isnan = isnan or math.isnan(blank)
+        table = _validation.validate_data(
+            self,
+            with_names(X),
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan" if isnan else True,
+            ensure_min_samples=2 if reset else 1,
+        )
+        numbers = table.astype(np.float64)
+        return (numbers if isnan else np.where(table == blank, np.nan, numbers)), table.dtype == np.float32
+
+    def _predicted_of(self, X: Any) -> Imputation:
         _validation.check_is_fitted(self, "residuals_")
-        table = checked_table(self, X, reset=False)
+        return self._predicted(self._table(X, reset=False)[0])
+
+    def _predicted(self, table: Float64[np.ndarray, "N D"]) -> Imputation:
+        """Means and variances as the density gives them, of the columns that are kept."""
+        table = table[:, self._kept]
         values = np.where(np.isnan(table), self._constant, table)
         variance = np.zeros_like(values)
         if self.estimator_ is not None:
@@ -144,5 +221,7 @@ class MaskedImputer(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        blank = self.missing_values
+        tags.input_tags.allow_nan = not isinstance(blank, Real) or math.isnan(blank)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
