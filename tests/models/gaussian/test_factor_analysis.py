@@ -92,6 +92,13 @@ class TestBound:
         assert (noise >= 1e-4 * variance * (1 - 1e-12)).all()
 
 
+def test_rows_without_noise_beyond_the_factors_are_fitted() -> None:
+    """PPCA, from which the fit starts, has no maximum there."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 5))
+    assert me.models.FactorAnalysis(5, 3).fit(x).bounded
+
+
 def test_a_constant_column_is_named() -> None:
     x = varied()
     x[:, 4] = 1.5

@@ -12,7 +12,7 @@ from maskevidence.models.gaussian.maximum_likelihood import (
     Matrix,
     Table,
     Vector,
-    principal_components,
+    principal_axes,
     warn_not_converged,
 )
 
@@ -163,8 +163,8 @@ def fit_factor_analysis(
     profile = _Profile(correlation, n_components, constant)
     unexplained = 1.0 / np.diagonal(np.linalg.pinv(correlation, hermitian=True))
     if like is None:
-        principal = principal_components((table - mean) / scale, n_components, ddof=0)
-        starts = [principal.noise, np.full(len(scale), 0.5), unexplained]
+        residual = principal_axes((table - mean) / scale).eigenvalues[n_components:].mean()  # 0 is allowed
+        starts = [np.full(len(scale), residual), np.full(len(scale), 0.5), unexplained]
     else:
         starts = [like.noise / scale**2, unexplained]
     ends = [profile.climb(start, tolerance, max_iterations) for start in starts]
