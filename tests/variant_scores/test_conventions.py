@@ -121,10 +121,10 @@ def test_whole_sequences_have_common_masks_and_an_error(bert: me.models.MaskedLM
     apart = np.array(
         [
             me.estimate_evidence(bert, bert.tokens([short]), me.RandomSize(64), seed=s).log_evidence
-            for s in range(6)
+            for s in range(20)
         ]
     )
-    assert errors[:, 0].mean() < apart.std(ddof=1)  # common masks cancel
+    assert errors[:, 0].mean() < math.sqrt(2) * apart.std(ddof=1)  # less than of two estimates: masks cancel
     pll = me.variants(bert, short, mutants, ["pll"])["pll"]
     log_p = one_at_a_time(bert)
     for row, letters in enumerate(("MAIQHF", "MAIQHW", "MSIQHFR", "MIQHF")):
