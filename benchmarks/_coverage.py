@@ -5,10 +5,10 @@ because a model of the package would take most of the time.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,11 +16,12 @@ from scipy.special import ndtri
 from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
 from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import cell_variances, t_half_width
+from maskevidence.standard_errors import MeanWithErrors, interval_with_tails, t_half_width
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of
 
 LARGEST_SE, ONE_SE = 3.0, 0.1  # of the scores of one size, and of all others
+RARE, BAD = 0.01, -30.0  # the share of bad masks, and their scores
 COVERED = 1e-9
 
 
@@ -67,10 +68,13 @@ class OneFactor:
 
 
 class RandomScores:
-    """A random score for each row and each mask: normal with one size of large variance, or lognormal."""
+    """A random score for each row and each mask, which `kind` makes of a standard normal number.
 
-    def __init__(self, n_tokens: int, *, lognormal: bool) -> None:
-        self.lognormal = lognormal
+    Normal with one size of large variance, lognormal with sigma = 1 or 1.5, or a few very bad masks.
+    """
+
+    def __init__(self, n_tokens: int, kind: str) -> None:
+        self.kind = kind
         self.sd = np.full(n_tokens + 1, ONE_SE)
         self.sd[max(1, n_tokens // 2)] = LARGEST_SE
         self.words = np.random.default_rng(3).integers(0, 2**62, n_tokens)
@@ -85,7 +89,20 @@ class RandomScores:
     def _of_masks(self, x: np.ndarray, row: np.ndarray, masked: np.ndarray, size: np.ndarray) -> np.ndarray:
         bits = keyed_bits(5, x[row, 0].astype(np.int64), row, masked @ self.words)
         normal = ndtri((bits >> np.uint64(11)).astype(float) / 2**53 + 2.0**-54)
-        return -np.exp(normal) if self.lognormal else self.sd[size] * normal
+        if self.kind == "one size":
+            return self.sd[size] * normal
+        if self.kind == "rare":
+            return np.where(normal < ndtri(RARE), BAD, normal)
+        return -np.exp(normal * SIGMA[self.kind])
+
+    @property
+    def expected(self) -> float:
+        """The expectation of a score."""
+        if self.kind == "one size":
+            return 0.0
+        if self.kind == "rare":  # of a normal number above the quantile, its density there
+            return RARE * BAD + math.exp(-0.5 * ndtri(RARE) ** 2) / math.sqrt(2 * math.pi)
+        return -math.exp(0.5 * SIGMA[self.kind] ** 2)
 
     def log_evidence(self, x: np.ndarray, observed: np.ndarray) -> np.ndarray:
         """The mean over all masks of a size with few of them, and the expectation over many."""
@@ -102,7 +119,7 @@ class RandomScores:
             n = int(seen.sum())
             for size in range(1, n + 1):
                 if (count := math.comb(n, size)) > limit:
-                    expected[i] += -math.exp(0.5) if self.lognormal else 0.0
+                    expected[i] += self.expected
                     continue
                 if size == n:  # also where there are too many tokens for lists of their subsets
                     masks.append(seen[None])
@@ -115,13 +132,13 @@ class RandomScores:
         return (*map(np.concatenate, (rows, masks, sizes, weights)), expected)
 
 
-def models(n_tokens: int) -> dict[str, Scores]:
-    """The three models of a table of coverage."""
-    return {
-        "steep": OneFactor(n_tokens),
-        "one size": RandomScores(n_tokens, lognormal=False),
-        "lognormal": RandomScores(n_tokens, lognormal=True),
-    }
+SIGMA = {"lognormal": 1.0, "lognormal 1.5": 1.5}
+MODELS = ("steep", "one size", *SIGMA, "rare")
+
+
+def model(name: str, n_tokens: int) -> Scores:
+    """A model of `MODELS`."""
+    return OneFactor(n_tokens) if name == "steep" else RandomScores(n_tokens, name)
 
 
 def ids_of(kind: str, n: int) -> np.ndarray:
@@ -166,68 +183,24 @@ class Setting:
         return observed_of(self.n, self.n_tokens, missing=self.missing)
 
 
-class Outcome(NamedTuple):
-    """An estimate of a run, with its error as the package gives it now, or as version 0.1.0 gave it."""
-
-    error: float
-    mask_se: float | None
-    mask_df: float | None
-
-    def covered(self, level: float = 0.95) -> bool | None:
-        """Whether the interval holds the true value; None without an interval."""
-        if self.mask_se is None or self.mask_df is None:
-            return None
-        return abs(self.error) <= t_half_width(self.mask_se, self.mask_df, level) + COVERED
-
-
-def outcomes(setting: Setting, design: MaskDesign, n_runs: int, *, before: bool) -> Iterator[Outcome]:
-    """Runs with new rows and new masks.
+def estimates(setting: Setting, design: MaskDesign, n_runs: int) -> Iterator[tuple[MeanWithErrors, float]]:
+    """The estimate of each run and the true value, with new rows and new masks.
 
     Args:
         setting: what is scored.
         design: how masks are drawn.
         n_runs: the number of runs.
-        before: whether errors are those of version 0.1.0, which the design should be of, too.
     """
-    model, ids = models(setting.n_tokens)[setting.model], ids_of(setting.ids, setting.n)
+    scores, ids = model(setting.model, setting.n_tokens), ids_of(setting.ids, setting.n)
     n_tokens, position = setting.observed.sum(1), positions(ids)
     for seed in range(n_runs):
-        x = model.rows(setting.n, seed)
+        x = scores.rows(setting.n, seed)
         key = MaskKey(seed * 7919 + 13, setting.sharing)
         masks = drawn_masks(design, key, ids, setting.observed, position=position)
-        score = model.score(x, masks)
-        truth = float(model.log_evidence(x, setting.observed).mean())
-        find = _error_before if before else _error_now
-        mean, mask_se, mask_df = find(score, masks, n_tokens)
-        yield Outcome(mean - truth, mask_se, mask_df)
-
-
-def _error_now(
-    score: np.ndarray, masks: DrawnMasks, n_tokens: np.ndarray
-) -> tuple[float, float | None, float | None]:
-    of = masks.row
-    table = ScoreTable(masks.ids[of], masks.draw, masks.size, n_tokens[of], score).sorted()
-    found = mean_of_scores(table, masks.design, masks.key).mean
-    return found.mean, found.mask_se, found.mask_df
-
-
-def _error_before(
-    score: np.ndarray, masks: DrawnMasks, n_tokens: np.ndarray
-) -> tuple[float, float | None, float | None]:
-    """As version 0.1.0 computed it: any two replicates give an error, and equal ones give 0."""
-    design, key, n = masks.design, masks.key, len(n_tokens)
-    contribution = masks.weight * score
-    mean = float(np.bincount(masks.row, weights=contribution, minlength=n).mean())
-    if design.n_replicates < design.min_replicates:
-        return mean, None, None
-    summation = design.summation(n_tokens[masks.row], masks.draw, masks.size)
-    cell = summation.stratum
-    if not design.pooled and key.masks == "own":
-        cell = masks.row * (cell.max() + 1) + cell
-    parts = cell_variances(contribution, cell, summation.replicate, design.n_replicates) / n**2
-    variance = float(parts.sum())
-    df = variance**2 / float((parts**2).sum()) * (design.n_replicates - 1) if variance > 0 else math.inf
-    return mean, math.sqrt(variance), df
+        score, of = scores.score(x, masks), masks.row
+        table = ScoreTable(masks.ids[of], masks.draw, masks.size, n_tokens[of], score).sorted()
+        truth = float(scores.log_evidence(x, setting.observed).mean())
+        yield mean_of_scores(table, design, key).mean, truth
 
 
 @dataclass(frozen=True)
@@ -235,7 +208,9 @@ class Cell:
     """Coverage in one setting.
 
     Attributes:
-        coverage: share of the intervals that hold the true value; None without any interval.
+        coverage: share of the 95 % intervals that hold the true value; None without any interval.
+        student: the same share for Student's t interval, without rare masks.
+        wider: the width of the interval over that of Student's t, on average.
         known: share of the runs with an interval.
         zero: share of the runs with an error of 0.
         z: mean error divided by its standard error.
@@ -243,6 +218,8 @@ class Cell:
     """
 
     coverage: float | None
+    student: float | None
+    wider: float
     known: float
     zero: float
     z: float
@@ -254,19 +231,28 @@ class Cell:
         return math.sqrt(0.95 * 0.05 / max(1.0, self.known * self.n_runs))
 
 
-def coverage(setting: Setting, design: MaskDesign, n_runs: int, *, before: bool = False) -> Cell:
-    """How often the 95 % interval of a design holds the true value; the arguments are those of `outcomes`."""
-    if not before and design.unknown_error(setting.observed.sum(1), setting.sharing) is not None:
-        return Cell(None, 0.0, 0.0, 0.0, n_runs)
-    found = list(outcomes(setting, design, n_runs, before=before))
-    held = [one.covered() for one in found]
-    known = [value for value in held if value is not None]
-    errors = np.array([one.error for one in found])
-    spread = errors.std(ddof=1)
+def coverage(found: Iterable[tuple[MeanWithErrors, float]]) -> Cell:
+    """How often the 95 % intervals of some runs hold the true value."""
+    errors, now, student, wider, zero = [], [], [], [], []
+    for one, truth in found:
+        error = one.mean - truth
+        errors.append(error)
+        if one.mask_se is None:
+            continue
+        interval = interval_with_tails(one.mean, one.mask_se, one.mask_df, (one.tails[0], 0.0), 0.95)
+        half = t_half_width(one.mask_se, one.mask_df or math.inf, 0.95)
+        now.append(interval[0] - COVERED <= truth <= interval[1] + COVERED)
+        student.append(abs(error) <= half + COVERED)
+        zero.append(one.mask_se == 0)
+        if half:
+            wider.append((interval[1] - interval[0]) / (2 * half))
+    spread = np.std(errors, ddof=1)
     return Cell(
-        coverage=float(np.mean(known)) if known else None,
-        known=len(known) / n_runs,
-        zero=float(np.mean([one.mask_se == 0 for one in found])),
-        z=float(errors.mean() / spread * math.sqrt(n_runs)) if spread > 1e-12 else 0.0,
-        n_runs=n_runs,
+        coverage=float(np.mean(now)) if now else None,
+        student=float(np.mean(student)) if now else None,
+        wider=float(np.mean(wider)) if wider else 1.0,
+        known=len(now) / len(errors),
+        zero=sum(zero) / len(errors),
+        z=float(np.mean(errors) / spread * math.sqrt(len(errors))) if spread > 1e-12 else 0.0,
+        n_runs=len(errors),
     )

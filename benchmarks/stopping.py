@@ -18,6 +18,7 @@ share for 0.5 to 2 times the oracle's number of draws, fixed beforehand. The las
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from _timing import Target, arguments, finish, machine, show
@@ -31,7 +32,7 @@ import maskevidence as me
 from _precision_models import trained
 from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import MaskKey
-from maskevidence.standard_errors import t_half_width
+from maskevidence.standard_errors import Tails, interval_with_tails
 
 GRID = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the numbers of draws whose true error is measured, over the oracle's
 
@@ -44,21 +45,57 @@ class Found(NamedTuple):
     mask_df: float | None
     data_se: float | None
     n_observations: int
+    tails: Tails
+
+    @property
+    def mean(self) -> float:
+        return self.log_evidence
 
     def covers(self, truth: float) -> bool:
-        df = math.inf if self.mask_df is None else self.mask_df
-        return abs(self.log_evidence - truth) <= t_half_width(self.mask_se or 0.0, df, 0.95)
+        below = self.tails[0], 0.0
+        low, high = interval_with_tails(self.mean, self.mask_se or 0.0, self.mask_df, below, 0.95)
+        return low <= truth <= high
+
+
+def scored(model: Any, x: np.ndarray, n_draws: int, *, per_token: bool = False) -> "Pool":
+    """The pool of a model."""
+    design = me.RandomSize(n_draws, n_draws)
+    estimate = me.estimate_evidence(model, x, design, seed=1, per_token=per_token, check=False)
+    return Pool(estimate.scores.sorted(), estimate.log_evidence)
+
+
+def rare_masks(rng: np.random.Generator, n_rows: int, n_draws: int) -> np.ndarray:
+    """Normal numbers, and 1 % of them 30 lower."""
+    return rng.normal(size=(n_rows, n_draws)) - 30.0 * (rng.random((n_rows, n_draws)) < 0.01)
+
+
+def lognormal(rng: np.random.Generator, n_rows: int, n_draws: int) -> np.ndarray:
+    """Minus lognormal numbers with sigma = 1.5."""
+    return -np.exp(1.5 * rng.normal(size=(n_rows, n_draws)))
+
+
+def random_scores(kind: Callable[..., np.ndarray], n_rows: int, n_draws: int, n_tokens: int = 30) -> "Pool":
+    """A pool of independent scores, whose sum over sizes is that of `kind`."""
+    rng = np.random.default_rng(0)
+    size, value = rng.integers(1, n_tokens + 1, (n_rows, n_draws)), kind(rng, n_rows, n_draws)
+    row, draw = np.indices(size.shape)
+    columns = (column.ravel() for column in (row, draw, size, np.full_like(size, n_tokens)))
+    return Pool(me.ScoreTable(*columns, value.ravel() / n_tokens), float(value.mean()))
 
 
 class Pool:
-    """Scores of many draws of a model's rows, from which runs are taken."""
+    """Scores of many draws for each row, from which runs are taken.
 
-    def __init__(self, model: Any, x: np.ndarray, n_draws: int, *, per_token: bool) -> None:
-        design = me.RandomSize(n_draws, n_draws)
-        estimate = me.estimate_evidence(model, x, design, seed=1, per_token=per_token, check=False)
-        self.table = estimate.scores.sorted()
-        self.truth, self.n_draws, self.n_rows = estimate.log_evidence, n_draws, len(x)
-        self.lengths = np.full(len(x), x.shape[1])
+    Attributes:
+        table: equally many draws for each row, sorted.
+        truth: the log evidence by all of them.
+    """
+
+    def __init__(self, table: me.ScoreTable, truth: float) -> None:
+        self.table, self.truth = table, truth
+        self.n_rows = int(table.id[-1]) + 1
+        self.n_draws = len(table) // self.n_rows
+        self.lengths = table.n_tokens[:: self.n_draws]
 
     def score(self, order: np.ndarray) -> Callable[[me.RandomSize], Found]:
         """The estimate from the first draws in some order, by design."""
@@ -69,7 +106,7 @@ class Pool:
             draw = np.tile(np.arange(design.draws), self.n_rows)
             some = me.ScoreTable(some.id, draw, some.size, some.n_tokens, some.score, hidden=some.hidden)
             mean = mean_of_scores(some, design, MaskKey(0)).mean
-            return Found(mean.mean, mean.mask_se, mean.mask_df, mean.data_se, self.n_rows)
+            return Found(mean.mean, mean.mask_se, mean.mask_df, mean.data_se, self.n_rows, mean.tails)
 
         return estimate
 
@@ -188,44 +225,47 @@ class Setting(NamedTuple):
 
     Attributes:
         name: of the model.
-        model: the model.
-        rows: its data.
+        n_rows: of its data.
         oracle: draws for each row.
+        pool: makes the pool from the number of its draws.
         n_draws: in the pool.
-        per_token: whether the scores of hidden tokens are used.
+        most_passes: how many times the oracle's a run may take on average.
     """
 
     name: str
-    model: Any
-    rows: np.ndarray
+    n_rows: int
     oracle: int
+    pool: Callable[[int], Pool]
     n_draws: int
-    per_token: bool = False
+    most_passes: float = 1.25
 
     @property
     def title(self) -> str:
-        return f"{self.name}, {len(self.rows)} row{'s' * (len(self.rows) > 1)}, {self.oracle} draws"
-
-    def pool(self, *, quick: bool = False) -> Pool:
-        return Pool(
-            self.model, self.rows, self.n_draws // 4 if quick else self.n_draws, per_token=self.per_token
-        )
+        return f"{self.name}, {self.n_rows} row{'s' * (self.n_rows > 1)}, {self.oracle} draws"
 
 
 def settings(*, quick: bool) -> Iterator[Setting]:
     """The rows of the table."""
-    large, small = ppca(200, 5), ppca(30, 3)
-    x, y = np.array(large.sample(100, seed=1)), np.array(small.sample(100, seed=1))
-    yield Setting("PPCA, D = 200", large, x, 30, 2048)
-    yield Setting("PPCA, D = 200", large, x, 8, 2048)
-    yield Setting("PPCA, D = 200", large, np.array(large.sample(1000, seed=1)), 8, 1024)
-    yield Setting("PPCA, D = 30", small, y[:10], 60, 4096)
-    yield Setting("PPCA, D = 30", small, y[:1], 300, 16384)
     cancer = load_breast_cancer().data
     cancer = (cancer - cancer.mean(0)) / cancer.std(0)
+    order = np.random.default_rng(0).permutation(len(cancer))
+    held_out, five = cancer[order[:10]], me.models.PPCA(30, 5).fit(cancer[order[114:]])
+    heavy = math.inf  # passes are no target where the oracle's error is rare to be seen
+    yield Setting("1 % of masks at -30", 60, 16, partial(random_scores, rare_masks, 60), 2048, heavy)
+    yield Setting("lognormal, sigma = 1.5", 30, 30, partial(random_scores, lognormal, 30), 2048, heavy)
+    yield Setting("PPCA(5), breast cancer", 10, 60, partial(scored, five, held_out), 4096, heavy)
+    large, small = ppca(200, 5), ppca(30, 3)
+    x, y = np.array(large.sample(1000, seed=1)), np.array(small.sample(10, seed=1))
+    yield Setting("PPCA, D = 200", 100, 30, partial(scored, large, x[:100]), 2048)
+    yield Setting("PPCA, D = 200", 100, 8, partial(scored, large, x[:100]), 2048)
+    if not quick:
+        yield Setting("PPCA, D = 200", 1000, 8, partial(scored, large, x), 1024)
+    yield Setting("PPCA, D = 30", 10, 60, partial(scored, small, y), 4096)
+    yield Setting("PPCA, D = 30", 1, 300, partial(scored, small, y[:1]), 16384, heavy)
     network = trained(cancer, 300 if quick else 3000)
-    yield Setting("network, D = 30", network, cancer[:100], 30, 2048)
-    yield Setting("network, D = 30, tokens", network, cancer[:100], 30, 1024, per_token=True)
+    some = cancer[:100]
+    yield Setting("network, D = 30", 100, 30, partial(scored, network, some), 2048)
+    yield Setting("network, D = 30, tokens", 100, 30, partial(scored, network, some, per_token=True), 1024)
 
 
 def main() -> int:
@@ -242,13 +282,14 @@ def main() -> int:
     for one in settings(quick=options.quick):
         if options.only not in one.title:
             continue
-        found = simulated(one.pool(quick=options.quick), one.oracle, n_runs, n_fixed)
+        pool = one.pool(one.n_draws // 8 if options.quick else one.n_draws)
+        found = simulated(pool, one.oracle, n_runs, n_fixed)
         numbers[one.title] = found
         print(" ", one.title, found, flush=True)
         rows.append(
             (
                 one.name,
-                f"{len(one.rows)}",
+                f"{one.n_rows}",
                 f"{one.oracle}",
                 f"{found['within']:.3f}",
                 f"{found['passes']:.2f}",
@@ -262,10 +303,13 @@ def main() -> int:
         )
         se = 3 * math.sqrt(0.95 * 0.05 / found["runs"])
         targets += [
-            Target(f"{one.title}: within 1.2 times the target", found["within"], low=0.95),
-            Target(f"{one.title}: passes over the oracle's", found["passes"], high=1.3),
-            Target(f"{one.title}: coverage", found["coverage"], low=0.93 - se, high=0.97 + se),
+            Target(f"{one.title}: coverage", found["coverage"], low=0.93 - se),
         ]
+        if one.most_passes < math.inf:
+            targets += [
+                Target(f"{one.title}: within 1.2 times the target", found["within"], low=0.95),
+                Target(f"{one.title}: passes over the oracle's", found["passes"], high=one.most_passes),
+            ]
     show(
         f"{n_runs:,} simulated runs of each",
         ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "s²", "coverage", "fixed", "z", "stages"),
@@ -279,9 +323,7 @@ def main() -> int:
         cells = [found[key] for key in ("target", "passes", "true error over target", "coverage", "z")]
         show(f"{n_real} runs of estimate_evidence", columns, [tuple(f"{cell:.3f}" for cell in cells)])
         se = 3 * math.sqrt(0.95 * 0.05 / n_real)
-        targets.append(
-            Target("estimate_evidence: coverage", found["coverage"], low=0.93 - se, high=0.97 + se)
-        )
+        targets.append(Target("estimate_evidence: coverage", found["coverage"], low=0.93 - se))
     return finish(numbers, targets, options.json)
 
 

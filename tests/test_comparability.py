@@ -11,6 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.comparability import same_data
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
+from maskevidence.wording import verdict
 
 D = 5
 
@@ -96,6 +97,23 @@ class TestQuantity:
             assert (difference.first, difference.verdict) == ("bound", "better")
             assert found.between("evidence", "bound").told_apart
         assert difference.to_dict()["verdict"] == difference.verdict
+
+    def test_an_approximate_number_below_another_proves_nothing(self) -> None:
+        """One VAE with 64 and with 400 draws was "better than" itself."""
+        x = binary(200)
+        pair = [me.estimate_evidence(Coin(p, "approximate"), x) for p in (0.5, 0.01)]
+        difference = me.compare(pair).behind[0]
+        assert difference.excludes_zero
+        assert (difference.verdict, difference.told_apart) == ("proves nothing", False)
+        assert "approximate conditionals is not in this interval" in verdict(difference, 3)
+
+    def test_a_difference_has_no_interval_where_an_estimate_has_none(self) -> None:
+        x = binary(200)
+        pair = [me.estimate_evidence(Coin(p, "approximate"), x, me.Exhaustive()) for p in (0.5, 0.01)]
+        difference = me.compare(pair).behind[0]
+        assert (difference.interval(), difference.verdict) == (None, "not known")
+        assert "1 and 2" in difference.no_interval
+        assert difference.no_interval in verdict(difference, 3)
 
     def test_lower_bounds_rank_among_each_other(self) -> None:
         x = binary(200)

@@ -395,7 +395,7 @@ class TestErrors:
 
     def test_one_observation_has_no_data_se(self, build_ppca) -> None:
         model = build_ppca(4)
-        for design in (me.EverySize(6), *DESIGNS[1:]):
+        for design in (me.EverySize(6), me.RandomSize(40), *DESIGNS[2:]):
             estimate = me.estimate_evidence(model, model.sample(1), design)
             assert estimate.data_se is None
             assert estimate.mask_se is not None
@@ -595,3 +595,21 @@ class TestRefusals:
         assert np.isfinite(
             [estimate.log_evidence, estimate.mask_se, estimate.mask_df, estimate.data_se]
         ).all()
+
+
+def test_an_observation_that_holds_most_of_the_masks_variance_is_named() -> None:
+    """Scores vary with the mask, a hundred times as much in the row with id 7."""
+
+    class Noise(torch.nn.Module):
+        conditionals = "learned"
+
+        def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+            scale = torch.where(tokens.ids == 7, 10.0, 0.1)[:, None]
+            first = torch.sin(37.0 * masked.double() @ torch.arange(1.0, 7.0, dtype=torch.float64))[:, None]
+            return -torch.where(masked, scale * (2.0 + first), 0.0)
+
+    x = np.zeros((20, 6))
+    notes = me.estimate_evidence(Noise(), x, me.EverySize(4)).notes
+    assert [note for note in notes if "observation 7 holds 100 % of the masks' variance" in note]
+    calm = me.estimate_evidence(Noise(), x[:7], me.EverySize(4))
+    assert not any("variance" in note for note in calm.notes)

@@ -548,8 +548,9 @@ class TestRandomSize:
     @pytest.mark.parametrize(
         ("n_observations", "n_tokens", "masks", "enough"),
         [
-            (1, 2, "own", 16),
-            (1, 5, "own", 24),
+            (1, 2, "own", 40),
+            (1, 5, "own", 40),
+            (1, 5, "shared", 24),
             (1, 30, "own", 120),
             (1, 512, "own", 128),
             (2, 512, "own", 64),

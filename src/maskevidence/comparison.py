@@ -12,7 +12,7 @@ from maskevidence.curve import Curve
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, Kind
 from maskevidence.pairing import Floats, Unit, paired_by
-from maskevidence.standard_errors import t_half_width
+from maskevidence.standard_errors import Tails, interval_with_tails
 
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
@@ -46,6 +46,9 @@ class Difference:
         notes: what a reader needs to know, one sentence each.
         n_pairs: the number of pairs of models among which this is one, which widens its interval; 1 in a
             comparison of two models.
+        tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
+            (standard_errors.py), in `unit`.
+        no_interval: why there is no interval, if an estimate has none; otherwise None.
     """
 
     first: str
@@ -66,6 +69,8 @@ class Difference:
     kinds: tuple[Kind, Kind]
     notes: tuple[str, ...] = ()
     n_pairs: int = 1
+    tails: Tails = (0.0, 0.0)
+    no_interval: str | None = None
 
     @property
     def standard_error(self) -> float | None:
@@ -81,9 +86,10 @@ class Difference:
         return math.hypot(*known) if known else None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """Student's t interval of the difference, for masks and observations; None without standard error.
+        """Student's t interval of the difference, for masks and observations, its ends moved by `tails`.
 
-        The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances.
+        The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances. None
+        without a standard error, and where an estimate has no interval.
 
         Args:
             level: nominal coverage, in (0, 1), of the intervals of all `n_pairs` pairs together; this one has
@@ -95,15 +101,15 @@ class Difference:
         if not 0.0 < level < 1.0:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
         se = self.standard_error
-        if se is None:
+        if se is None or self.no_interval is not None:
             return None
         parts = [
             ((self.data_se or 0.0) ** 2, self.per_observation.size - 1),
             ((self.mask_se or 0.0) ** 2, self.mask_df),
         ]
         spread = sum(variance**2 / df for variance, df in parts if df)
-        half = t_half_width(se, se**4 / spread if spread else math.inf, self._level(level))
-        return self.difference - half, self.difference + half
+        df = se**4 / spread if spread else None
+        return interval_with_tails(self.difference, se, df, self.tails, self._level(level))
 
     def _level(self, level: float) -> float:
         return 1.0 - (1.0 - level) / self.n_pairs
@@ -127,14 +133,17 @@ class Difference:
 
         A lower bound that lies below the evidence of another model "proves nothing", since the evidence
         behind it may be the larger one. A lower bound that lies above the evidence of another model does
-        prove that its model is "better".
+        prove that its model is "better". An approximate number below any other "proves nothing", since the
+        error of its conditionals is not in the interval.
         """
         if self.interval() is None:
             return "not known"
         if not self.excludes_zero:
             return "not told apart"
         higher, lower = self.kinds if self.difference > 0 else self.kinds[::-1]
-        return "proves nothing" if lower == "lower_bound" != higher else "better"
+        if lower == "approximate" or lower == "lower_bound" != higher:
+            return "proves nothing"
+        return "better"
 
     @property
     def told_apart(self) -> bool:
@@ -373,17 +382,16 @@ def compare(
     )
 
 
-def difference_by_rows(names: tuple[str, str], values: tuple[Floats, Floats], kind: Kind) -> Difference:
-    """The difference between two models whose log evidence of every observation is known, without masks.
+def difference_by_rows(names: tuple[str, str], values: tuple[Floats, Floats]) -> Difference:
+    """The difference between two models with a closed form or an accurate integral, without masks.
 
     Args:
         names: of the models.
         values: the log evidence of each observation, nats, of both models.
-        kind: that of both.
 
     Example:
         >>> one, other = np.array([-1.0, -2.0, -1.5]), np.array([-1.5, -2.0, -2.5])
-        >>> difference = difference_by_rows(("a", "b"), (one, other), "exact")
+        >>> difference = difference_by_rows(("a", "b"), (one, other))
         >>> difference.difference, round(difference.data_se, 3), difference.mask_se
         (0.5, 0.289, 0.0)
     """
@@ -405,7 +413,7 @@ def difference_by_rows(names: tuple[str, str], values: tuple[Floats, Floats], ki
         n_observations=n,
         curve=None,
         per_observation=each,
-        kinds=(kind, kind),
+        kinds=("exact", "exact"),
     )
 
 
@@ -455,6 +463,11 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         notes.append(f"{first} and {second} have different numbers of masks: {common.in_words}")
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
+    blind = [name for name, one in ((first, a), (second, b)) if one.mask_se == 0 and one.no_interval]
+    no_interval = None
+    if blind:
+        no_interval = f"{' and '.join(blind)} has an error of its conditionals that is not known"
+        notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
     sign = np.sign(paired.per_observation)
@@ -471,4 +484,5 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         n_observations=n,
         kinds=(a.kind, b.kind),
         notes=tuple(notes),
+        no_interval=no_interval,
     )

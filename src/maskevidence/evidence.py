@@ -31,7 +31,14 @@ from maskevidence.model import (
 from maskevidence.precise import FEWEST, Precise, check_own_masks
 from maskevidence.score import Scoring, check_tokens, score_in_memory, score_shared_moments
 from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import MeanWithErrors, mean_with_errors, t_half_width
+from maskevidence.standard_errors import (
+    MeanWithErrors,
+    Tails,
+    cell_variances,
+    interval_with_tails,
+    mean_with_errors,
+    tails,
+)
 from maskevidence.support.provenance import command, versions
 from maskevidence.token_means import token_controls
 from maskevidence.tokens import Tokens
@@ -39,6 +46,7 @@ from maskevidence.tokens import Tokens
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
+MANY_ROWS, MOST_VARIANCE = 10, 0.5  # of the observations, from which the worst of them is named
 MOST_GAIN = 1000  # that a note on a surrogate names
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 
@@ -70,6 +78,8 @@ class EvidenceEstimate:
         scores: the record, one row per observation and mask.
         notes: what a reader needs to know besides the numbers, one sentence each.
         no_interval: why there is no interval; None if there is one.
+        tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
+            be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
         base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
             None if the model does not say.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
@@ -98,6 +108,7 @@ class EvidenceEstimate:
     scores: ScoreTable = field(repr=False)
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
+    tails: Tails = (0.0, 0.0)
     base_measure: str | None = None
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
@@ -164,7 +175,10 @@ class EvidenceEstimate:
         return design_from_settings(self.design) if records else None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval for the log evidence of these observations, for the error of the masks alone.
+        """The interval for the log evidence of these observations, for the error of the masks alone.
+
+        It is Student's t interval, whose lower end lies -log(1 - level) · `tails[0]` lower, for masks too
+        rare to be drawn (standard_errors.py): it is wider below where scores have a heavy tail.
 
         It does not cover the error of approximate conditionals, such as those of a numerical integral; the
         notes say so. With such conditionals, a design that enumerates its masks has no interval: its mask_se
@@ -180,8 +194,8 @@ class EvidenceEstimate:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
         if self.mask_se is None or self.no_interval is not None:
             raise InputError(f"there is no interval: {self.no_interval}")
-        half = t_half_width(self.mask_se, math.inf if self.mask_df is None else self.mask_df, level)
-        return self.log_evidence - half, self.log_evidence + half
+        below = self.tails[0], 0.0  # log-probabilities have a heavy tail on one side
+        return interval_with_tails(self.log_evidence, self.mask_se, self.mask_df, below, level)
 
     def __repr__(self) -> str:
         from maskevidence.display.estimate import estimate_line
@@ -418,7 +432,7 @@ def summarize_scores(
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]
-    prediction, contribution, mean = mean_of_scores(table, design, key)
+    prediction, contribution, mean, by_row = mean_of_scores(table, design, key)
     unknown = design.unknown_error(lengths, key.masks)
     notes, no_interval = [], None
     if table.control is not None:  # the points of the curve go without the surrogate
@@ -431,6 +445,8 @@ def summarize_scores(
             shared = "does not hold their error, the same for all"
             no_interval += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
         notes.append(no_interval)
+    if by_row is not None:
+        notes += _note_on_rows(by_row, ids)
     if conditionals == "approximate" and mean.mask_se == 0.0:
         no_interval = (
             "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
@@ -459,6 +475,7 @@ def summarize_scores(
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
+        tails=mean.tails,
         base_measure=base_measure,
     )
     masses = base_measure is not None and base_measure.startswith(MASS)
@@ -476,6 +493,14 @@ def _note_on_control(with_control: MeanWithErrors, without: MeanWithErrors) -> l
     return [f"without the control, the same mask_se would take {times} times as many passes"]
 
 
+def _note_on_rows(each: Float64[np.ndarray, " n"], ids: Int64[np.ndarray, " n"]) -> list[str]:
+    """The observation that holds most of the masks' variance, where there are many."""
+    if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
+        return []
+    place, share = int(each.argmax()), float(each.max() / each.sum())
+    return [f"observation {ids[place]} holds {100 * share:.0f} % of the masks' variance"]
+
+
 class MeanOfScores(NamedTuple):
     """A mean over observations, and what it comes from.
 
@@ -486,11 +511,14 @@ class MeanOfScores(NamedTuple):
             with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction; benchmarks/coverage.py).
         contribution: shape (n_masks,); what each mask adds to the estimate of its observation, nats.
         mean: the mean with its errors.
+        by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
+            masks are shared or their error is not known.
     """
 
     prediction: Prediction | None
     contribution: Float64[np.ndarray, " n_masks"]
     mean: MeanWithErrors
+    by_row: Float64[np.ndarray, " n"] | None
 
 
 def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanOfScores:
@@ -520,7 +548,19 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
         unseen=np.zeros_like(contribution) if design.deterministic else summation.unseen,
         known=design.unknown_error(table.n_tokens[first], key.masks) is None,
     )
-    return MeanOfScores(prediction, contribution, mean)
+    by_row = None
+    if mean.mask_se:
+        stratum, unit = summation.stratum, summation.replicate
+        if design.random_sizes:  # each draw is a mask of its own
+            stratum, unit = np.zeros_like(table.draw), table.draw
+        cell = stratum if key.masks == "shared" else observation * (stratum.max() + 1) + stratum
+        mean = mean._replace(tails=tails(contribution / len(first), cell, unit, summation.unseen))
+        if key.masks == "own":
+            n_units = int(unit.max()) + 1
+            variance = cell_variances(contribution, cell, unit, n_units, summation.unseen)
+            _, of_cell = np.unique(cell, return_index=True)
+            by_row = np.bincount(observation[of_cell], weights=variance)
+    return MeanOfScores(prediction, contribution, mean, by_row)
 
 
 def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:

@@ -45,7 +45,8 @@ MIN_DF = 3
 FEWEST_ORDERS = 4  # from which the jackknife of the importance bound is used
 FEWEST_LEFT_OUT = 10  # masks that are not scored, from which an error is worth knowing
 # Of random sizes: the fewest masks in all, and for each size, and the number that is enough for any sizes.
-FEWEST_MASKS, FEWEST_PER_SIZE, ENOUGH_MASKS = 16, 4, 128
+FEWEST_MASKS: dict[Masks, int] = {"own": 40, "shared": 16}
+FEWEST_PER_SIZE, ENOUGH_MASKS = 4, 128
 
 
 @dataclass(frozen=True)
@@ -674,7 +675,7 @@ class RandomSize(MaskDesign):
     of draws.
 
     The standard error comes from the spread of the replicates. It needs R >= 4 and enough masks to meet each
-    size: N·draws >= max(16, min(4·D, 128)) with own masks, draws >= max(16, 4·D) with shared masks.
+    size: N·draws >= max(40, min(4·D, 128)) with own masks, draws >= max(16, 4·D) with shared masks.
 
     Args:
         draws: masks per observation.
@@ -793,7 +794,7 @@ class RandomSize(MaskDesign):
         n_random = 1
         if masks == "own":
             n_random, per_size = max(1, int((n_tokens > 1).sum())), min(per_size, ENOUGH_MASKS)
-        return self.possible_draws(max(FEWEST_MASKS, per_size) / n_random)
+        return self.possible_draws(max(FEWEST_MASKS[masks], per_size) / n_random)
 
 
 @dataclass(frozen=True)

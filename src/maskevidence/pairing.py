@@ -26,6 +26,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
 from maskevidence.score_table import ScoreTable
+from maskevidence.standard_errors import Tails
 
 Unit = Literal["nats per observation", "nats per byte"]
 
@@ -42,6 +43,7 @@ class Paired(NamedTuple):
         data_se: sampling standard error of the observations; None if not resolved.
         per_observation: shape (n_observations,).
         curve: the difference by mask size; None unless paired by masks.
+        tails: how far rare masks move the ends of an interval (standard_errors.py).
     """
 
     difference: float
@@ -50,6 +52,7 @@ class Paired(NamedTuple):
     data_se: float | None
     per_observation: Floats
     curve: Curve | None
+    tails: Tails
 
 
 class Common(NamedTuple):
@@ -157,7 +160,8 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) ->
     mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
     if not table.score.any():  # equal models, for which no other masks would give a difference
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
-    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, estimate.per_observation, curve)
+    each = estimate.per_observation
+    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
 
 
 def _with_control(a: ScoreTable, b: ScoreTable) -> ScoreTable:
@@ -175,11 +179,12 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
     """The difference of two estimates with different masks.
 
     With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
-    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up. As in standard_errors.py, the sampling
+    u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up, and so do tails, which a rare mask of the
+    first model makes longer below and of the second model above. As in standard_errors.py, the sampling
     variance is s²(u - u')/n minus the share of the masks, which each estimate knows.
     """
     n = len(a.ids)
-    values, variances, lost, within = [], [], 0.0, 0.0
+    values, variances, tails, lost, within = [], [], [], 0.0, 0.0
     for estimate in (a, b):
         n_bytes = _bytes_of(estimate)
         e, scale = estimate.per_observation, 1.0
@@ -188,6 +193,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
             values.append(ratio + (e - ratio * n_bytes) * scale)
         else:
             values.append(e)
+        tails.append((scale * estimate.tails[0], scale * estimate.tails[1]))
         if estimate.mask_se is not None:
             variances.append((scale * estimate.mask_se) ** 2)
             lost += variances[-1] ** 2 / (estimate.mask_df or math.inf)
@@ -206,6 +212,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
         data_se=data_se,
         per_observation=u,
         curve=None,
+        tails=(tails[0][0] + tails[1][1], tails[0][1] + tails[1][0]),
     )
 
 

@@ -256,7 +256,7 @@ def _pilot(
     others, _ = score_in_memory(model, some, scoring, range(2, draws))
     seconds = (time.perf_counter() - start) / len(others)
     table = ScoreTable.join([first, others]).sorted()
-    _, contribution, mean = mean_of_scores(table, design, key)
+    _, contribution, mean, _ = mean_of_scores(table, design, key)
     alone = (contribution * draws).reshape(n_rows, draws // 2, 2)
     each = alone.mean(2).var(1, ddof=1) + (np.diff(alone, axis=2) ** 2).mean((1, 2)) / 4  # V of each row
     random = float(each.mean())

@@ -387,16 +387,19 @@ def verdict(difference: Difference, digits: int, write: Write = number) -> str:
     """Whether one model is better than another, or whether the data cannot tell them apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
-        return f"{first} and {second} cannot be told apart: the error is not known"
+        why = difference.no_interval or "the error is not known"
+        return f"{first} and {second} cannot be told apart: {why}"
     between = interval_95(*interval, digits, write)
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
     if difference.told_apart:
         return f"{first} is better than {second}: {between}"
     if difference.verdict == "proves nothing":
-        lower = second if difference.difference > 0 else first
-        return (
-            f"{first} and {second} differ: {between}, but their order proves nothing, since {lower} is a "
-            "lower bound on a log evidence that may be the larger one"
+        lower, kind = (
+            (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
         )
+        why = f"{lower} is a lower bound on a log evidence that may be the larger one"
+        if kind == "approximate":
+            why = f"the error of {lower}'s approximate conditionals is not in this interval"
+        return f"{first} and {second} differ: {between}, but their order proves nothing, since {why}"
     return f"{first} and {second} cannot be told apart: {between}, which contains zero"

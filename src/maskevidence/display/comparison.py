@@ -97,11 +97,11 @@ def comparison_plot(comparison: Comparison, ax: Any) -> Any:
     for place, one in enumerate(comparison.behind, 1):
         low, high = _ends(one)
         colour, label = _COLOURS.get(one.verdict, _OTHER), _LEGEND[one.verdict]
-        width = 0.0 if math.isnan(low) else high + one.difference
+        reach = [[0.0], [0.0]] if math.isnan(low) else [[-one.difference - low], [high + one.difference]]
         axes.errorbar(
             -one.difference,
             place,
-            xerr=width,
+            xerr=reach,
             color=colour,
             marker=_MARKERS.get(one.verdict, "x"),
             capsize=3,

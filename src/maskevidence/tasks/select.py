@@ -362,17 +362,15 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
         values = {
             name: (float(x.mean()), 0.0, float(x.std(ddof=1) / np.sqrt(n))) for name, x in by_row.items()
         }
-        between = partial(_by_rows, by_row, kind)
+        between = partial(_by_rows, by_row)
         best, *others = sorted(by_row, key=lambda name: -values[name][0])
         behind = held_together([between(best, name) for name in others])
     beaten = beaten_candidates(sorted(values, key=lambda name: -values[name][0]), between) if behind else {}
     return _Compared(values, {one.second: one for one in behind}, beaten, kind)
 
 
-def _by_rows(
-    by_row: Mapping[str, Float64[np.ndarray, " N"]], kind: Kind, first: str, second: str
-) -> Difference:
-    return difference_by_rows((first, second), (by_row[first], by_row[second]), kind)
+def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:
+    return difference_by_rows((first, second), (by_row[first], by_row[second]))
 
 
 def beaten_candidates(
