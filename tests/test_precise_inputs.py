@@ -40,8 +40,8 @@ def test_plan_and_target_agree(kind: str) -> None:
     fixed = me.estimate_evidence(model, table, me.RandomSize(n_draws, n_draws), seed=5)
     reached = me.estimate_evidence(model, table, me.Precise(target_se=0.1), seed=5)
     if table.shape[1] == 1:
-        assert (planned.passes, planned.mask_se, fixed.mask_se, reached.mask_se) == (4 * len(table), 0, 0, 0)
-        assert reached.n_masks == 4 * len(table)
+        assert (planned.passes, planned.mask_se, fixed.mask_se, reached.mask_se) == (8 * len(table), 0, 0, 0)
+        assert reached.n_masks == 8 * len(table)
         assert reached.log_evidence == pytest.approx(float(model.score_samples(table).mean()))
         return
     wanted, slack = max(0.1, 0.1 * (reached.data_se or 0.0)), 1.5
@@ -80,8 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "1 rows are too few for 2 components",
             "1 rows are too few",
         ),
-        ("one column", ["0.05"], "there is nothing to draw", "--draws 4"),
-        ("one number", ["0.05"], "there is nothing to draw", "--draws 4"),
+        ("one column", ["0.05"], "there is nothing to draw", "--draws 8"),
+        ("one number", ["0.05"], "there is nothing to draw", "--draws 8"),
         ("equal rows", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
         ("very different lengths", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
     ],

@@ -114,7 +114,7 @@ def test_the_answer_says_how_much_a_smaller_model_gives_up() -> None:
 def beaten_by_rows(by_row: dict[str, np.ndarray]) -> dict[str, str]:
     ranked = sorted(by_row, key=lambda name: -by_row[name].mean())
     return beaten_candidates(
-        ranked, lambda one, other: difference_by_rows((one, other), (by_row[one], by_row[other]), "exact")
+        ranked, lambda one, other: difference_by_rows((one, other), (by_row[one], by_row[other]))
     )
 
 
