@@ -222,7 +222,7 @@ def masks() -> Numbers:
         for sharing in SHARING:
             for what, x in (("complete", values()), ("missing", with_holes(values()))):
                 recorder = Recorder()
-                me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing)
+                me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing, check=False)
                 found[f"{design.name}, {sharing}, {what}"] = " ".join(sorted(recorder.seen))
     return found
 
