@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -343,9 +344,9 @@ def estimate_evidence(
         model, refined = _refined(model, tokens)
         notes = (*notes, *refined)
     first = FEWEST if isinstance(design, Precise) else design
-    record = _Record(
-        model, tokens, Scoring(first, key, batch_size, timed=True, per_token=per_token, control=control)
-    )
+    scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token, control=control)
+    labels = labels_of(data)
+    record = _Record(model, tokens, scoring, labels)
     if check:
         check_first_batch(model, tokens, first)
     if isinstance(design, Precise):
@@ -361,32 +362,32 @@ def estimate_evidence(
         notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
-        labels=labels_of(data, estimate.ids),
+        labels=tuple(labels[number] for number in estimate.ids.tolist()) if labels else None,
     )
 
 
-def labels_of(data: object, ids: Int64[np.ndarray, " n"]) -> tuple[Any, ...] | None:
-    """The names that data give these rows: those of a `Table`, or the index of a data frame; else None.
+def labels_of(data: object) -> dict[int, Any]:
+    """The names that data give their rows by id: those of a `Table`, or the index of a data frame; or none.
 
     Example:
         >>> import pandas as pd
-        >>> labels_of(pd.DataFrame({"a": [0.5, 1.5]}, index=["x", "y"]), np.array([1]))
-        ('y',)
+        >>> labels_of(pd.DataFrame({"a": [0.5, 1.5]}, index=["x", "y"]))
+        {0: 'x', 1: 'y'}
     """
     if getattr(data, "labels", None) is not None and hasattr(data, "ids"):
-        named = dict(zip(data.ids.tolist(), data.labels, strict=True))  # type: ignore[attr-defined]
-    elif hasattr(data, "columns") and hasattr(data, "index"):
-        named = dict(enumerate(data.index))
-    else:
-        return None
-    return tuple(named[number] for number in ids.tolist())
+        return dict(zip(data.ids.tolist(), data.labels, strict=True))  # type: ignore[attr-defined]
+    if hasattr(data, "columns") and hasattr(data, "index"):
+        return dict(enumerate(data.index))
+    return {}
 
 
 class _Record:
     """Scores in memory, which grow with the repeats of a design."""
 
-    def __init__(self, model: MaskedModel, tokens: Tokens, scoring: Scoring) -> None:
-        self.model, self.tokens, self.scoring = model, tokens, scoring
+    def __init__(
+        self, model: MaskedModel, tokens: Tokens, scoring: Scoring, labels: Mapping[int, Any]
+    ) -> None:
+        self.model, self.tokens, self.scoring, self.labels = model, tokens, scoring, labels
         self.scores: ScoreTable | None = None
         self.n_calls = self.n_repeats = 0
 
@@ -399,7 +400,9 @@ class _Record:
         self.n_calls += n_calls
         self.n_repeats = design.n_repeats
         base_measure, conditionals = base_measure_of(self.model), self.model.conditionals
-        return summarize_scores(self.scores, design, scoring.key, conditionals, self.n_calls, base_measure)
+        return summarize_scores(
+            self.scores, design, scoring.key, conditionals, self.n_calls, base_measure, self.labels
+        )
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
@@ -418,6 +421,7 @@ def summarize_scores(
     conditionals: Conditionals,
     n_model_calls: int,
     base_measure: str | None = None,
+    labels: Mapping[int, Any] | None = None,
 ) -> EvidenceEstimate:
     """The estimate that follows from a record of scores.
 
@@ -428,6 +432,7 @@ def summarize_scores(
         conditionals: those of the model.
         n_model_calls: number of calls of the model.
         base_measure: that of the model; None if it does not say.
+        labels: the names of the observations by their ids; None where they have none.
     """
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
@@ -446,7 +451,7 @@ def summarize_scores(
             no_interval += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
         notes.append(no_interval)
     if by_row is not None:
-        notes += _note_on_rows(by_row, ids)
+        notes += _note_on_rows(by_row, ids, labels)
     if conditionals == "approximate" and mean.mask_se == 0.0:
         no_interval = (
             "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
@@ -493,12 +498,15 @@ def _note_on_control(with_control: MeanWithErrors, without: MeanWithErrors) -> l
     return [f"without the control, the same mask_se would take {times} times as many passes"]
 
 
-def _note_on_rows(each: Float64[np.ndarray, " n"], ids: Int64[np.ndarray, " n"]) -> list[str]:
+def _note_on_rows(
+    each: Float64[np.ndarray, " n"], ids: Int64[np.ndarray, " n"], labels: Mapping[int, Any] | None
+) -> list[str]:
     """The observation that holds most of the masks' variance, where there are many."""
     if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
         return []
     place, share = int(each.argmax()), float(each.max() / each.sum())
-    return [f"observation {ids[place]} holds {100 * share:.0f} % of the masks' variance"]
+    name = int(ids[place]) if not labels else labels[int(ids[place])]
+    return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 
 class MeanOfScores(NamedTuple):

@@ -121,6 +121,7 @@ def read_run(*folders: str | Path) -> Run:
         manifest.conditionals,
         n_calls,
         base_measure_of_run(manifest),
+        labels,
     )
     if manifest.precise is not None:
         verdict = Precise(**manifest.precise).verdict(estimate)  # type: ignore[arg-type]  # a whole max_passes

@@ -210,7 +210,9 @@ def evidence_of_rows(
     """
     seen = with_values(table)
     estimate = estimate_evidence(model, to_tokens(table[seen]), design, seed=seed)
-    estimate = replace(estimate, labels=labels_of(data, np.flatnonzero(seen)[estimate.ids]))
+    if names := labels_of(data):
+        scored = np.flatnonzero(seen)[estimate.ids]
+        estimate = replace(estimate, labels=tuple(names[number] for number in scored.tolist()))
     n_empty = int((~seen).sum())
     if not n_empty:
         return estimate
