@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
+from maskevidence.design_words import as_design
 from maskevidence.errors import InputError
-from maskevidence.masks import Policy
+from maskevidence.masks import MaskDesign, Policy
 from maskevidence.model import (
     HasBatches,
     HasLogDistributions,
@@ -114,13 +115,15 @@ def score_policy(
     return table, n_calls
 
 
-def decode(model: MaskedModel, tokens: Tokens, policy: Policy, generator: Generator | None = None) -> Tokens:
+def decode(
+    model: MaskedModel, tokens: Tokens, policy: Policy | MaskDesign | str, generator: Generator | None = None
+) -> Tokens:
     """Write the maskable tokens of observations as the decoder of a policy does.
 
     Args:
         model: a `MaskedModel` with `log_distributions`.
         tokens: the observations; their maskable values are not read.
-        policy: how the next tokens are chosen.
+        policy: how the next tokens are chosen: a `Policy`, or a word such as "policy:confidence".
         generator: of the values that are drawn; by default torch's own.
 
     Returns:
@@ -137,6 +140,10 @@ def decode(model: MaskedModel, tokens: Tokens, policy: Policy, generator: Genera
         >>> decode(uniform, blank, Policy("entropy"), torch.Generator().manual_seed(0)).values.shape
         torch.Size([3, 5])
     """
+    chosen = as_design(policy)
+    if not isinstance(chosen, Policy):
+        raise InputError(f"decoding takes a policy, not {chosen}; give one such as Policy('confidence')")
+    policy = chosen
     check_policy(model, tokens, policy)
     _check_distributions(model, tokens, "decoding")
     tokens = beside(model, tokens)

@@ -14,6 +14,7 @@ from maskevidence.bounds import Bracket, OrderSpread, bracket, linear_scores, or
 from maskevidence.check.first_batch import check_first_batch
 from maskevidence.control_variates import FEWEST_MASKS, Prediction, predict_by_size
 from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.design_words import as_design
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks, design_from_settings
@@ -266,7 +267,7 @@ class EvidenceEstimate:
 def estimate_evidence(
     model: MaskedModel,
     data: object,
-    design: MaskDesign | Precise | None = None,
+    design: MaskDesign | Precise | str | None = None,
     *,
     seed: int = 0,
     masks: Masks = "own",
@@ -291,7 +292,8 @@ def estimate_evidence(
         data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
             values; or `GaussianMoments` for models that score them (all rows then share their masks, and
             data_se is not known).
-        design: how masks are drawn; by default `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws
+        design: how masks are drawn, or a word of the command line such as "random-size" or "fixed-rate:0.15";
+            by default `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws
             as many random sizes as that error takes.
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
@@ -323,6 +325,7 @@ def estimate_evidence(
         True
     """
     design = EverySize() if design is None else design
+    design = design if isinstance(design, Precise) else as_design(design)
     check_conditionals(model)
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")

@@ -150,7 +150,12 @@ def bias(
             f"masks_per_row={masks_per_row}, n_rows={n_rows}, block_rows={block_rows}; "
             "give whole numbers of 1 or more"
         )
-    rates = [rate] if isinstance(rate, int | float) else list(rate)
+    rates = [rate] if isinstance(rate, int | float) else list(rate) if isinstance(rate, Sequence) else []
+    if not rates or not all(isinstance(one, int | float) for one in rates):
+        raise InputError(
+            f"rate is {type(rate).__name__}; give a rate such as 0.15 or several, and then the data: "
+            "bias(model, rate, data)"
+        )
     designs = [FixedRate(float(one), masks_per_row) for one in rates]
     if getattr(model, "conditionals", None) != "exact" or not isinstance(model, HasLogEvidence):
         raise InputError(

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.design_words import parse_design
 from maskevidence.tasks.options import RowReading
-from maskevidence.tasks.parse import parse_design, parse_model, parse_size
+from maskevidence.tasks.parse import parse_model, parse_size
 from maskevidence.tasks.prepare_rows import read_rows
 
 

@@ -16,6 +16,7 @@ from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
 from maskevidence.model import HasLogDistributions, as_tokens
 from maskevidence.score import check_tokens
+from maskevidence.support.checks import whole_number
 
 # In the order in which a fault shows: it makes the checks behind it fail as well.
 _OF_ANSWERS: dict[str, Callable[[Trial], Finding]] = {
@@ -83,6 +84,8 @@ def check_model(
         >>> report.ok, report["leak"].status
         (True, 'passed')
     """
+    if whole_number("seed", seed) < 0:
+        raise InputError(f"seed={seed}; give a whole number of 0 or more")
     name = type(model).__name__
     said = answers.word(model)
     if said.status == "failed":

@@ -19,7 +19,7 @@ def read_table(
     id_column: str | None = None,
     one_hot: Sequence[str] = (),
     delimiter: str | None = None,
-    missing: Sequence[str] = (),
+    missing: str | float | Sequence[str | float] = (),
 ) -> Table:
     """Read a table of numbers; an empty CSV cell, NA, NaN or null is a missing value.
 
@@ -35,7 +35,7 @@ def read_table(
             first.
         delimiter: the character that separates the cells of a CSV file; by default a comma, or a semicolon,
             tab or bar if that cuts the first lines evenly.
-        missing: words and numbers that stand for missing values, too, such as ["?", "-999"].
+        missing: words and numbers that stand for missing values, too, such as ["?", -999].
 
     Raises:
         InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
@@ -51,7 +51,8 @@ def read_table(
         ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
     """
     raw = read_raw(path, delimiter)
-    return to_table(raw, Selection(columns, drop, id_column, one_hot, missing))
+    words = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
+    return to_table(raw, Selection(columns, drop, id_column, one_hot, words))
 
 
 def digits() -> Table:

@@ -15,7 +15,7 @@ from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
 from maskevidence.models.fitted_rows import marks_of, share_fitted
 from maskevidence.models.saving import save_model
-from maskevidence.support.checks import whole_number
+from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens, column_names
 
@@ -156,6 +156,8 @@ class TableModel(nn.Module, ABC):
         if draws < 1:
             raise InputError(f"draws={draws}; give a whole number of 1 or more")
         tokens = self._with_holes(x)
+        n_bytes = 16 * whole_number("draws", draws) * tokens.values.numel()
+        check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
         tables = []
         with torch.no_grad():
             for draw in range(draws):

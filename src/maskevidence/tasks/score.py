@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from maskevidence import __version__
+from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
@@ -37,7 +38,7 @@ from maskevidence.tasks.control import check_control_word, control_for
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import DesignOptions, Preparation, RunOptions
-from maskevidence.tasks.parse import kind_of_model, parse_design
+from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared

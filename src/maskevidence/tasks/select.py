@@ -5,13 +5,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
 from maskevidence.data.table import Table, note_on_codes
+from maskevidence.design_words import as_design
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence import EvidenceEstimate, Kind, estimate_evidence, summarize_scores
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
@@ -21,8 +22,9 @@ from maskevidence.models.gaussian.each_rank import fit_each_rank
 from maskevidence.models.gaussian.factor_analysis import FactorAnalysis
 from maskevidence.models.gaussian.ppca import PPCA
 from maskevidence.score_table import ScoreTable
+from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
-from maskevidence.tasks.parse import FAMILIES, SINGLE, parse_model
+from maskevidence.tasks.parse import FAMILIES, SINGLE, parse_components, parse_model
 from maskevidence.tasks.selection import Candidate, Selection
 from maskevidence.tokens import Tokens, column_names
 
@@ -88,10 +90,10 @@ class _Plan:
 def select(
     data: object,
     families: str | Sequence[str] = ("ppca", "factor-analysis"),
-    components: Sequence[int] = COMPONENTS,
+    components: int | str | Sequence[int] = COMPONENTS,
     *,
     folds: int = 5,
-    design: MaskDesign | None = None,
+    design: MaskDesign | str | None = None,
     masks: Masks = "own",
     seed: int = 0,
 ) -> Selection:
@@ -114,7 +116,8 @@ def select(
             value, and columns that do not vary, are left out.
         families: words such as "ppca", "factor-analysis", "bernoulli-pca", "gaussian", "kernel-gaussian", or
             one model such as "ppca:3"; or several between commas.
-        components: numbers of components to try, for families that have some.
+        components: numbers of components to try, for families that have some: one, several, or a word of the
+            command line such as "1-20".
         folds: the number of parts of the rows, 2 or more.
         design: how masks are drawn; by default the closed form is used where there is one, and
             `EverySize(masks_per_size=2)` otherwise.
@@ -133,7 +136,15 @@ def select(
         >>> selection.choice, selection.model.n_components
         ('ppca:2', 2)
     """
-    plan, notes = _plan(data, families, components, folds, design, MaskKey(seed, masks))
+    if isinstance(components, str):
+        components = parse_components(components)
+    numbers = [components] if isinstance(components, SupportsIndex) else components
+    numbers = [whole_number("components", one) for one in numbers]
+    folds = whole_number("folds", folds)
+    if whole_number("seed", seed) < 0:
+        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    design = None if design is None else as_design(design)
+    plan, notes = _plan(data, families, numbers, folds, design, MaskKey(seed, masks))
     scores, failed, slow = _scored(plan)
     if failed:
         notes.append(_note_on_failures(failed))

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from maskevidence.design_words import parse_design
 from maskevidence.display.curve_picture import new_figure
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.support.files import remove_temporaries, write_atomic, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.options import SelectOptions
-from maskevidence.tasks.parse import parse_components, parse_design
+from maskevidence.tasks.parse import parse_components
 from maskevidence.tasks.prepare_rows import note_on_units, read_rows, reading_options
 from maskevidence.tasks.select import candidates, select
 from maskevidence.tasks.selection import Selection

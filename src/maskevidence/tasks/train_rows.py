@@ -1,6 +1,7 @@
 """Train a model of rows in standard units, and save it in the units of the data."""
 
 from maskevidence.data.table import Table
+from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
 from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
@@ -11,7 +12,6 @@ from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import RowDevice
-from maskevidence.tasks.parse import parse_design
 from maskevidence.tasks.prepare_rows import TEST_FRACTION, model_on, new_model, read_rows
 from maskevidence.tasks.training_folder import (
     HISTORY,

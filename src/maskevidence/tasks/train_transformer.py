@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from maskevidence import __version__
+from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
@@ -17,7 +18,6 @@ from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.parse import parse_design
 from maskevidence.tasks.training_folder import (
     HISTORY,
     RESULT,
