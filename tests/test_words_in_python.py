@@ -64,6 +64,15 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: me.check_model(MODEL, X, seed=-1), "seed=-1; give a whole number of 0 or more"),
     (lambda: me.decode(MODEL, MODEL.tokens(X), me.RandomSize()), "decoding takes a policy, not RandomSize"),
     (lambda: MODEL.draw_missing(HOLES, draws=10**9), "1,000,000,000 draws of a table need about"),
+    *(
+        (lambda model=model, scale=scale: model.fit(X * scale), "column 0 reaches .* give it in another unit")
+        for model in (me.models.PPCA(6, 2), me.models.FactorAnalysis(6, 2), me.models.Gaussian(n_features=6))
+        for scale in (1e200, 1e-200)
+    ),
+    *(
+        (lambda scale=scale: me.select(X * scale, components=[1, 2]), "column 0 reaches")
+        for scale in (1e200, 1e-200)
+    ),
     (lambda: me.bias(MODEL, FRAME), "rate is DataFrame; give a rate such as 0.15"),  # type: ignore[arg-type]
 ]
 

@@ -156,6 +156,10 @@ def asked(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Fl
     if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
     answer = model.log_conditionals(tokens, masked)
+    if isinstance(answer, Tensor) and answer.is_complex():
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} answers complex numbers; log-probabilities are real"
+        )
     if not isinstance(answer, Tensor) or answer.shape != masked.shape:
         what = f"shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else f"{type(answer).__name__}"
         raise InputError(

@@ -34,6 +34,9 @@ class LowRankParameters(NamedTuple):
     n_iterations: int = 0
 
 
+_LARGEST = 1e150  # of a value whose squares can be summed
+
+
 def check_table(table: Table, n_components: int, tolerance: float, max_iterations: int) -> None:
     """Check that a model can be fitted to a table.
 
@@ -54,8 +57,17 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
             f"tolerance={tolerance:g}, max_iterations={max_iterations}; the first must be above 0 and the "
             "second 2 or more, because the gain of an iteration is compared with the tolerance"
         )
-    if (np.nanmax(table, axis=0) == np.nanmin(table, axis=0)).all():
+    largest, smallest = np.nanmax(table, axis=0), np.nanmin(table, axis=0)
+    if (largest == smallest).all():
         raise InputError("every column is constant; there is nothing to fit")
+    reach, width = np.maximum(np.abs(largest), np.abs(smallest)), largest / 2 - smallest / 2
+    bad = (reach > _LARGEST) | ((width > 0) & (width < 1 / _LARGEST))
+    if bad.any():
+        column = int(np.argmax(bad))
+        raise InputError(
+            f"column {column} reaches {reach[column]:.3g} and varies by {2 * width[column]:.3g}, and "
+            "their squares are no floating-point numbers; give it in another unit"
+        )
 
 
 def refuse_constant(table: Table) -> None:
