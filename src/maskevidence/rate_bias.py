@@ -150,7 +150,8 @@ def bias(
             f"masks_per_row={masks_per_row}, n_rows={n_rows}, block_rows={block_rows}; "
             "give whole numbers of 1 or more"
         )
-    rates = [rate] if isinstance(rate, int | float) else list(rate) if isinstance(rate, Sequence) else []
+    given = np.atleast_1d(np.asarray(rate))
+    rates = given.tolist() if given.ndim == 1 else []
     if not rates or not all(isinstance(one, int | float) for one in rates):
         raise InputError(
             f"rate is {type(rate).__name__}; give a rate such as 0.15 or several, and then the data: "
