@@ -336,7 +336,7 @@ class TestErrors:
             hits += low < truth < high
             errors.append(estimate.log_evidence - truth)
             squares.append(estimate.mask_se**2)
-        assert 0.92 <= hits / 500 <= 0.98
+        assert 0.93 <= hits / 500 <= 0.99  # above 95 %, for masks too rare to be drawn
         assert abs(np.mean(errors)) < 4 * np.std(errors, ddof=1) / math.sqrt(500)
         assert np.mean(squares) == pytest.approx(np.var(errors, ddof=1), rel=0.3)
 
