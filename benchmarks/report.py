@@ -19,13 +19,10 @@ import plotly.graph_objects as go
 from playwright.sync_api import sync_playwright
 
 import maskevidence as me
-from maskevidence.masks import MaskKey
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
-from maskevidence.runs import Manifest, RunDirectory, write_run
-from maskevidence.score import Scoring
-from maskevidence.tasks.prepare_rows import use_saved
-from maskevidence.tasks.score import score_prepared
+from maskevidence.tasks.options import DesignOptions, RunOptions
+from maskevidence.tasks.score import score
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
@@ -87,19 +84,9 @@ def make_run(folder: Path, n_rows: int) -> Path:
     values = me.models.PPCA(n_features=20, n_components=3).sample(n_rows, seed=1)
     np.save(file, values)
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
-    design = me.EverySize(masks_per_size=2)
-    ready = use_saved(model, me.data.read_table(file))
-    result, estimate = score_prepared(ready, Scoring(design, MaskKey()))
-    manifest = Manifest(
-        model="ppca:3",
-        conditionals="exact",
-        data=ready.source,
-        design=design.settings(),
-        masks="own",
-        seed=0,
-        rows_per_block=n_rows,
-    )
-    write_run(RunDirectory(folder / "run"), manifest, result, estimate)
+    model.save(folder / "model")
+    run = RunOptions(out=folder / "run")
+    score(str(folder / "model"), str(file), DesignOptions(masks_per_size=2), run=run)
     return folder / "run"
 
 
