@@ -115,10 +115,12 @@ class MaskedImputer(
         self.estimator_, self.residuals_ = None, None
         if self._varies.any():
             density = KernelGaussianDensity(random_state=seed) if self.estimator is None else self.estimator
-            self.estimator_ = _base.clone(density).fit(rows)
-            self.residuals_ = getattr(self.estimator_, "held_out_", None) or held_out_residuals(
-                self.estimator_, rows, self.cv, np.random.default_rng(seed)
-            )
+            with warnings.catch_warnings():  # a bound on the noise changes the density, hardly a filled value
+                warnings.filterwarnings("ignore", "the noise variance of")
+                self.estimator_ = _base.clone(density).fit(rows)
+                self.residuals_ = getattr(self.estimator_, "held_out_", None) or held_out_residuals(
+                    self.estimator_, rows, self.cv, np.random.default_rng(seed)
+                )
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "N n_out"]:
