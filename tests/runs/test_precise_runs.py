@@ -95,20 +95,20 @@ def test_another_target_goes_on_from_the_draws_that_are_there(data: tuple[str, s
     parts = {part.path for part in list_parts(tmp_path / "run" / "scores")}
     again = record(data, tmp_path / "run", 0.2)
     assert again == first, "it has been reached"
-    finer = record(data, tmp_path / "run", 0.06)
+    finer = record(data, tmp_path / "run", 0.04)
     assert finer["design"]["draws"] > first["design"]["draws"]
     assert parts < {part.path for part in list_parts(tmp_path / "run" / "scores")}
-    assert "target of 0.06 nats is reached" in finer["notes"][-1]
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["precise"]["target_se"] == 0.06
+    assert "target of 0.04 nats is reached" in finer["notes"][-1]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["precise"]["target_se"] == 0.04
 
 
 def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Path) -> None:
     design = DesignOptions("random-size", draws=4)
     score(*data, design, run=RunOptions(out=tmp_path / "run"))
-    found = record(data, tmp_path / "run", 0.06)
+    found = record(data, tmp_path / "run", 0.04)
     assert found["design"]["replicates"] == 4
     assert found["design"]["draws"] % 4 == 0
-    assert found["mask_se"] <= 0.06
+    assert found["mask_se"] <= 0.04
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,6 @@ def test_what_excludes_a_target(
 def test_the_command_says_where_it_ended(run: CommandLine, data: tuple[str, str]) -> None:
     result = run("score", *data, "--target-relative", "0.2")
     assert result.code == 0, result.err
-    assert "note: the draws ended at 4 for each observation" in result.out
+    assert "note: the draws ended at 8 for each observation" in result.out
     too_small = run("score", *data, "--target-se", "1e-9", "--limit", "1")
     assert (too_small.code, "would reach" in " ".join(too_small.out.split())) == (0, True)

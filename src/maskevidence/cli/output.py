@@ -147,5 +147,5 @@ def _mask_error(result: Mapping[str, Any]) -> str:
     if result["mask_se"] == 0:
         return f"{error}: {ENUMERATED}"
     low, high = result["interval_95"]
-    df = "" if result["mask_df"] is None else f", Student's t, {result['mask_df']:.1f} df"
+    df = "" if result["mask_df"] is None else f", {result['mask_df']:.1f} df"
     return f"{error}  ({interval_95(low, high, 4)}{df})"
