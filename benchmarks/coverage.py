@@ -134,6 +134,22 @@ def table(found: list[Entry]) -> list[tuple[str, ...]]:
     return rows
 
 
+def by_model(found: list[Entry]) -> list[tuple[str, ...]]:
+    """Over the settings of each model: how many, mean and lowest coverage by Student's t and now, width."""
+    rows = []
+    for model in MODELS:
+        cells = [e.cell for e in found if e.setting.model == model and e.cell.known and e.cell.zero < 1.0]
+        if not cells:
+            continue
+        runs = [cell.known * cell.n_runs for cell in cells]
+        words = [model, str(len(cells))]
+        for name in ("student", "coverage"):
+            values = [getattr(cell, name) for cell in cells]
+            words.append(f"{np.average(values, weights=runs):.3f}, {min(values):.2f}")
+        rows.append((*words, f"{np.mean([cell.wider for cell in cells]):.2f}"))
+    return rows
+
+
 def _words(of_cell: list[Entry]) -> str:
     """The lowest coverage by Student's t → now, and how much wider the intervals are on average."""
     known = [e.cell for e in of_cell if e.cell.coverage is not None and e.cell.student is not None]
@@ -263,6 +279,11 @@ def main() -> int:
         "error is not known; exact: every mask is scored)"
     )
     show(title, ("model", "design", "masks", *(f"{n} rows" for n in N_ROWS)), table(found))
+    show(
+        "Mean and lowest coverage over the settings of each model",
+        ("model", "settings", "Student's t", "now", "width over Student's t"),
+        by_model(found),
+    )
     real = dict(heavy_tails(options.quick))
     show(
         "Coverage where scores have heavy tails",
