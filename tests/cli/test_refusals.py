@@ -125,7 +125,7 @@ class TestData:
     def test_a_name_that_the_hub_cannot_have(self, folder: Path, run: CommandLine, source: str) -> None:
         assert "is not the name of a data set" in run("score", "ppca:1", source).error
 
-    def test_a_pipe_among_images_is_left_out(self, folder: Path, run: CommandLine) -> None:
+    def test_a_pipe_among_images_is_refused_or_listed(self, folder: Path, run: CommandLine) -> None:
         image = pytest.importorskip("PIL.Image")
         rng = np.random.default_rng(0)
         (folder / "images").mkdir()
@@ -133,8 +133,10 @@ class TestData:
             pixels = rng.integers(0, 255, (2, 2), dtype=np.uint8)
             image.fromarray(pixels).save(folder / "images" / f"{number}.png")
         os.mkfifo(folder / "images" / "pipe.png")
-        result = run("score", "ppca:1", "images", "--json", "-")
+        assert "pipe.png" in run("score", "ppca:1", "images", "--json", "-").error
+        result = run("score", "ppca:1", "images", "--json", "-", "--skip-bad")
         assert json.loads(result.out)["n_observations"] == 2
+        assert "pipe.png" in result.err
 
 
 class TestSavedModels:
