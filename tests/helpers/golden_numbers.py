@@ -1,15 +1,16 @@
-"""Numbers that version 0.1.0 gave, computed again: every public model, mask design and use of them.
+"""Numbers of every model, mask design and kind of run, small enough to be computed in seconds.
 
-`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again.
-That is right only where a number was
-meant to change; the commit then says which, and why.
+`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again. That is right only where a
+number was meant to change; the commit then says which, and why.
 """
 
 import itertools
 import json
 import math
-import subprocess
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -18,59 +19,78 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from command_line import PROGRAM
-from maskevidence.runs import read_run
+from protein_models import protein_model
+from report_runs import command
+from small_world import RUNS, bert, filled, read_json, values, vit_mae, with_holes, write_runs, write_world
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-RUNS = GOLDEN / "runs"
-FILE = GOLDEN / "numbers.json"
+FILE = Path(__file__).parents[1] / "golden" / "numbers.json"
 D, N = 4, 5
-EVERY_SIZE, RANDOM_SIZE = me.EverySize(2, max_listed=0), me.RandomSize(8, 4, "id")  # as 0.1.0 drew them
-DESIGNS = [
-    EVERY_SIZE,
-    RANDOM_SIZE,
-    me.Orderings(3),
-    me.LeaveOneOut(),
-    me.Exhaustive(),
-    me.FixedRate(0.5, 2),
-    me.Rates((0.2, 0.5, 0.9), masks_per_size=2),
-]
+EVERY_SIZE, RANDOM_SIZE = me.EverySize(2), me.RandomSize(8, 4)
 SHARING = ("own", "shared")
-READING = [
-    ("compare", "runs/table", "runs/factor-analysis"),
-    ("summarize", "runs/shard-1", "runs/shard-2"),
-    ("score", "models/ppca", "data/table.csv", "--design", "rates:0.2-0.8-0.3", "--limit", "20"),
-    ("score", "models/ppca", "data/table.csv", "--design", "fixed-rate:0.4", "--masks", "shared"),
-    ("score", "models/ppca", "data/holes.csv", "--design", "exhaustive", "--test-fraction", "0.2"),
-    ("score", "models/bert", "data/texts.jsonl", "--design", "leave-one-out", "--whole-words"),
-    ("score", "models/bert", "data/running.txt", "--block-size", "12", "--draws", "4"),
-    ("score", "models/vit-mae", "data/images", "--density", "discretised"),
-]
+AREAS = {  # the designs that training takes, too
+    "every-size": EVERY_SIZE,
+    "random-size": RANDOM_SIZE,
+    "orderings": me.Orderings(3),
+    "leave-one-out": me.LeaveOneOut(),
+    "exhaustive": me.Exhaustive(),
+    "fixed-rate": me.FixedRate(0.5, 2),
+    "rates": me.Rates((0.2, 0.5, 0.9), masks_per_size=2),
+}
+DESIGNS = AREAS | {
+    "importance bound": me.Orderings(4, bound="importance"),
+    "order mixture": me.Exhaustive(order_mixture=True),
+    "order mixture in blocks": me.Exhaustive(order_mixture=True, blocks=2),
+    "left to right": me.Policy("left-to-right", blocks=3, tokens_per_step=2),
+}
+POLICIES = {
+    "confidence": me.Policy("confidence"),
+    "margin in blocks": me.Policy("margin", blocks=4),
+    "entropy, two tokens": me.Policy("entropy", tokens_per_step=2),
+}
 TEXTS = ["the rain falls", "a cat and a dog", "rain", "unbelievable"]
-
-LATER = {"log_bayes_factor_data_se", "closed_form_se"}  # entries that numbers.json may lack
+# By name, a command in a folder with the files, models and runs of small_world.py.
+COMMANDS = {
+    "score, every size": "score models/ppca data/table.csv --design every-size --masks-per-size 2",
+    "score, random sizes by token": "score ppca:1 data/holes.csv --design random-size --draws 8 --per-token",
+    "score, rates": "score models/ppca data/table.csv --design rates:0.2-0.8-0.3 --limit 20",
+    "score, fixed rate": "score models/ppca data/table.csv --design fixed-rate:0.4 --masks shared",
+    "score, exhaustive": "score models/ppca data/holes.csv --design exhaustive --test-fraction 0.2",
+    "score, order mixture": "score models/bert data/texts.jsonl --limit 4 --design exhaustive "
+    "--order-mixture --blocks 3",
+    "score, importance bound": "score models/bert data/texts.jsonl --limit 4 --design orderings --orders 4 "
+    "--bound importance",
+    "score, policy": "score models/bert data/texts.jsonl --design policy:block:4+entropy --tokens-per-step 2",
+    "score, whole words": "score models/bert data/texts.jsonl --design leave-one-out --whole-words",
+    "score, blocks of text": "score models/bert data/running.txt --block-size 12 --draws 4",
+    "score, levels of pixels": "score models/vit-mae data/images --density discretised",
+    "score to a target": "score ppca:2 data/table.csv --target-se 0.3 --max-passes 4000",
+    "summarize": "summarize runs/shard-1 runs/shard-2",
+    "compare": "compare runs/table runs/factor-analysis",
+    "bias": "bias models/ppca data/table.csv --limit 20",
+    "impute": "impute ppca:2 data/holes.csv --out filled.csv",
+    "select": "select ppca,gaussian data/table.csv --components 1-2 --folds 2",
+    "train by masks": "train ppca:2 data/table.csv --epochs 3 --out trained-by-masks",
+    "train by likelihood": "train factor-analysis:1 data/holes.csv --objective likelihood --epochs 3 "
+    "--out trained-by-likelihood",
+    "train by the ELBO": "train vae:2 data/table.csv --objective elbo --epochs 3 --out trained-by-elbo",
+    "train masked-lm": "train masked-lm data/running.txt --config models/bert --steps 3 --batch-size 4 "
+    "--block-size 16 --out trained-bert",
+    "train vit-mae": "train vit-mae data/images --config models/vit-mae --steps 3 --batch-size 4 "
+    "--out trained-vit-mae",
+}
+_FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
+# Of the moment, of names, or said in words.
+_NOT_KEPT = {
+    *("versions", "command", "notes", "seconds_per_mask", "variance_seconds", "identity_error", "options"),
+    *("settings", "objective", "details", "device", "devices", "control", "model", "data", "out", "files"),
+    *("design", "model_fingerprint", "tokens", "n_model_calls", "recipe"),
+}
 Numbers = dict[str, Any]
-_FLOAT32 = ("masked_lm", "masked_image", "trained_transformers", "data")
 
 
 def tolerance(section: str) -> tuple[float, float]:
-    """Relative and absolute: the networks of texts and images, and the published data, are in float32."""
-    return (1e-5, 1e-5) if section in _FLOAT32 else (1e-7, 1e-11)
-
-
-def values(n: int = N, d: int = D, seed: int = 0) -> np.ndarray:
-    """Rows of correlated numbers."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(n, d))
-
-
-def with_holes(x: np.ndarray) -> np.ndarray:
-    """The same rows without some of their values, at least two left in each."""
-    holed = x.copy()
-    for row in range(0, len(x), 2):
-        holed[row, row % x.shape[1]] = np.nan
-        holed[row, (row + 1) % x.shape[1]] = np.nan
-    return holed
+    """Relative and absolute: the networks of texts and images are in float32."""
+    return (1e-5, 1e-5) if section in _FLOAT32 else (1e-9, 1e-11)
 
 
 def binary(n: int = N, d: int = D) -> np.ndarray:
@@ -112,15 +132,6 @@ class Recorder:
         for number, row in zip(tokens.ids.tolist(), masked.tolist(), strict=True):
             self.seen.append(f"{number}:{''.join('1' if hidden else '0' for hidden in row)}")
         return torch.where(masked, -1.0, 0.0).double()
-
-
-def filled(module: torch.nn.Module, scale: float, seed: int) -> torch.nn.Module:
-    """The module with weights that numpy draws, which does not depend on torch's version."""
-    rng = np.random.default_rng(seed)
-    with torch.no_grad():
-        for _, parameter in sorted(module.named_parameters()):
-            parameter.copy_(torch.from_numpy(rng.normal(0.0, scale, tuple(parameter.shape))))
-    return module
 
 
 def vae(likelihood: str = "gaussian", conditioning: Any = None) -> Any:
@@ -167,6 +178,7 @@ OF_ROWS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
     **{name: (build, values) for name, build in GAUSSIAN.items()},
     "BernoulliPCA on a grid": (lambda: bernoulli(integration=me.models.Grid(8, 4.0)), binary),
     "BernoulliPCA by importance": (lambda: bernoulli(integration=me.models.Importance(16)), binary),
+    "KernelGaussian": (lambda: me.models.KernelGaussian(D, 1).fit(values(20)), values),
     "VAE by importance": (vae, values),
     "VAE by encoding and decoding": (lambda: vae("gaussian", me.models.EncodingDecoding(4, 2)), values),
     "Bernoulli VAE": (lambda: vae("bernoulli"), binary),
@@ -185,17 +197,16 @@ def numbers_of(estimate: me.EvidenceEstimate) -> Numbers:
     return kept | {
         "per_observation": estimate.per_observation[:3].tolist(),
         "curve": [*curve.score[:2].tolist(), float(curve.score[-1])],
-        "design": estimate.design["name"],
     }
 
 
-def by_design(model: Any, data: Any) -> Numbers:
+def by_design(model: Any, data: Any, designs: dict[str, me.MaskDesign] = DESIGNS) -> Numbers:
     """An estimate for each design, with own and with shared masks, at the nodes that the model has."""
     return {
-        f"{design.name}, {sharing}": numbers_of(
+        f"{name}, {sharing}": numbers_of(
             me.estimate_evidence(model, data, design, seed=7, masks=sharing, refine=False)
         )
-        for design in DESIGNS
+        for name, design in designs.items()
         for sharing in SHARING
     }
 
@@ -216,14 +227,14 @@ def estimates_of_rows() -> Numbers:
 
 
 def masks() -> Numbers:
-    """The masks themselves, and how designs are written to files."""
-    found: Numbers = {"settings": [design.settings() for design in DESIGNS]}
-    for design in DESIGNS:
+    """The masks themselves."""
+    found: Numbers = {}
+    for name, design in DESIGNS.items():
         for sharing in SHARING:
             for what, x in (("complete", values()), ("missing", with_holes(values()))):
                 recorder = Recorder()
                 me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing, check=False)
-                found[f"{design.name}, {sharing}, {what}"] = " ".join(sorted(recorder.seen))
+                found[f"{name}, {sharing}, {what}"] = " ".join(sorted(recorder.seen))
     return found
 
 
@@ -276,6 +287,7 @@ def evidence() -> Numbers:
         entry["sample"] = model.sample(2, seed=1).tolist()
         filled_in = me.impute(model, with_holes(x()))
         entry["impute"] = {"values": filled_in.values.tolist(), "variance": filled_in.variance.tolist()}
+        entry["draw_missing"] = me.draw_missing(model, with_holes(x()), 1, seed=2).tolist()
         found[name] = entry
     return found
 
@@ -286,27 +298,31 @@ def moments() -> Numbers:
     whole = me.GaussianMoments.from_rows(x[:12]).merge(me.GaussianMoments.from_rows(x[12:]))
     hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]]).bool()
     found: Numbers = {"mean": whole.mean.tolist(), "covariance": whole.covariance.tolist()}
-    for name, build in GAUSSIAN.items():
+    for of, build in GAUSSIAN.items():
         model = build()
         estimates = {
-            design.name: numbers_of(me.estimate_evidence(model, whole, design, seed=7)) for design in DESIGNS
+            name: numbers_of(me.estimate_evidence(model, whole, design, seed=7))
+            for name, design in AREAS.items()
         }
         loss = me.MaskedObjective(EVERY_SIZE, seed=5, masks="shared")(model, whole)
         with torch.no_grad():
             scores = model.score_moments(whole, hidden).tolist()
-        found[name] = {"estimates": estimates, "scores": scores, "loss": loss.item()}
+        found[of] = {"estimates": estimates, "scores": scores, "loss": loss.item()}
     return found
 
 
-def designs_now() -> Numbers:
-    """The designs that draw other masks than version 0.1.0 did."""
+def numbers_of_masks() -> Numbers:
+    """Designs of many and few masks of many rows with other ids, with the scores of tokens, and `Precise`."""
     ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
     for design in (me.EverySize(2), me.EverySize(8), me.RandomSize(8), me.RandomSize(12)):
         for sharing in SHARING:
             for what, x in (("complete", values(20)), ("missing", with_holes(values(20)))):
                 tokens = me.Tokens.from_array(x, ids=ids)
                 estimate = me.estimate_evidence(model, tokens, design, seed=7, masks=sharing)
-                found[f"{design!r}, {sharing}, {what}"] = numbers_of(estimate)
+                found[f"{design.name}, {design.n_repeats}, {sharing}, {what}"] = numbers_of(estimate)
+    x = me.Tokens.from_array(values(20), ids=ids)
+    found["by token"] = numbers_of(me.estimate_evidence(model, x, me.RandomSize(8), seed=7, per_token=True))
+    found["precise"] = numbers_of(me.estimate_evidence(model, x, me.Precise(target_se=0.3), seed=7))
     return found
 
 
@@ -358,13 +374,12 @@ def fitted_by_masks() -> Numbers:
     filled(with_encoder.encoder, 0.3, 8)
     by_moments = me.MaskedObjective(me.EverySize(1), masks="shared")
     found: Numbers = {}
-    for design in DESIGNS:
+    for label, design in AREAS.items():
         for sharing in SHARING:
             model = ppca()
             objective = me.MaskedObjective(design, seed=3, masks=sharing)
             history = me.fit(model, x, objective, epochs=2, batch_size=8, learning_rate=0.05, seed=1)
-            found[f"PPCA, {design.name}, {sharing}"] = {
-                "settings": objective.settings(),
+            found[f"PPCA, {label}, {sharing}"] = {
                 "history": history_of(history),
                 "parameters": parameters(model),
             }
@@ -380,8 +395,8 @@ def fitted_by_masks() -> Numbers:
         "VAE, bound": (vae(), x, me.Elbo(3, weighted=True, seed=2)),
     }
     for name, (model, data, objective) in more.items():
-        kept = model.train() if name.startswith("VAE") else model
-        history = me.fit(kept, data, objective, epochs=3, learning_rate=0.05, seed=1, evidence_every=0)
+        ready = model.train() if name.startswith("VAE") else model
+        history = me.fit(ready, data, objective, epochs=3, learning_rate=0.05, seed=1, evidence_every=0)
         found[name] = {"history": history_of(history), "parameters": parameters(model)}
     model = ppca()
     history = me.fit(
@@ -396,36 +411,73 @@ def comparisons() -> Numbers:
     x = rows(values(12))
     models = {name: build() for name, build in GAUSSIAN.items()}
     found = {}
-    for design in DESIGNS:
+    for label, design in DESIGNS.items():
         for sharing in SHARING:
             estimates = {
                 name: me.estimate_evidence(m, x, design, seed=7, masks=sharing) for name, m in models.items()
             }
-            found[f"{design.name}, {sharing}"] = me.compare(estimates).to_dict()
+            found[f"{label}, {sharing}"] = kept(me.compare(estimates).to_dict())
     other = [me.estimate_evidence(models["PPCA"], x, EVERY_SIZE, seed=seed) for seed in (0, 1)]
-    found["other seeds"] = me.compare(other).to_dict()
+    found["other seeds"] = kept(me.compare(other).to_dict())
     return found
 
 
 def biases() -> Numbers:
     """`me.bias`, without its measured times."""
-    timed = ("seconds_per_mask", "variance_seconds", "identity_error")
     found = {}
     for name, build in GAUSSIAN.items():
         for sharing in SHARING:
             for what, x in (("complete", values()), ("missing", with_holes(values()))):
                 entries = me.bias(build(), (0.25, 0.5, 1.0), rows(x), masks_per_row=4, seed=3, masks=sharing)
-                found[f"{name}, {sharing}, {what}"] = [
-                    {key: value for key, value in vars(entry).items() if key not in timed}
-                    for entry in entries
-                ]
+                found[f"{name}, {sharing}, {what}"] = [kept(vars(entry)) for entry in entries]
     return found
+
+
+def selections() -> Numbers:
+    """`me.select` in closed form and by masks."""
+    found = {}
+    for name, words, x in (
+        ("closed form", "ppca,gaussian", values(20)),
+        ("missing values", "factor-analysis,kernel-gaussian", with_holes(values(20))),
+        ("by masks", "bernoulli-pca", binary(20)),
+    ):
+        selection = me.select(x, words, "1-2", folds=2)
+        found[name] = {
+            one.name: [one.log_evidence, one.mask_se, one.data_se, one.n_parameters]
+            for one in selection.candidates
+        } | {"choice": selection.chosen.name}
+    return found
+
+
+def regressors() -> Numbers:
+    """scikit-learn's regressors and classifiers as a masked model."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    from maskevidence.integrations.sklearn import MaskedRegressorDensity
+
+    x = values(30)
+    x[:, 3] = x[:, 3] > 0
+    density = MaskedRegressorDensity(
+        LinearRegression(), classifier=LogisticRegression(), categorical_features=[3], cv=2, random_state=0
+    ).fit(x)
+    return {"evidence": numbers_of(density.evidence(x)), "samples": [density.score(x)]}
+
+
+def variants() -> Numbers:
+    """`me.variants` by every convention."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = protein_model("Bert", Path(folder))
+    names = ("wild-type-fill", "mutant-fill", "match-fill", "mask-fill", "unmasked", "joint", "joint-mixture")
+    scores = me.variants(
+        model, "MKTAYIAK", ["M1A", "K2R:T3A", "T3A", "A4G"], (*names, "pll", "whole"), draws=8
+    )
+    return {name: list(map(float, scores[name])) for name in (*names, "pll", "whole")}
 
 
 def masked_lm() -> Numbers:
     """A small BERT on short texts, with whole words, and a network from ids to logits."""
-    bert = me.models.MaskedLM.from_pretrained(GOLDEN / "models" / "bert", device="cpu")
-    tokens = bert.tokens(TEXTS, ids=[5, 8, 11, 14])
+    model = bert()
+    tokens = model.tokens(TEXTS, ids=[5, 8, 11, 14])
     logits = torch.from_numpy(np.random.default_rng(4).normal(size=(8, 7))).float()
     table = me.models.MaskedLM.from_callable(
         lambda ids: logits[ids] + logits[ids].mean(1, keepdim=True), mask_token_id=7
@@ -437,26 +489,26 @@ def masked_lm() -> Numbers:
         ~everything,
         torch.arange(3),
     )
-    whole = bert.encode(["unbelievable rain", "a cat"])
-    wrapped = me.models.WholeWords(bert, whole)
-    pairs = bert.encode(["a cat", "the dog"], second=["sings", "falls"])
-    prompts = bert.tokens(["a cat", "the dog"], context=["who sings?", "rain"])
-    blocks = bert.encode(TEXTS * 3, block_size=10)
+    whole = model.encode(["unbelievable rain", "a cat"])
+    wrapped = me.models.WholeWords(model, whole)
+    pairs = model.encode(["a cat", "the dog"], second=["sings", "falls"])
+    prompts = model.tokens(["a cat", "the dog"], context=["who sings?", "rain"])
+    blocks = model.encode(TEXTS * 3, block_size=10)
     found = {
-        "MaskedLM": by_design(bert, tokens),
-        "MaskedLM.from_callable": by_design(table, words),
+        "MaskedLM": by_design(model, tokens, AREAS | POLICIES),
+        "MaskedLM.from_callable": by_design(table, words, DESIGNS | POLICIES),
         "WholeWords": {
             design.name: numbers_of(me.estimate_evidence(wrapped, whole.tokens, design, seed=7))
             for design in (me.LeaveOneOut(), EVERY_SIZE)
         },
     }
     for name, one in (("pairs", pairs.tokens), ("prompts", prompts), ("blocks", blocks.tokens)):
-        found[name] = numbers_of(me.estimate_evidence(bert, one, RANDOM_SIZE, seed=7))
+        found[name] = numbers_of(me.estimate_evidence(model, one, RANDOM_SIZE, seed=7))
         found[f"{name}, ids"] = one.values.tolist()
     with torch.no_grad():
         hidden = tokens.maskable & (torch.arange(tokens.width) % 2 == 1)
-        found["log_p"] = bert.log_conditionals(tokens, hidden).tolist()
-        found["score of each text"] = me.score_masks(bert, tokens, tokens.maskable).tolist()
+        found["log_p"] = model.log_conditionals(tokens, hidden).tolist()
+        found["score of each text"] = me.score_masks(model, tokens, tokens.maskable).tolist()
     return found
 
 
@@ -464,7 +516,7 @@ def collated() -> Numbers:
     """The masks, ids and weights that the collator of texts gives for a seed."""
     from maskevidence.integrations.huggingface import MaskSizeCollator
 
-    tokenizer = me.models.MaskedLM.from_pretrained(GOLDEN / "models" / "bert", device="cpu").tokenizer
+    tokenizer = bert().tokenizer
     features = [dict(tokenizer(text), id=number) for number, text in enumerate(TEXTS, 20)]
     options: dict[str, dict[str, Any]] = {
         "random sizes": {},
@@ -492,10 +544,10 @@ def masked_image() -> Numbers:
     held_out = np.random.default_rng(7).integers(0, 256, (6, 8, 8, 1), dtype=np.uint8)
 
     def load() -> Any:
-        return me.models.MaskedImage.from_pretrained(GOLDEN / "models" / "vit-mae", device="cpu")
+        return me.models.MaskedImage(vit_mae(), pixel_mean=[0.4], pixel_std=[0.1]).eval()
 
     def normalised() -> Any:
-        network = load().network.model
+        network = vit_mae()
         network.config.norm_pix_loss = True
         return me.models.MaskedImage(network, pixel_mean=[0.4], pixel_std=[0.1]).eval()
 
@@ -520,10 +572,10 @@ def masked_image() -> Numbers:
         model = build()
         tokens = model.tokens(images, np.arange(4) * 3 + 5)
         density = model.calibrate(model.tokens(held_out), **options)
-        found[name] = {"density": density.to_dict(), "estimates": by_design(model, tokens)}
+        found[name] = {"density": density.to_dict(), "estimates": by_design(model, tokens, AREAS)}
         if name in ("gaussian", "normalised patches"):
             loss = me.models.ReconstructionLoss(model)
-            found[f"reconstruction loss, {name}"] = by_design(loss, tokens)
+            found[f"reconstruction loss, {name}"] = by_design(loss, tokens, AREAS)
     model = load()
     model.calibrate(model.tokens(held_out))
     tokens = model.tokens(images)
@@ -535,76 +587,44 @@ def masked_image() -> Numbers:
     return found
 
 
-def data() -> Numbers:
-    """What `me.data` reads and draws."""
-    table = me.data.read_table(GOLDEN / "data" / "holes.csv")
-    train, test = table.split(test_fraction=0.2, seed=0)
-    digits = me.data.digits()
-    x, model = me.data.published_ppca_data(n_rows=6, n_features=4, n_components=2)
-    return {
-        "fingerprint": table.fingerprint(),
-        "columns": list(table.columns),
-        "train": train.ids.tolist(),
-        "test": test.ids.tolist(),
-        "digits": [digits.fingerprint(), *digits.values.shape],
-        "published": {"x": x.tolist(), "parameters": parameters(model)},
-    }
+def kept(content: Any) -> Any:
+    """A result without what is of the moment, named by a path, or said in words."""
+    if isinstance(content, dict):
+        return {name: kept(value) for name, value in content.items() if name not in _NOT_KEPT}
+    return [kept(entry) for entry in content] if isinstance(content, list | tuple) else content
 
 
-def saved_models() -> Numbers:
-    """The models in the old folders, loaded and scored."""
-    x = me.data.read_table(GOLDEN / "data" / "table.csv").values[:6]
-    zeros_and_ones = me.data.read_table(GOLDEN / "data" / "binary.csv").values[:6]
-    folders = [*RUNS.glob("*/model"), RUNS / "train-ppca", GOLDEN / "models/ppca", GOLDEN / "models/vae"]
-    found = {}
-    for folder in folders:
-        model = me.models.load(folder)
-        data = zeros_and_ones if isinstance(model, me.models.BernoulliPCA) else x
-        found[str(folder.relative_to(GOLDEN))] = {
-            "class": type(model).__name__,
-            "columns": model.columns,
-            "scores": model.score_samples(data).tolist(),
-            "estimate": numbers_of(me.estimate_evidence(model, data, EVERY_SIZE, seed=7)),
-        }
+def commands() -> Numbers:
+    """What the commands say: each kind of run, training, and use of both."""
+    found: Numbers = {}
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        write_runs(write_world(Path()), tuple(name for name in RUNS if name != "train-ppca"))
+        for name in RUNS:
+            if (Path("runs", name) / "estimate.json").exists():
+                found[f"run {name}"] = kept(read_json(Path("runs", name, "estimate.json")))
+        for name, words in COMMANDS.items():
+            command(*words.split(), "--json", "said.json")
+            found[name] = kept(read_json(Path("said.json")))
+        filled_in = np.genfromtxt("filled.csv", delimiter=",", skip_header=1)
+        found["filled.csv"] = filled_in[:6].tolist()
     return found
 
 
-def trained_transformers() -> Numbers:
-    """The folders that the training of transformers left, loaded and scored."""
-    images = np.random.default_rng(6).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
-    bert = me.models.MaskedLM.from_pretrained(RUNS / "train-bert", device="cpu")
-    vit_mae = me.models.MaskedImage.from_pretrained(RUNS / "train-vit-mae", device="cpu")
-    return {
-        "train-bert": numbers_of(me.estimate_evidence(bert, bert.tokens(TEXTS), RANDOM_SIZE)),
-        "train-vit-mae": numbers_of(me.estimate_evidence(vit_mae, vit_mae.tokens(images), EVERY_SIZE)),
-    }
-
-
 SECTIONS: dict[str, Callable[[], Numbers]] = {
-    "estimates_of_rows": estimates_of_rows,
-    "masks": masks,
-    "conditionals": conditionals,
-    "evidence": evidence,
-    "moments": moments,
-    "designs_now": designs_now,
-    "fitted_in_closed_form": fitted_in_closed_form,
-    "fitted_by_masks": fitted_by_masks,
-    "comparisons": comparisons,
-    "biases": biases,
-    "masked_lm": masked_lm,
-    "collated": collated,
-    "masked_image": masked_image,
-    "data": data,
-    "saved_models": saved_models,
-    "trained_transformers": trained_transformers,
+    section.__name__: section
+    for section in (
+        *(estimates_of_rows, masks, numbers_of_masks, conditionals, evidence, moments),
+        *(fitted_in_closed_form, fitted_by_masks, comparisons, biases, selections, regressors),
+        *(variants, masked_lm, collated, masked_image, commands),
+    )
 }
 
 
 def differences(found: Any, wanted: Any, rel: float, absolute: float, place: str = "") -> Iterator[str]:
-    """Where two structures of numbers differ, a line each."""
+    """Where a structure of numbers differs from the wanted one, a line each; more names are no difference."""
     if isinstance(wanted, dict) and isinstance(found, dict):
-        if alone := (found.keys() ^ wanted.keys()) - LATER:
-            yield f"{place}: the names {sorted(alone)} are in one alone"
+        if missing := wanted.keys() - found.keys():
+            yield f"{place}: the names {sorted(missing)} are missing"
         for name in wanted.keys() & found.keys():
             yield from differences(found[name], wanted[name], rel, absolute, f"{place}/{name}")
     elif isinstance(wanted, list) and isinstance(found, list):
@@ -624,39 +644,20 @@ def as_json(content: Any) -> Any:
     return json.loads(json.dumps(content, allow_nan=False))
 
 
-def runs() -> Numbers:
-    """What the old run directories said when they were made."""
-    return {file.parent.name: json.loads(file.read_text()) for file in sorted(RUNS.glob("*/estimate.json"))}
-
-
-def summarised_now() -> Numbers:
-    """What `summarize` says now of the old runs whose estimate is another one: those of random sizes."""
-    found = {}
-    for file in sorted(RUNS.glob("*/run.json")):
-        design = json.loads(file.read_text())["design"]["name"]
-        if design == me.RandomSize.name and (file.parent / "estimate.json").exists():
-            run = read_run(file.parent)
-            found[file.parent.name] = {"result": run.result(), "curve": run.estimate.curve.to_csv()}
-    return as_json(found)
-
-
-def read_by_commands() -> Numbers:
-    """What commands say that read the old runs, models and data, in processes of their own."""
-    return {
-        " ".join(words): json.loads(
-            subprocess.run(
-                [*PROGRAM, *words, "--json", "-"], cwd=GOLDEN, check=True, capture_output=True
-            ).stdout
-        )
-        for words in READING
-    }
+def computed(section: str) -> Any:
+    """The numbers of a section, without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return as_json(SECTIONS[section]())
 
 
 def write() -> None:
-    """Write numbers.json: every section, and what the old runs are read as."""
-    content = {name: as_json(section()) for name, section in SECTIONS.items()}
-    content |= {"runs": runs(), "summarised": summarised_now(), "read_by_commands": read_by_commands()}
-    FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    """Write numbers.json, a line for each entry of a section."""
+    sections = []
+    for name in SECTIONS:
+        entries = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in computed(name).items()]
+        sections.append(f"{json.dumps(name)}: {{\n" + ",\n".join(entries) + "\n}")
+    FILE.write_text("{\n" + ",\n".join(sections) + "\n}\n")
 
 
 if __name__ == "__main__":
