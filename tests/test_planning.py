@@ -93,9 +93,10 @@ def test_the_uncertainty_covers_which_rows_the_pilot_saw(ppca: me.models.PPCA) -
 
 
 def test_the_error_that_no_longer_matters_is_enough(ppca: me.models.PPCA, rows: np.ndarray) -> None:
-    plan = me.plan(ppca, rows, target_se=1e-5)
+    plans = [me.plan(ppca, rows, target_se=1e-5, seed=seed) for seed in range(8)]
     data_se = float(ppca.score_samples(rows).std()) / math.sqrt(300)
-    assert plan.data_se == pytest.approx(data_se, rel=0.3)
+    assert np.mean([plan.data_se for plan in plans]) == pytest.approx(data_se, rel=0.2)
+    plan = plans[0]
     assert plan.wanted == pytest.approx(0.1 * plan.data_se)
     assert "no longer matters beside that; the target is 1e-05" in plan.notes[0]
 
@@ -160,5 +161,5 @@ def test_the_variance_of_masks_without_replacement_is_that_of_all_their_choices(
         expected += np.var([np.mean(chosen) for chosen in itertools.combinations(scores, drawn)])
         at_size.append(4 * scores.var())
     mean, size = MeanWithErrors(0.0, None, None, None), np.arange(1, 5)
-    pilot = _Pilot(mean, 0.0, size, np.full(4, 4), np.array(at_size), 1.0, 8)
+    pilot = _Pilot(mean, 0.0, size, np.full(4, 4), np.array(at_size), 1.0, 8, 0.0)
     assert _variance_every(me.EverySize(masks_per_size), pilot) == pytest.approx(expected)

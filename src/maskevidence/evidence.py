@@ -48,7 +48,7 @@ from maskevidence.tokens import Tokens
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
-MANY_ROWS, MOST_VARIANCE = 10, 0.5  # of the observations, from which the worst of them is named
+MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
 MOST_GAIN = 1000  # that a note on a surrogate names
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 

@@ -201,7 +201,7 @@ def plan(
         >>> [one.design for one in found.designs]
         ['random-size', 'every-size', 'leave-one-out', 'exhaustive']
         >>> found.designs[0].options, found.designs[0].mask_se <= 0.02
-        ('--draws 24', True)
+        ('--draws 36', True)
     """
     precise = Precise(target_se, target_relative)
     check_conditionals(model)

@@ -1,5 +1,6 @@
 """What `estimate_evidence` checks before it scores, and how little that costs."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -54,3 +55,24 @@ def test_it_takes_at_most_one_pass_in_twenty(n_rows: int, passes: int) -> None:
     assert model.passes == passes <= n_masks / 20
     estimate = me.estimate_evidence(model, tokens, design)
     assert estimate.log_evidence == me.estimate_evidence(Strings(), tokens, design, check=False).log_evidence
+
+
+def test_dropout_in_training_mode_is_named() -> None:
+    """A network that was built and not loaded is in training mode, and was called one that peeks."""
+
+    class Network(torch.nn.Module):
+        conditionals = "learned"
+
+        def __init__(self) -> None:
+            super().__init__()
+            layers = torch.nn.Linear(6, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 6)
+            self.layers = torch.nn.Sequential(*layers)
+
+        def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+            visible = torch.where(masked, 0.0, tokens.values).float()
+            return -torch.where(masked, self.layers(visible).exp(), 0.0).double()
+
+    network, x = Network(), np.random.default_rng(0).normal(size=(200, 6))
+    with pytest.raises(me.InputError, match=r"Network is in training mode, .* call eval\(\) first"):
+        me.estimate_evidence(network, x)
+    assert me.estimate_evidence(network.eval(), x).kind == "lower_bound"

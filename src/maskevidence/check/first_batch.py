@@ -1,5 +1,6 @@
 """The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in twenty."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -62,8 +63,16 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     leaks = probe.cpu() & ((after - before).abs() > room * (1 + before.abs()))
     if bool(leaks.any()):
         row, column = torch.nonzero(leaks)[0].tolist()
+        if any("Dropout" in type(part).__name__ and part.training for part in _modules(model)):
+            raise InputError(
+                f"{name} is in training mode, so that dropout makes its answers random; call eval() first"
+            )
         raise InputError(
             f"the answer of {name} for token {column} of observation {int(some.ids[row])} changes "
             f"from {float(before[row, column]):.6g} to {float(after[row, column]):.6g} nats with the values "
             f"of other hidden tokens: only visible ones may be read; {_MORE}"
         )
+
+
+def _modules(model: object) -> Iterable[torch.nn.Module]:
+    return model.modules() if isinstance(model, torch.nn.Module) else ()

@@ -1,7 +1,5 @@
 """How far from its expectation a statistical check lets a number be: one bound for a whole call."""
 
-from scipy import stats
-
 from maskevidence.standard_errors import student_t_quantile
 
 FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
@@ -29,4 +27,7 @@ def in_bound(n_above: int, n: int) -> bool:
         >>> in_bound(15, 16), in_bound(16, 16)
         (True, False)
     """
-    return bool(stats.binom.sf(n_above - 1, n, 0.5) > FALSE_ALARMS / _N_TESTS)
+    from scipy import special
+
+    chance = 1.0 if n_above == 0 else float(special.bdtrc(n_above - 1, n, 0.5))
+    return chance > FALSE_ALARMS / _N_TESTS
