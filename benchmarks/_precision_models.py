@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from maskevidence.data.text import read_texts
 from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
-COMPONENTS, LIMIT = 8, 3.0  # of a surrogate
 FEW_ROWS = 100  # of the runs that tell the coverage
 LONG_RUN = 8192  # masks of each of these rows from which the truth of a network is taken
 UNTRAINED = 10  # steps; after fewer, the truth is taken from a short run
@@ -32,14 +30,12 @@ class Subject(NamedTuple):
         rows: its data.
         truth: shape (100,); the log evidence of the first rows, in closed form or from a long run; None for
             texts.
-        control: a surrogate; None for none.
         wanted: how many times smaller the squared half-width has to be than before.
     """
 
     model: Any
     rows: Any
     truth: np.ndarray | None
-    control: Any
     wanted: float
 
 
@@ -90,55 +86,15 @@ def ppca(n_features: int, n_components: int, n_rows: int, wanted: float) -> Subj
     loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(n_features, n_components)))
     model = me.models.PPCA.from_parameters(loadings, 0.2)
     rows = np.array(model.sample(n_rows, seed=1))
-    return Subject(model, rows, model.score_samples(rows[:FEW_ROWS]), None, wanted)
-
-
-class Frequencies:
-    """A surrogate of independent columns: how often each level occurs in a column, half a time more at least.
-
-    Its score of a mask says how rare the hidden values are.
-    """
-
-    conditionals = "exact"
-
-    def __init__(self, rows: np.ndarray, n_levels: int) -> None:
-        levels = np.rint(rows * (n_levels - 1)).astype(int)
-        counts = [np.bincount(column, minlength=n_levels) + 0.5 for column in levels.T]
-        self.log_share = torch.from_numpy(np.log(np.array(counts) / (len(rows) + 0.5 * n_levels)))
-
-    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
-        level = (tokens.values * (self.log_share.shape[1] - 1)).round().long()
-        return self.log_share[torch.arange(level.shape[1]), level] * masked
-
-    def log_evidence(self, tokens: me.Tokens) -> torch.Tensor:
-        return self.log_conditionals(tokens, tokens.maskable).sum(1)
-
-
-class Squashed:
-    """A surrogate of columns in standard deviations, whose values x it sees as L · tanh(x / L)."""
-
-    conditionals = "exact"
-
-    def __init__(self, rows: np.ndarray) -> None:
-        squashed = LIMIT * np.tanh(rows / LIMIT)
-        self.model = me.models.FactorAnalysis(rows.shape[1], COMPONENTS).fit(squashed)
-
-    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
-        return self.model.log_conditionals(self._squashed(tokens), masked)
-
-    def log_evidence(self, tokens: me.Tokens) -> torch.Tensor:
-        return self.model.log_evidence(self._squashed(tokens))
-
-    def _squashed(self, tokens: me.Tokens) -> me.Tokens:
-        return replace(tokens, values=LIMIT * torch.tanh(tokens.values / LIMIT))
+    return Subject(model, rows, model.score_samples(rows[:FEW_ROWS]), wanted)
 
 
 def network(
     table: np.ndarray, n_rows: int, steps: int, wanted: float, kept: Path | None, n_levels: int | None = None
 ) -> Subject:
-    """A network, the long run that its truth comes from, and a surrogate that is fitted to the scored rows.
+    """A network, and the long run that its truth comes from.
 
-    Network and truth are read from the file `kept` if it exists, and written there otherwise.
+    Both are read from the file `kept` if it exists, and written there otherwise.
     """
     rows = table[:n_rows]
     if kept is not None and kept.exists():
@@ -153,8 +109,7 @@ def network(
         truth = long.per_observation
         if kept is not None:
             torch.save({"network": model.state_dict(), "truth": torch.from_numpy(truth)}, kept)
-    control = Squashed(rows) if n_levels is None else Frequencies(rows, n_levels)
-    return Subject(model, rows, truth, control, wanted)
+    return Subject(model, rows, truth, wanted)
 
 
 def digits(n_rows: int, steps: int, kept: Path | None) -> Subject:
@@ -179,7 +134,7 @@ def breast_cancer(n_rows: int, steps: int, kept: Path | None) -> Subject:
 
 def small_bert(n_texts: int, steps: int, _kept: Path | None) -> Subject:
     model, tokens = trained_bert(min(steps, 1000), n_texts=n_texts, share=0.7)
-    return Subject(model, tokens, None, None, 4.0)
+    return Subject(model, tokens, None, 4.0)
 
 
 def reactions(n_texts: int, _steps: int, _kept: Path | None) -> Subject | None:
@@ -191,7 +146,7 @@ def reactions(n_texts: int, _steps: int, _kept: Path | None) -> Subject | None:
         "reaction"
     ]
     short = [text for text in texts if len(model.tokenizer(text).input_ids) <= LONGEST]
-    return Subject(model, model.tokens(short[:n_texts]), None, None, 4.0)
+    return Subject(model, model.tokens(short[:n_texts]), None, 4.0)
 
 
 # name -> what makes it from the numbers of rows and of training steps, and the file that keeps a network

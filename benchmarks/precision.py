@@ -4,9 +4,7 @@
 
 Every run scores 8 masks of random sizes for each row or text. "4 replicates" is the plain mean with the error
 from 4 offsets, as `RandomSize(8, replicates=4)` had it before control variates; "curve" has the cross-fitted
-curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`);
-"control" has a surrogate (`control=`), with the curve or also with the tokens: how often each level occurs in
-a column, for pixels in levels, and a factor analysis with 8 components of squashed values, for other columns.
+curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`).
 "Independent sizes" have no stratification, and the error from within the rows at 128 masks for each, scaled
 to as many passes. The first table has the mean squared half-width of 95 % intervals of the first and of the
 independent sizes relative to that of each estimate, and what the best density of sizes could add at most. The
@@ -43,7 +41,7 @@ from maskevidence.masks import MaskKey
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 
 BEFORE, INDEPENDENT = "4 replicates", "independent sizes"
-CURVE, TOKENS, CONTROL = "curve", "tokens", "control"
+CURVE, TOKENS = "curve", "tokens"
 DRAWS, RATE_BINS = 8, 16
 # Runs for the widths with control variates, for those of 4 replicates, which vary more, and for coverage.
 RUNS = {
@@ -54,7 +52,6 @@ RUNS = {
     "ALBERT": (3, 6, 0),
 }
 QUICK = ("network, breast cancer", "small BERT")
-CONTROLLED, GAIN_OF_CONTROL = ("network, digits in 16 levels", "network, breast cancer"), 1.5
 
 
 def before(subject: Subject, seed: int) -> list[float]:
@@ -67,13 +64,11 @@ def before(subject: Subject, seed: int) -> list[float]:
 
 def estimates(subject: Subject, seed: int) -> dict[str, tuple[me.ScoreTable, MeanOfScores]]:
     """The estimates with control variates, all of the same masks."""
-    design, key, control = me.RandomSize(DRAWS), MaskKey(2 * seed), subject.control
+    design, key = me.RandomSize(DRAWS), MaskKey(2 * seed)
     whole = me.estimate_evidence(
-        subject.model, subject.rows, design, seed=key.seed, per_token=True, check=False, control=control
+        subject.model, subject.rows, design, seed=key.seed, per_token=True, check=False
     ).scores
-    tables = {CURVE: replace(whole.without_control(), hidden=None), TOKENS: whole.without_control()}
-    if control is not None:
-        tables |= {CONTROL: replace(whole, hidden=None), f"{TOKENS}, {CONTROL}": whole}
+    tables = {CURVE: replace(whole, hidden=None), TOKENS: whole}
     return {name: (table, mean_of_scores(table, design, key)) for name, table in tables.items()}
 
 
@@ -223,9 +218,6 @@ def targets_of(pieces: dict[str, Any]) -> list[Target]:
         if BEFORE in squares:
             gain = squares[BEFORE] / squares[TOKENS]
             targets.append(Target(f"{name}: tokens", gain, low=piece["wanted"]))
-        if name in CONTROLLED:
-            gain = squares[CURVE] / squares[CONTROL]
-            targets.append(Target(f"{name}: control", gain, low=GAIN_OF_CONTROL))
         n_runs = piece["runs"]["errors"]
         for estimate, found in piece["estimates"].items():
             what = f"{name}, {estimate}"

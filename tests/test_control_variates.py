@@ -30,7 +30,7 @@ def test_no_prediction_biases_the_estimate() -> None:
     """The expectation over all sizes, with curves and levels that have nothing to do with the scores."""
     rng = np.random.default_rng(0)
     truth = scores_of_sizes(1)
-    curves = SizeCurves(np.array([-1.0, 0.3, 2.0]), 10.0 * rng.normal(size=(2, 3)), np.zeros(2))
+    curves = SizeCurves(np.array([-1.0, 0.3, 2.0]), 10.0 * rng.normal(size=(2, 3)))
     for row, length in enumerate(LENGTHS):
         size = np.arange(1, length + 1)  # each with probability 1 / length
         table = me.ScoreTable(

@@ -74,12 +74,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "give a larger target",
         ),
         ("one row", ["1"], "the target of 1 nats is reached", "--draws 100"),
-        (
-            "one row",
-            ["1", "--control", "ppca:2"],
-            "1 rows are too few for 2 components",
-            "1 rows are too few",
-        ),
         ("one column", ["0.05"], "there is nothing to draw", "--draws 8"),
         ("one number", ["0.05"], "there is nothing to draw", "--draws 8"),
         ("equal rows", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),

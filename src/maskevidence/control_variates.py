@@ -27,19 +27,6 @@ their sizes are drawn together: the sizes of a replicate are assigned at random 
 variance of the mean over them is therefore at most n/(n - 1) times the one that independent observations with
 these variances have, whatever the scores are (proof: `support.keyed_random.stratified`).
 
-A surrogate model g with conditionals of a joint density and a log evidence in closed form adds what it scores
-on the same masks, G_k, with a slope b_r for each fold from the masks of the others:
-
-    e = Σ_k [ w_k · (S_k - b_r · G_k - ĝ_r(M_k)) + (b_r · log g(x) + Σ_M ĝ_r(M)) / K ],
-
-where ĝ_r now predicts S - b_r · G, and b_r minimises the variance together with the curve's knots. It stays
-unbiased: given b_r, the expectation of w_k · G_k over the masks is Σ_M G(x; M) / K = log g(x) / K by Eq. 2,
-which is what is added again. Nothing is assumed about g but that it does not depend on the masks: a bad
-surrogate gets a slope near 0, and one that was fitted to the very rows that are scored is as good as any
-other, because the expectation is over the masks of given rows. b_r = 1 would be unbiased, too, and has a
-larger variance unless the two models vary alike. Only the sum of G(x; M) over the sizes is known in closed
-form, not each of its terms, so that the points of the curve go without the surrogate.
-
 Source:
     Owen (2013), Monte Carlo theory, methods and examples, Section 8.9, on control variates. Craven and Wahba
     (1979), Smoothing noisy data with spline functions, on generalised cross-validation.
@@ -63,7 +50,6 @@ MAX_MASKS = 20_000  # a curve of 30 knots that is fitted to as many adds 0.2 % t
 FEWEST_AT_KNOT = 3.0  # masks near a knot; its value follows from other knots where there are fewer
 FEWEST_DF = 8  # of the masks that a curve is fitted to
 FEWEST_MASKS = 100  # of a run; curves that are fitted to fewer err together, which replicates do not show
-_RIDGE = 1e-9  # of the slope, relative to the surrogate's own second moment
 _PENALTIES = 10.0 ** np.arange(-6, 7)  # relative to the mean diagonal entry of the normal equations
 
 
@@ -73,16 +59,10 @@ class SizeCurves(NamedTuple):
     Attributes:
         knots: shape (n_knots,); logit of the rate, ascending.
         values: shape (n_folds, n_knots); nats per masked token.
-        slopes: shape (n_folds,); b_r, 0 without a surrogate.
     """
 
     knots: Float64[np.ndarray, " n_knots"]
     values: Float64[np.ndarray, "n_folds n_knots"]
-    slopes: Float64[np.ndarray, " n_folds"]
-
-    def of_surrogate(self, table: ScoreTable, fold: Integers) -> Floats:
-        """b_r · G for each mask, nats per masked token; 0 without a surrogate."""
-        return np.zeros(len(table)) if table.control is None else self.slopes[fold] * table.control
 
     def at(self, size: Integers, n_tokens: Integers, fold: Integers) -> Floats:
         """ĉ_r(M) for each mask, nats per masked token."""
@@ -128,14 +108,11 @@ class Prediction(NamedTuple):
             n_draws: shape (n_masks,); K.
         """
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
-        if table.control_evidence is not None:
-            expected += self.curves.slopes[self.fold] * table.control_evidence
         return weight * self.residuals(table) + expected / n_draws
 
     def residuals(self, table: ScoreTable) -> Floats:
         """The scores minus their predictions, shape (n_masks,), nats per masked token."""
-        left = table.score - self.curves.of_surrogate(table, self.fold) - self.level
-        left -= self.curves.at(table.size, table.n_tokens, self.fold)
+        left = table.score - self.level - self.curves.at(table.size, table.n_tokens, self.fold)
         return left if self.token is None else left - self.token
 
 
@@ -174,11 +151,9 @@ def predict_by_size(table: ScoreTable, replicate: Integers, n_replicates: int) -
     level = np.empty(len(table))
     for number in range(n_folds):
         here, others = fold == number, np.flatnonzero(fold != number)
-        same, of_others = np.full(len(others), number), table.select(others)
-        left = of_others.score - curves.of_surrogate(of_others, same)
-        left -= curves.at(of_others.size, of_others.n_tokens, same)
+        expected = curves.at(table.size[others], table.n_tokens[others], np.full(len(others), number))
         counts = np.bincount(row[others], minlength=row[-1] + 1)
-        sums = np.bincount(row[others], weights=left, minlength=row[-1] + 1)
+        sums = np.bincount(row[others], weights=table.score[others] - expected, minlength=row[-1] + 1)
         level[here] = (sums / np.maximum(counts, 1))[row[here]]
     return Prediction(curves, fold, level)
 
@@ -203,8 +178,7 @@ def fitted_curves(table: ScoreTable, fold: Integers, n_folds: int) -> SizeCurves
     scale = table.n_tokens / table.n_tokens.max()
     near = _hats(logit_rate(table.size, table.n_tokens), knots)
     hats = near * scale[:, None]
-    others = () if table.control is None else (table.control * scale,)
-    columns = np.column_stack([hats, *others, table.score * scale])
+    columns = np.column_stack([hats, table.score * scale])
     row = np.repeat(np.arange(len(first)), np.diff([*first, len(table)]))
     moments, row_sums, row_counts, support = [], [], [], []
     for number in range(n_folds):
@@ -218,15 +192,13 @@ def fitted_curves(table: ScoreTable, fold: Integers, n_folds: int) -> SizeCurves
         sums[row[here][starts]] = np.add.reduceat(part, starts) if len(here) else 0.0
         row_sums.append(sums)
     all_moments, all_sums, all_counts = sum(moments), sum(row_sums), sum(row_counts)
-    values, slopes = [], []
+    values = []
     for moment, sums, count, near_fold in zip(moments, row_sums, row_counts, support, strict=True):
         left, n_left = all_sums - sums, all_counts - count
         within = all_moments - moment - (left / np.maximum(n_left, 1.0)[:, None]).T @ left
         basis = _between(knots, sum(support) - near_fold >= FEWEST_AT_KNOT)
-        found = _smoothed(within, int(n_left.sum() - (n_left > 0).sum()), basis)
-        values.append(found[: len(knots)])
-        slopes.append(found[len(knots) :].sum())
-    return SizeCurves(knots, np.array(values), np.array(slopes))
+        values.append(_smoothed(within, int(n_left.sum() - (n_left > 0).sum()), basis))
+    return SizeCurves(knots, np.array(values))
 
 
 def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
@@ -264,30 +236,24 @@ def _between(knots: Float64[np.ndarray, " n_knots"], known: Bool[np.ndarray, " n
     return np.column_stack([np.interp(knots, knots[known], column) for column in unit] or [0.0 * knots])
 
 
-def _smoothed(moments: Float64[np.ndarray, "n n"], df: int, basis: Basis) -> Float64[np.ndarray, " n_found"]:
-    """The values at the knots, and the slope of a surrogate, from second moments within observations.
+def _smoothed(moments: Float64[np.ndarray, "n n"], df: int, basis: Basis) -> Float64[np.ndarray, " n_all"]:
+    """The values at the knots from second moments within observations, those of the score in the last column.
 
-    The moments are those of the hats of the knots, of the surrogate's score if there is one, and of the
-    score. λ minimises RSS / (1 - (degrees of freedom of the curve) / df)².
+    λ minimises RSS / (1 - (degrees of freedom of the curve) / df)².
     """
-    (n_all, n_knots), n_slopes = basis.shape, len(moments) - 1 - len(basis)
-    whole = np.zeros((n_all + n_slopes, n_knots + n_slopes))
-    whole[:n_all, :n_knots], whole[n_all:, n_knots:] = basis, np.eye(n_slopes)
-    gram, cross, square = whole.T @ moments[:-1, :-1] @ whole, whole.T @ moments[:-1, -1], moments[-1, -1]
-    scale = np.trace(gram[:n_knots, :n_knots]) / max(1, n_knots)
+    gram, cross, square = basis.T @ moments[:-1, :-1] @ basis, basis.T @ moments[:-1, -1], moments[-1, -1]
+    n_knots = len(gram)
+    scale = np.trace(gram) / max(1, n_knots)
     if df < FEWEST_DF or n_knots < 2 or not scale > 0:
-        return np.zeros(len(whole))
+        return np.zeros(len(basis))
     differences = np.diff(np.eye(n_knots), min(2, n_knots - 1), axis=0)
-    penalty, level = np.zeros_like(gram), np.zeros_like(gram)
-    penalty[:n_knots, :n_knots] = scale * differences.T @ differences
-    level[:n_knots, :n_knots] = scale / n_knots  # a constant has no part in differences within rows
-    own = gram[n_knots:, n_knots:]  # a surrogate that never varies within a row gets the slope 0
-    level[n_knots:, n_knots:] = np.where(own > 0, _RIDGE * own, 1.0)
-    best, chosen = math.inf, np.zeros(len(gram))
+    penalty = scale * differences.T @ differences
+    level = scale / n_knots  # a constant has no part in differences within rows
+    best, chosen = math.inf, np.zeros(n_knots)
     systems = gram + _PENALTIES[:, None, None] * penalty + level
     for solved in np.linalg.solve(systems, np.column_stack([cross, gram])):
         values, used = solved[:, 0], float(np.trace(solved[:, 1:]))
         rest = max(0.0, float(square - 2 * values @ cross + values @ gram @ values))
         if used < df and rest / (1 - used / df) ** 2 < best:
             best, chosen = rest / (1 - used / df) ** 2, values
-    return whole @ chosen
+    return basis @ chosen

@@ -49,7 +49,6 @@ Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mix
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
-MOST_GAIN = 1000  # that a note on a surrogate names
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 
 
@@ -275,7 +274,6 @@ def estimate_evidence(
     refine: bool = True,
     check: bool = True,
     per_token: bool = False,
-    control: MaskedModel | None = None,
 ) -> EvidenceEstimate:
     """Estimate the log evidence of a model on data: the area under its curve (Eq. 2).
 
@@ -303,10 +301,6 @@ def estimate_evidence(
             masks, and answers that change with hidden values; `check_model` checks more.
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
             sizes smaller without further passes (token_means.py), for 6 bytes each.
-        control: a surrogate with a log evidence in closed form, such as a PPCA that was fitted to the data,
-            which scores the same masks and makes the masks' error of random sizes smaller where the two
-            models vary alike (control_variates.py); it may be fitted to the rows that are scored. The
-            estimate is that of `model` all the same, and is as unbiased as without it.
 
     Raises:
         InputError: data, design, options or answers of the model that cannot be used.
@@ -334,8 +328,6 @@ def estimate_evidence(
         check_own_masks(key)
     if isinstance(data, GaussianMoments):
         assert not isinstance(design, Precise)
-        if control is not None:
-            raise InputError("a control scores the rows; give these in place of their moments")
         table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
         n_tokens = data.n_rows * estimate.n_tokens
@@ -347,7 +339,7 @@ def estimate_evidence(
         model, refined = _refined(model, tokens)
         notes = (*notes, *refined)
     first = FEWEST if isinstance(design, Precise) else design
-    scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token, control=control)
+    scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token)
     labels = labels_of(data)
     record = _Record(model, tokens, scoring, labels)
     if check:
@@ -443,10 +435,6 @@ def summarize_scores(
     prediction, contribution, mean, by_row = mean_of_scores(table, design, key)
     unknown = design.unknown_error(lengths, key.masks)
     notes, no_interval = [], None
-    if table.control is not None:  # the points of the curve go without the surrogate
-        without = mean_of_scores(table.without_control(), design, key)
-        prediction = without.prediction
-        notes += [] if prediction is None else _note_on_control(mean, without.mean)
     if mean.mask_se is None:
         no_interval = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
         if mean.data_se is not None:
@@ -479,7 +467,7 @@ def summarize_scores(
         seed=key.seed,
         ids=ids,
         per_observation=np.bincount(observation, weights=contribution),
-        curve=curve_from_scores(table.without_control(), design, key.masks, prediction),
+        curve=curve_from_scores(table, design, key.masks, prediction),
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
@@ -490,15 +478,6 @@ def summarize_scores(
     if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
         return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
     return estimate
-
-
-def _note_on_control(with_control: MeanWithErrors, without: MeanWithErrors) -> list[str]:
-    """What the surrogate has done for the error, as one sentence or none."""
-    if not with_control.mask_se or not without.mask_se:
-        return []
-    gain = (without.mask_se / with_control.mask_se) ** 2
-    times = f"{gain:.2f}" if gain < MOST_GAIN else f"more than {MOST_GAIN:,}"
-    return [f"without the control, the same mask_se would take {times} times as many passes"]
 
 
 def _note_on_rows(

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Float32, Int32, Int64
 from maskevidence.support.checks import check_memory
 
 BYTES_PER_TOKEN = 24  # while it is scored and summarised: its place, its score, and copies of them
-_BYTES_OF_CONTROL = 4
 
 
 @dataclass(frozen=True)
@@ -20,13 +19,11 @@ class HiddenTokens:
         start: shape (n_masks,); where the entries of each mask begin.
         place: shape (n_entries,); the column of the token in its observation.
         log_prob: shape (n_entries,); its log-probability, nats, in single precision.
-        control: shape (n_entries,); its log-probability by a surrogate model; None without one.
     """
 
     start: Int64[np.ndarray, " n_masks"]
     place: Int32[np.ndarray, " n_entries"]
     log_prob: Float32[np.ndarray, " n_entries"]
-    control: Float32[np.ndarray, " n_entries"] | None = None
 
     def entries(self, size: Int64[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
         """Where the entries of these masks are in `place` and `log_prob`, mask by mask.
@@ -48,42 +45,26 @@ class HiddenTokens:
         """Those of some masks."""
         return replace(self, start=self.start[masks])
 
-    def less(self, slope: float) -> "HiddenTokens":
-        """The scores minus `slope` times those of the surrogate model, which must have been recorded."""
-        if not slope:
-            return self
-        assert self.control is not None
-        return replace(self, log_prob=self.log_prob - np.float32(slope) * self.control, control=None)
-
     def packed(self, size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
         """The same with the entries in the order of the masks, and no others."""
         entries = self.entries(size)
-        control = None if self.control is None else self.control[entries]
-        return HiddenTokens(np.cumsum(size) - size, self.place[entries], self.log_prob[entries], control)
+        return HiddenTokens(np.cumsum(size) - size, self.place[entries], self.log_prob[entries])
 
     @staticmethod
-    def empty(size: Int64[np.ndarray, " n_masks"], *, control: bool = False) -> "HiddenTokens":
+    def empty(size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
         """Room for masks of these sizes.
 
         Args:
             size: shape (n_masks,); the sizes of the masks.
-            control: whether there is room for the scores by a surrogate model, too.
 
         Raises:
             InputError: this machine's memory does not hold them.
         """
         n_entries = int(size.sum())
         what = f"the scores of {n_entries:,} hidden tokens"
-        check_memory(
-            n_entries * (BYTES_PER_TOKEN + _BYTES_OF_CONTROL * control),
-            what,
-            "leave per_token out, or use fewer masks or rows",
-        )
+        check_memory(n_entries * BYTES_PER_TOKEN, what, "leave per_token out, or use fewer masks or rows")
         return HiddenTokens(
-            np.cumsum(size) - size,
-            np.zeros(n_entries, np.int32),
-            np.zeros(n_entries, np.float32),
-            np.zeros(n_entries, np.float32) if control else None,
+            np.cumsum(size) - size, np.zeros(n_entries, np.int32), np.zeros(n_entries, np.float32)
         )
 
     def write(
@@ -91,14 +72,11 @@ class HiddenTokens:
         size: Int64[np.ndarray, " n_masks"],
         masked: Bool[np.ndarray, "n_masks D"],
         log_probs: Float[np.ndarray, "n_masks D"],
-        control: Float[np.ndarray, "n_masks D"] | None = None,
     ) -> None:
         """Fill in the scores of all masks, as `hidden[part].write(...)` does for a part of them."""
         entries = self.entries(size)
         self.place[entries] = np.nonzero(masked)[1]
         self.log_prob[entries] = log_probs[masked]
-        if self.control is not None and control is not None:
-            self.control[entries] = control[masked]
 
     @staticmethod
     def join(parts: Sequence["HiddenTokens"]) -> "HiddenTokens":
@@ -108,7 +86,4 @@ class HiddenTokens:
             np.concatenate([part.start + shift for part, shift in zip(parts, before[:-1], strict=True)]),
             np.concatenate([part.place for part in parts]),
             np.concatenate([part.log_prob for part in parts]),
-            None
-            if any(part.control is None for part in parts)
-            else np.concatenate([part.control for part in parts if part.control is not None]),
         )

@@ -208,20 +208,6 @@ class HasLogEvidence(Protocol):
         ...
 
 
-def adds_up(model: object) -> bool:
-    """Whether the scores of all sizes add up to `log_evidence` exactly (Eq. 2), but for rounding.
-
-    They do for exact conditionals. A model with approximate ones may say so by its attribute `adds_up`, as a
-    quadrature at fixed nodes does, which is a density itself.
-
-    Example:
-        >>> import maskevidence as me
-        >>> adds_up(me.models.PPCA(4, 1)), adds_up(me.models.BernoulliPCA(4, 1)), adds_up(object())
-        (True, True, False)
-    """
-    return bool(getattr(model, "adds_up", getattr(model, "conditionals", None) == "exact"))
-
-
 @runtime_checkable
 class HasNotesOn(Protocol):
     """A model that knows what a user should know about its answers on some data."""

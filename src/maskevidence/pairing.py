@@ -7,10 +7,6 @@ then, which loses more than it gains if the scores of the two models hardly vary
 much longer. Of the difference by common masks and the one by observation, the one with the smaller mask_se is
 therefore taken where the numbers of masks differ. Both are unbiased for any number of masks; that the scores
 choose between them has the size of the error of mask_se itself, which is small with many masks.
-
-A surrogate of either run serves the difference: S - S' - b·G and b·log g(x) are unbiased together whatever b
-is (control_variates.py), which is fitted to the differences. If the runs have two surrogates, it is that of
-the first.
 """
 
 import math
@@ -24,6 +20,7 @@ from maskevidence.bounds import linear_scores
 from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.hidden_tokens import HiddenTokens
 from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import Tails
@@ -148,7 +145,7 @@ def _first(estimate: EvidenceEstimate, design: MaskDesign) -> ScoreTable:
 def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) -> Paired:
     """The difference as one estimate, computed from the differences of the scores."""
     linear = linear_scores(a, design) - linear_scores(b, design)
-    table, summed = replace(_with_control(a, b), score=linear, log_mixture=None), design
+    table, summed = replace(a, score=linear, log_mixture=None, hidden=_hidden(a, b)), design
     if isinstance(design, Orderings):
         summed = replace(design, bound="area")
     # Only the kind depends on the conditionals, and a difference has no kind.
@@ -164,15 +161,12 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) ->
     return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
 
 
-def _with_control(a: ScoreTable, b: ScoreTable) -> ScoreTable:
-    """The first record with the differences of hidden tokens, if both have them, and with a surrogate."""
-    one = a if a.control is not None else b
-    hidden = None
-    if a.hidden is not None and b.hidden is not None:
-        first, second = a.hidden.packed(a.size), b.hidden.packed(b.size)
-        control = first.control if one is a else second.control
-        hidden = replace(first, log_prob=first.log_prob - second.log_prob, control=control)
-    return replace(a, control=one.control, control_evidence=one.control_evidence, hidden=hidden)
+def _hidden(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:
+    """The differences of hidden tokens, if both records have them."""
+    if a.hidden is None or b.hidden is None:
+        return None
+    first, second = a.hidden.packed(a.size), b.hidden.packed(b.size)
+    return replace(first, log_prob=first.log_prob - second.log_prob)
 
 
 def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Paired:

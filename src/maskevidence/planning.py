@@ -173,7 +173,6 @@ def plan(
     target_relative: float | None = None,
     seed: int = 0,
     per_token: bool = False,
-    control: MaskedModel | None = None,
 ) -> PassPlan:
     """How many passes an error of the masks takes with each design, before they are made.
 
@@ -188,7 +187,6 @@ def plan(
         target_relative: the same as a share of the log evidence, in place of `target_se`.
         seed: of the pilot's rows and masks.
         per_token: whether the scores of hidden tokens are to be recorded, too, for random-size.
-        control: the surrogate of the run, for random-size, as `estimate_evidence` takes it.
 
     Raises:
         InputError: a target or data that cannot be used, or a target that takes more than a million masks of
@@ -207,7 +205,7 @@ def plan(
     check_conditionals(model)
     tokens = as_tokens(model, data)
     check_tokens(tokens)
-    pilot = _pilot(model, tokens, seed, per_token=per_token, control=control)
+    pilot = _pilot(model, tokens, seed, per_token=per_token)
     n = len(tokens)
     data_se = None if pilot.mean.data_se is None else pilot.mean.data_se * math.sqrt(_n_rows(n) / n)
     target = precise.target(pilot.mean.mean)
@@ -241,16 +239,14 @@ def _n_rows(n: int) -> int:
     return min(n, PILOT_ROWS)
 
 
-def _pilot(
-    model: MaskedModel, tokens: Tokens, seed: int, *, per_token: bool, control: MaskedModel | None
-) -> _Pilot:
+def _pilot(model: MaskedModel, tokens: Tokens, seed: int, *, per_token: bool) -> _Pilot:
     """Score pairs of masks of some rows."""
     n_rows = _n_rows(len(tokens))
     rows = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(tokens))[:n_rows]))
     draws = 2 * max(FEWEST_PAIRS, math.ceil(PILOT_PAIRS / n_rows))
     design, key = _Twice(draws, FEWEST.replicates), MaskKey(seed)
     some = tokens[rows.to(tokens.values.device)]
-    scoring = Scoring(design, key, per_token=per_token, control=control)
+    scoring = Scoring(design, key, per_token=per_token)
     first, _ = score_in_memory(model, some, scoring, range(2))  # what happens once takes its time here
     start = time.perf_counter()
     others, _ = score_in_memory(model, some, scoring, range(2, draws))

@@ -28,12 +28,10 @@ from maskevidence.masks import (
 from maskevidence.mixture import MixtureRecord
 from maskevidence.model import (
     HasBatches,
-    HasLogEvidence,
     HasScoreMoments,
     HasScoreOrderings,
     HasTimedBatches,
     MaskedModel,
-    adds_up,
     as_tokens,
     asked,
     beside,
@@ -108,7 +106,6 @@ class Scoring:
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
         per_token: whether the score of each hidden token is recorded, too; of random sizes.
-        control: a surrogate that scores the same masks (control_variates.py); None for none.
     """
 
     design: MaskDesign
@@ -116,7 +113,6 @@ class Scoring:
     batch_size: int = 1024
     timed: bool = False
     per_token: bool = False
-    control: MaskedModel | None = None
 
     @property
     def repeats(self) -> range:
@@ -167,10 +163,7 @@ def score_in_memory(
     """Check observations and score some of a design's repeats on them, as `score_observations` scores all."""
     check_scorable(model, tokens, scoring.design)
     if scoring.per_token:
-        check_prediction("per_token", scoring.design, scoring.key)
-    if scoring.control is not None:
-        check_prediction("control", scoring.design, scoring.key)
-        check_control(scoring.control)
+        _check_per_token(scoring.design, scoring.key)
     tokens = tokens.scored_together()
     with progress("scoring masks", scoring.n_masks(tokens, repeats)) as advance:
         return score_repeats(model, tokens, scoring, repeats, advance)
@@ -216,32 +209,12 @@ def check_scorable(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> No
         check_policy(model, tokens, design)
 
 
-def check_prediction(option: str, design: MaskDesign, key: MaskKey) -> None:
-    """Raise an InputError for a design whose masks are not predicted, so that it has no use for an option."""
+def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
+    """Raise an InputError for a design whose masks are not predicted, so that it has no use for tokens."""
     if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
         raise InputError(
-            f"{option} belongs to random-size with own masks and 2 or more replicates, and not to {design} "
+            f"per_token belongs to random-size with own masks and 2 or more replicates, and not to {design} "
             f"with {key.masks} masks; leave it out, or choose such a design"
-        )
-
-
-def check_control(control: object, name: str | None = None) -> None:
-    """Raise an InputError for a surrogate whose scores do not add up to a log evidence that it knows.
-
-    Args:
-        control: the surrogate.
-        name: what the message calls it.
-    """
-    name = name or f"control={type(control).__name__}"
-    if not isinstance(control, HasLogEvidence) or not callable(getattr(control, "log_conditionals", None)):
-        raise InputError(
-            f"{name} has no log evidence in closed form; give a model with `log_conditionals` and "
-            "`log_evidence`, such as a fitted PPCA"
-        )
-    if not adds_up(control):
-        raise InputError(
-            f"{name}: its scores do not add up to its log evidence exactly, as those of one joint density "
-            "do; give a Gaussian model, or a BernoulliPCA with a grid (up to 3 components)"
         )
 
 
@@ -282,9 +255,7 @@ def _score_pairs(
         mixtures = MixtureRecord(scoring.design, maskable, len(row))
         by_size = (np.flatnonzero(masks.size == size) for size in np.unique(masks.size))
         parts = (some[part] for some in by_size for part in _calls(model, present[some], scoring))
-    with_control = scoring.control is not None
-    tokens_scored = HiddenTokens.empty(masks.size, control=with_control) if scoring.per_token else None
-    control = np.empty(len(row)) if with_control else None
+    tokens_scored = HiddenTokens.empty(masks.size) if scoring.per_token else None
     with torch.no_grad():
         for part in parts:
             masked = masks.masked(part)
@@ -294,9 +265,6 @@ def _score_pairs(
             )
             scored = masks.scored(part, masked)
             counted = None if scored is masked else torch.from_numpy(scored).to(device)
-            by_control = None
-            if control is not None:
-                control[part], by_control = _by_control(scoring.control, batch, hidden)
             if mixtures is None and tokens_scored is None:
                 scores = score_masks(model, batch, hidden, counted)
             else:
@@ -305,35 +273,14 @@ def _score_pairs(
                 if mixtures is not None:
                     mixtures.add(part, row[part], masks.draw[part], answer.cpu().double().numpy())
                 if tokens_scored is not None:
-                    log_probs = answer.float().cpu().numpy()
-                    tokens_scored[part].write(masks.size[part], masked, log_probs, by_control)
+                    tokens_scored[part].write(masks.size[part], masked, answer.float().cpu().numpy())
             score[part] = _usable(scores.cpu().numpy(), ids[row[part]])
             advance(len(masked))
             n_calls += 1
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
     log_mixture = None if mixtures is None else mixtures.of_masks
     table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture)
-    if scoring.control is not None:
-        table = replace(table, control=control, control_evidence=_evidence(scoring.control, tokens)[row])
     return replace(table, hidden=tokens_scored), n_calls
-
-
-def _by_control(
-    control: MaskedModel | None, tokens: Tokens, masked: Bool[Tensor, "b D"]
-) -> tuple[Float[np.ndarray, " b"], Float[np.ndarray, "b D"]]:
-    """The scores of masks by a surrogate, and those of each hidden token in single precision."""
-    assert control is not None
-    answer = asked(control, tokens, masked)
-    scores = _usable(mean_score(answer, tokens, masked).cpu().numpy(), tokens.ids.cpu().numpy())
-    return scores, answer.float().cpu().numpy()
-
-
-def _evidence(control: MaskedModel, tokens: Tokens) -> Float[np.ndarray, " B"]:
-    """log p of each observation by a surrogate, nats, shape (B,)."""
-    assert isinstance(control, HasLogEvidence)
-    with torch.no_grad():
-        found = control.log_evidence(beside(control, tokens)).cpu().numpy()
-    return _usable(found, tokens.ids.cpu().numpy())
 
 
 def _calls(

@@ -1,7 +1,7 @@
 """The record of a run: the score of every observation and mask."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,6 @@ class ScoreTable:
         n_bytes: shape (n_masks,); the observation's bytes of text; None without text.
         log_mixture: shape (n_masks,); log E_σ p_σ of the hidden tokens that are scored given the visible
             ones, nats; None unless the order mixture was computed.
-        control: shape (n_masks,); the score of the same mask by a surrogate model, nats; None without one.
-        control_evidence: shape (n_masks,); log p of the whole observation by that surrogate, nats.
         hidden: what each hidden token scored; None where it was not recorded.
     """
 
@@ -37,8 +35,6 @@ class ScoreTable:
     score: Float64[np.ndarray, " n_masks"]
     n_bytes: Int64[np.ndarray, " n_masks"] | None = None
     log_mixture: Float64[np.ndarray, " n_masks"] | None = None
-    control: Float64[np.ndarray, " n_masks"] | None = None
-    control_evidence: Float64[np.ndarray, " n_masks"] | None = None
     hidden: HiddenTokens | None = None
 
     @classmethod
@@ -66,10 +62,6 @@ class ScoreTable:
     def sorted(self) -> "ScoreTable":
         """The same rows in the order of (id, draw, size)."""
         return self.select(np.lexsort((self.size, self.draw, self.id)))
-
-    def without_control(self) -> "ScoreTable":
-        """The same record as if no surrogate had been scored."""
-        return replace(self, control=None, control_evidence=None)
 
     def __len__(self) -> int:
         return len(self.id)

@@ -128,8 +128,7 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
         level = np.empty(n_rows)
         level[row[here]] = prediction.level[here]
         expected = prediction.curves.at(table.size, table.n_tokens, np.full(len(table), fold)) + level[row]
-        hidden = table.hidden.less(float(prediction.curves.slopes[fold]))
-        record = _Record(table, hidden, row, expected, n_places)
+        record = _Record(table, table.hidden, row, expected, n_places)
         sample = range(0, n_rows, every)
         effects = _effects(record.cells(np.flatnonzero(~here & (row % every == 0)), sample))
         for first in range(0, n_rows, at_once):

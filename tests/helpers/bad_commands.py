@@ -232,7 +232,6 @@ _VARIANTS = ("models/protein", "data/mutants.csv")
 VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("score",): [
         ("ppca:2", "data/table.csv"),
-        ("ppca:2", "data/table.csv", "--design", "random-size", "--control", "gaussian"),
         ("gaussian", "data/holes.csv"),
         ("bernoulli-pca:1", "data/binary.csv"),
         ("models/vae", "data/table.csv", "--limit", "10"),
@@ -247,7 +246,7 @@ VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
     ("plan",): [
         ("ppca:2", "data/table.csv", "--target-se", "0.5"),
-        ("gaussian", "data/table.csv", "--target-se", "0.5", "--control", "ppca:1"),
+        ("gaussian", "data/table.csv", "--target-se", "0.5"),
         ("models/bert", "data/texts.jsonl", "--limit", "4", "--target-relative", "0.1", "--per-token"),
     ],
     ("bias",): [("models/ppca", "data/table.csv", "--limit", "20")],

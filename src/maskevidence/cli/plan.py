@@ -6,7 +6,7 @@ from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
 from maskevidence.cli.tables import FittingTable
-from maskevidence.tasks.options import Common, PrecisionOptions, Preparation, Surrogate
+from maskevidence.tasks.options import Common, PrecisionOptions, Preparation
 
 if TYPE_CHECKING:
     from maskevidence.planning import PassPlan
@@ -17,7 +17,6 @@ def plan(
     data: Data,
     precision: PrecisionOptions,
     preparation: Preparation,
-    surrogate: Surrogate,
     common: Common,
 ) -> None:
     """Passes, minutes and memory that an error of the masks takes with each design, after a small pilot.
@@ -35,7 +34,7 @@ def plan(
     from maskevidence.support.provenance import command, versions
     from maskevidence.tasks.plan import plan as plan_task
 
-    found, notes = plan_task(model, data, precision, preparation, surrogate)
+    found, notes = plan_task(model, data, precision, preparation)
     screen = output.console(common.json)
     screen.print(_table(found))
     notes = [*notes, *found.notes]

@@ -1,7 +1,7 @@
 """A run directory: run.json is written first, then the model, the scores, and the summary last."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,9 @@ CURVE_PICTURE = "curve.png"
 OBSERVATIONS = "observations.csv"
 OBSERVATIONS_PARQUET = "observations.parquet"
 TOKENS = "tokens.csv"
-MODEL, CONTROL = "model", "control"
-KEPT = (MODEL, CONTROL)  # models in folders of a run
+MODEL = "model"
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, OBSERVATIONS, OBSERVATIONS_PARQUET, TOKENS)
-_ALL = (MANIFEST, *_SUMMARY, LABELS, CLOSED_FORM, SCORES, *KEPT)
+_ALL = (MANIFEST, *_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL)
 _UNREADABLE = "is not a run.json that this version can read; give another folder"
 _RESTORE = "restore it, or score again with --overwrite"
 
@@ -106,11 +105,9 @@ class RunDirectory:
         Raises:
             InputError: a part does not belong to the run, or the kept model was changed.
         """
-        for name in KEPT:
-            model, kept = self.path / name, getattr(manifest, f"kept_{name}")
-            if kept is not None and model.is_dir() and seal_of_files(model) != kept:
-                what = "model that was fitted for" if name == MODEL else "control of"
-                raise InputError(f"{str(model)!r} is not the {what} this run; {_RESTORE}")
+        model, kept = self.path / MODEL, manifest.kept_model
+        if kept is not None and model.is_dir() and seal_of_files(model) != kept:
+            raise InputError(f"{str(model)!r} is not the model that was fitted for this run; {_RESTORE}")
         parts, identity = list_parts(self.scores), manifest.identity()
         for part in parts:
             if not (manifest.holds(part.piece) and is_of(part, identity)) and is_whole(part):
@@ -121,12 +118,8 @@ class RunDirectory:
         return parts
 
     def has_begun(self) -> bool:
-        """Whether there are scores, or all kept models, to go on with."""
-        if list_parts(self.scores):
-            return True
-        manifest, there = self.manifest(), [name for name in KEPT if (self.path / name).is_dir()]
-        wanted = [name for name in KEPT if manifest is not None and getattr(manifest, f"kept_{name}")]
-        return bool(there) and set(wanted) <= set(there)  # a kill may have left the first of two
+        """Whether there are scores or a kept model to go on with."""
+        return bool(list_parts(self.scores)) or (self.path / MODEL).is_dir()
 
     def check_folder(self) -> None:
         """Refuse a folder that holds files and no run.
@@ -157,51 +150,43 @@ class RunDirectory:
                 "give another folder, or --overwrite to replace it"
             )
 
-    def begin(
-        self, manifest: Manifest, save: Mapping[str, Callable[[Path], object]] | None = None
-    ) -> Manifest:
-        """Remove an earlier run and write run.json and its models; this process must hold the lock.
+    def begin(self, manifest: Manifest, save: Callable[[Path], object] | None = None) -> Manifest:
+        """Remove an earlier run and write run.json and the model; this process must hold the lock.
 
         A kill or a full disk at any moment leaves a folder that `check` accepts. The scores are removed
         before the model, so that no scores of another model are left.
 
         Args:
             manifest: the run to write.
-            save: by MODEL and CONTROL, what saves the model that was fitted for this run, and its surrogate,
-                into a folder.
+            save: saves the model that was fitted for this run into a folder.
 
         Returns:
-            What run.json holds: the manifest, with the seals of the models.
+            What run.json holds: the manifest, with the seal of the model.
 
         Raises:
             InputError: the folder cannot be written.
         """
         self.remove_temporaries()
-        saves = save or {}
+        model, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
         with writing(self.path):
-            for name in (*_SUMMARY, LABELS, CLOSED_FORM, SCORES, *KEPT):
+            for name in (*_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL):
                 if (self.path / name).exists():  # renamed first, because a kill may leave half of a folder
                     (self.path / name).rename(self.path / f".{name}{TEMPORARY}")
                     remove_temporaries(self.path)
             try:
-                for name, save_into in saves.items():
-                    save_into(self._temporary(name))
+                if save is not None:
+                    save(temporary)
                     if manifest.sealed:
-                        sealed = {f"kept_{name}": seal_of_files(self._temporary(name))}
-                        manifest = manifest.model_copy(update=sealed)
+                        manifest = manifest.model_copy(update={"kept_model": seal_of_files(temporary)})
                 self._write(manifest)
-                for name in saves:
-                    self._temporary(name).rename(self.path / name)
-                if saves:
+                if save is not None:
+                    temporary.rename(model)
                     sync_folder(self.path)
             except (OSError, InputError):
                 self.remove_temporaries()
                 raise
             self.scores.mkdir()
         return manifest
-
-    def _temporary(self, name: str) -> Path:
-        return self.path / f".{name}{TEMPORARY}"
 
     def extend(self, manifest: Manifest) -> None:
         """Ask for more masks: remove the summary, write run.json again, and keep the scores."""

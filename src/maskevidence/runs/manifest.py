@@ -24,13 +24,11 @@ _INCIDENTAL = {
     "rows_per_block",
     "closed_form",
     "kept_model",
-    "kept_control",
     "devices",
     "base_measure",
     "precise",
     "model_words",
 }
-_LATER = ("token_scores", "control", "control_fingerprint")
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
@@ -82,15 +80,12 @@ class Manifest(BaseModel):
         masks: "own" or "shared".
         token_scores: whether the scores of hidden tokens are recorded, too.
         precise: the settings of the `Precise` that found the number of draws; None if it was given.
-        control: the surrogate that scored the same masks, as the user named it; None without one.
-        control_fingerprint: that of a surrogate that was saved before; None if it was fitted for this run.
         seed: random seed for the masks and the train/test split.
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
         rows_per_block: number of rows that are scored together; the model is always called in the same way
             for a block.
         kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was, and in
             runs of schema 1.
-        kept_control: SHA-256 of the files of the surrogate, which every run with one keeps.
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
         details: what else decides the numbers, such as the density of images.
@@ -113,13 +108,10 @@ class Manifest(BaseModel):
     masks: Literal["own", "shared"]
     token_scores: bool = False
     precise: dict[str, float] | None = None
-    control: str | None = None
-    control_fingerprint: str | None = None
     seed: int
     shard: tuple[int, int] = (1, 1)
     rows_per_block: int = Field(ge=1)
     kept_model: str | None = None
-    kept_control: str | None = None
     closed_form: float | None = None
     details: dict[str, Any] = Field(default_factory=dict)
     dtype: str | None = None
@@ -151,11 +143,9 @@ class Manifest(BaseModel):
             return None
         apart = ("shard", self.mask_design().extended_by)
         deciding = {name: value for name, value in _flat(self) if name not in apart}
-        for name in _LATER:  # older runs are sealed without them
-            if not deciding[name]:
-                del deciding[name]
-        kept = [self.kept_control] if self.kept_control else []
-        return seal([deciding, self.rows_per_block, self.kept_model, self.version, *kept])
+        if not deciding["token_scores"]:  # older runs are sealed without it
+            del deciding["token_scores"]
+        return seal([deciding, self.rows_per_block, self.kept_model, self.version])
 
     def holds(self, piece: Piece) -> bool:
         """Whether all blocks and repeats of a piece belong to this run."""
@@ -187,10 +177,10 @@ class Manifest(BaseModel):
         return list(missing_pieces(done, self.blocks(), self.mask_design().n_repeats))
 
     def resuming(self, existing: "Manifest | None") -> "Manifest":
-        """This manifest with the blocks, the kept models and the closed form of a run that is resumed."""
+        """This manifest with the blocks, the kept model and the closed form of a run that is resumed."""
         if existing is None:
             return self
-        kept = ("rows_per_block", "kept_model", "kept_control", "closed_form", "dtype")
+        kept = ("rows_per_block", "kept_model", "closed_form", "dtype")
         devices = [*existing.devices, *(one for one in self.devices if one not in existing.devices)]
         return self.model_copy(update={name: getattr(existing, name) for name in kept} | {"devices": devices})
 

@@ -21,8 +21,7 @@ from maskevidence.support.files import reading, write_atomic
 SCORES = "scores"
 _NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")
 _CALLS, _SEAL = b"n_model_calls", b"seal"
-_PLACES, _LOG_PROBS, _CONTROLS = "hidden_places", "hidden_log_probs", "hidden_controls"
-_OPTIONAL = ("log_mixture", "control", "control_evidence")
+_PLACES, _LOG_PROBS = "hidden_places", "hidden_log_probs"
 
 
 class Part(NamedTuple):
@@ -94,8 +93,8 @@ def write_part(
     whole = {name: pa.array(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
     n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else pa.array(rows.n_bytes)
     columns = {**whole, "score": pa.array(rows.score), "n_bytes": n_bytes}
-    optional = {name: getattr(rows, name) for name in _OPTIONAL}
-    columns |= {name: pa.array(values) for name, values in optional.items() if values is not None}
+    if rows.log_mixture is not None:
+        columns["log_mixture"] = pa.array(rows.log_mixture)
     if rows.hidden is not None:
         columns |= _lists(rows.hidden.packed(rows.size))
     content = pa.table(columns)
@@ -131,7 +130,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
         )
     content = parquet.read_table(pa.BufferReader(data))
     column = {name: content.column(name) for name in content.column_names}
-    names = ("id", "draw", "size", "n_tokens", "score", *_OPTIONAL)
+    names = ("id", "draw", "size", "n_tokens", "score", "log_mixture")
     values = {name: column[name].to_numpy() for name in names if name in column}
     n_bytes = None if column["n_bytes"].null_count else column["n_bytes"].to_numpy()
     hidden = _hidden(content, values["size"]) if _PLACES in column else None
@@ -143,19 +142,14 @@ def _lists(hidden: HiddenTokens) -> dict[str, Any]:
     import pyarrow as pa
 
     ends = pa.array(np.append(hidden.start, len(hidden.place)).astype(np.int32))
-    entries = {_PLACES: hidden.place, _LOG_PROBS: hidden.log_prob, _CONTROLS: hidden.control}
-    return {
-        name: pa.ListArray.from_arrays(ends, pa.array(values))
-        for name, values in entries.items()
-        if values is not None
-    }
+    entries = {_PLACES: hidden.place, _LOG_PROBS: hidden.log_prob}
+    return {name: pa.ListArray.from_arrays(ends, pa.array(values)) for name, values in entries.items()}
 
 
 def _hidden(content: Any, size: Int64[np.ndarray, " n_masks"]) -> HiddenTokens:
     """The scores of hidden tokens from those columns."""
-    names = [name for name in (_PLACES, _LOG_PROBS, _CONTROLS) if name in content.column_names]
-    entries = (content[name].combine_chunks().flatten().to_numpy() for name in names)
-    return HiddenTokens(np.cumsum(size) - size, *entries)
+    place, log_prob = (content[n].combine_chunks().flatten().to_numpy() for n in (_PLACES, _LOG_PROBS))
+    return HiddenTokens(np.cumsum(size) - size, place, log_prob)
 
 
 def _checksum(data: bytes) -> str:

@@ -14,7 +14,7 @@ from maskevidence.masks import check_n_masks
 from maskevidence.model import HasLogEvidence, beside, device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
-from maskevidence.runs.directory import CONTROL, MODEL, RunDirectory
+from maskevidence.runs.directory import MODEL, RunDirectory
 from maskevidence.runs.engine import Engine, Work, local_engine
 from maskevidence.runs.labels import CLOSED_FORM, write_closed_form, write_labels
 from maskevidence.runs.lock import locked
@@ -38,7 +38,6 @@ class Recording:
         engine: what calls the model, by default this process. Any engine can resume a run of any other.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
-        control: the surrogate that run.json names; the run keeps it, and is resumed by the kept one.
     """
 
     batch_size: int = 1024
@@ -46,7 +45,6 @@ class Recording:
     engine: Engine = local_engine
     overwrite: bool = False
     labels: Sequence[str] | None = None
-    control: Any = None
 
 
 def record_run(
@@ -94,22 +92,21 @@ def record_run(
         if existing is None:
             mean = None if exact is None else float(np.mean(list(exact.values())))
             manifest = manifest.model_copy(update={"closed_form": mean})
-            kept = {MODEL: model if fitted else None, CONTROL: recording.control}
-            saves = {name: one.save for name, one in kept.items() if one is not None}
-            manifest = folder.begin(manifest, saves)
+            manifest = folder.begin(manifest, model.save if fitted else None)
         elif existing.extended_by(manifest) or existing.devices != manifest.devices:
             folder.extend(manifest)
         if recording.labels is not None:
             named = zip(tokens.ids.tolist(), recording.labels, strict=True)
             write_labels(folder.path, manifest, dict(named))
         if fitted:
-            model = _kept(folder, MODEL, model)
+            model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
             exact = exact or _closed_form(model, manifest, tokens)
             if exact is not None:
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
-        scoring = _scoring(folder, manifest, recording)
+        design, per_token = manifest.mask_design(), manifest.token_scores
+        scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
         work = _missing_work(folder, manifest, tokens)
         total = sum(one.n_masks(scoring) for one in work)
         pending = _Pending(folder, manifest, recording.save_every)
@@ -139,21 +136,14 @@ def _check_version(folder: RunDirectory, existing: Manifest | None) -> None:
         )
 
 
-def _scoring(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Scoring:
-    """How the masks of a run are scored, by the surrogate that it has kept."""
-    control = None if recording.control is None else _kept(folder, CONTROL, recording.control)
-    design, batch_size = manifest.mask_design(), recording.batch_size
-    return Scoring(design, manifest.key, batch_size, per_token=manifest.token_scores, control=control)
-
-
-def _kept(folder: RunDirectory, name: str, like: Any) -> Any:
-    """A model that a run has kept, on the device of the one that was given for it."""
-    if not (folder.path / name).is_dir():
+def _kept(folder: RunDirectory, like: Any) -> Any:
+    """The model that a run has kept, on the device of the one that was given for it."""
+    if not (folder.path / MODEL).is_dir():
         raise InputError(
-            f"the {name} of the run in {str(folder.path)!r} is missing; restore the folder {name}, or score "
+            f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
             "again with --overwrite"
         )
-    place, model = device_of(like), load(folder.path / name)
+    place, model = device_of(like), load(folder.path / MODEL)
     return model if place is None else model.to(place)
 
 

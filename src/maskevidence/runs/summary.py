@@ -169,8 +169,6 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
             differences.append(f"blocks of {other.rows_per_block} rows instead of {first.rows_per_block}")
         if other.kept_model != first.kept_model:
             differences.append("a model that was fitted with another result")
-        if other.kept_control != first.kept_control:
-            differences.append("a control that was fitted with another result")
         if other.version != first.version:
             differences.append(f"maskevidence {other.version} instead of {first.version}")
         if differences:

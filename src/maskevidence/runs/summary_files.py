@@ -11,7 +11,6 @@ from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
     ESTIMATE,
-    MODEL,
     OBSERVATIONS,
     OBSERVATIONS_PARQUET,
     RunDirectory,
@@ -48,7 +47,7 @@ def write_run(
         InputError: the folder cannot be written.
     """
     with locked(folder.path):
-        manifest = folder.begin(manifest, None if model is None else {MODEL: model.save})
+        manifest = folder.begin(manifest, None if model is None else model.save)
         if estimate.closed_form is not None:
             exact = zip(estimate.ids.tolist(), estimate.closed_form.tolist(), strict=True)
             write_closed_form(folder.path, manifest, dict(exact))

@@ -46,17 +46,6 @@ IdColumn = Annotated[
     ),
 ]
 
-Control = Annotated[
-    str | None,
-    Option(
-        "With random-size: a surrogate with a closed form that scores the same masks, for a smaller "
-        "error without further passes; a word such as ppca:8, which is fitted to the scored rows, or a "
-        "saved model's folder.",
-        "MODEL",
-        kinds=("rows",),
-    ),
-]
-
 
 @dataclass(frozen=True)
 class Common:
@@ -474,13 +463,6 @@ class PrecisionOptions:
 
 
 @dataclass(frozen=True)
-class Surrogate:
-    """What scores the same masks as the model, for a smaller error of random sizes."""
-
-    control: Control = None
-
-
-@dataclass(frozen=True)
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
@@ -488,7 +470,6 @@ class RunOptions:
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False
-    control: Control = None
     shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
         None
     )

@@ -4,9 +4,8 @@ from maskevidence.errors import InputError
 from maskevidence.planning import PassPlan
 from maskevidence.planning import plan as plan_passes
 from maskevidence.precise import FEWEST
-from maskevidence.tasks.control import check_control_word, control_for
 from maskevidence.tasks.declaring import refuse_other_kinds
-from maskevidence.tasks.options import DesignOptions, PrecisionOptions, Preparation, Surrogate
+from maskevidence.tasks.options import DesignOptions, PrecisionOptions, Preparation
 from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
@@ -17,7 +16,6 @@ def plan(
     data: str,
     precision: PrecisionOptions,
     preparation: Preparation = Preparation(),
-    surrogate: Surrogate = Surrogate(),
 ) -> tuple[PassPlan, list[str]]:
     """Prepare a model and data as `score` does, and plan the passes.
 
@@ -26,7 +24,6 @@ def plan(
         data: the DATA word.
         precision: the target.
         preparation: how the model and the data are prepared.
-        surrogate: what scores the same masks in a run of random sizes.
 
     Returns:
         The plan, and what was done to prepare model and data, one sentence each.
@@ -44,11 +41,8 @@ def plan(
         raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
     if precise.max_passes is not None:
         raise InputError("--max-passes belongs to score; plan says how many passes a target takes")
-    word = surrogate.control
-    if word is not None:
-        check_control_word(word)
     kind = kind_of_model(model)
-    refuse_other_kinds(kind, model, preparation, surrogate)
+    refuse_other_kinds(kind, model, preparation)
     ready = prepare(kind, model, data, FEWEST, preparation)
     found = plan_passes(
         ready.model,
@@ -57,6 +51,5 @@ def plan(
         target_relative=precise.target_relative,
         seed=preparation.sample.seed,
         per_token=preparation.texts.per_token,
-        control=None if word is None else control_for(word, ready, preparation.device.device),
     )
     return found, ready.notes

@@ -34,7 +34,6 @@ from maskevidence.runs.summary import agrees
 from maskevidence.score import Scoring
 from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
-from maskevidence.tasks.control import check_control_word, control_for
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import DesignOptions, Preparation, RunOptions
@@ -104,16 +103,14 @@ def score(
     existing = _existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, design.chosen())
-    refuse_other_kinds(kind, model, preparation, run)
+    refuse_other_kinds(kind, model, preparation)
     key = MaskKey(preparation.sample.seed, design.masks)
     reports = preparation.texts.per_token and isinstance(mask_design, LeaveOneOut)
     records = preparation.texts.per_token and not reports
-    _check_prediction(kind, mask_design, key, reports=reports, records=records, control=run.control)
+    _check_per_token(kind, mask_design, key, reports=reports, records=records)
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     _check_folder(run, model, scoring)
     ready = prepare(kind, model, data, mask_design, preparation, resumed)
-    if run.control is not None:
-        scoring = replace(scoring, control=control_for(run.control, ready, preparation.device.device))
     if precise is not None:
         assert isinstance(mask_design, RandomSize)
         first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
@@ -154,7 +151,6 @@ def score_prepared(
         masks=key.masks,
         batch_size=scoring.batch_size,
         per_token=scoring.per_token,
-        control=scoring.control,
         refine=False,  # `prepare_rows` has refined the model, and its note is among those of the data
     )
     result = estimate.to_dict()
@@ -208,16 +204,9 @@ def _in_words(model: Any) -> str | None:
     return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None
 
 
-def _check_prediction(
-    kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool, control: str | None
-) -> None:
-    """Refuse --per-token and --control where neither a report nor the error has a use for them."""
+def _check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
+    """Refuse --per-token where neither a report nor the error has a use for it."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
-    if control is not None and not predicts:
-        raise InputError(
-            "--control belongs to --design random-size with own masks and 2 or more replicates; leave it "
-            "out, or choose that design"
-        )
     if reports and kind != "texts":
         raise InputError("--per-token with leave-one-out is a report on texts; leave it out")
     if records and not predicts:
@@ -229,8 +218,6 @@ def _check_prediction(
 
 def _check(run: RunOptions) -> None:
     """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
-    if run.control is not None:
-        check_control_word(run.control)
     if run.cluster.engine != "ray":
         refuse_unless("--engine ray", run.cluster)
     elif run.out is None:
@@ -261,7 +248,6 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
         "design": scoring.design.settings(),
         "masks": scoring.key.masks,
         "token_scores": scoring.per_token,
-        "control": run.control,
         "seed": scoring.key.seed,
         "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
     }
@@ -303,17 +289,7 @@ def _score_into(
     n_rows = rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key)
     shard = (1, 1) if run.shard is None else parse_shard(run.shard)
     asked = None if precise is None else precise.settings()
-    saved = run.control is not None and Path(run.control).is_dir()
-    manifest = manifest_of(
-        model,
-        ready,
-        scoring,
-        n_rows,
-        shard=shard,
-        precise=asked,
-        control=run.control,
-        control_fingerprint=fingerprint(scoring.control) if saved else None,
-    )
+    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard, precise=asked)
     n_scored = 0
 
     def record(design: MaskDesign, engine: Engine) -> None:
@@ -323,7 +299,7 @@ def _score_into(
             manifest.model_copy(update={"design": design.settings()}),
             ready.model,
             ready.tokens,
-            Recording(run.batch_size, run.save_every, engine, run.overwrite, ready.labels, scoring.control),
+            Recording(run.batch_size, run.save_every, engine, run.overwrite, ready.labels),
             fitted=ready.fitted,
         )
 

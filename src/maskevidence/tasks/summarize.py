@@ -8,7 +8,7 @@ from pathlib import Path
 
 from maskevidence.errors import InputError
 from maskevidence.runs import Run, RunDirectory, read_run, write_summary
-from maskevidence.runs.directory import KEPT
+from maskevidence.runs.directory import MODEL
 from maskevidence.runs.labels import write_closed_form, write_labels
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
@@ -46,9 +46,9 @@ def summarize(runs: Sequence[Path], out: Path | None = None, *, overwrite: bool 
 
 
 def _copy(run: Run, source: Path, folder: RunDirectory) -> None:
-    """Copy the scores, and the models that the run has kept."""
-    kept = {name: source / name for name in KEPT if (source / name).is_dir()}
-    folder.begin(run.manifest, {name: partial(shutil.copytree, model) for name, model in kept.items()})
+    """Copy the scores, and the model if the run fitted one."""
+    model = source / MODEL
+    folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
     estimate = run.estimate
     for write, known in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
         if known is not None:

@@ -149,11 +149,6 @@ class BernoulliPCA(TableModel):
             return posterior_nodes.log_conditionals(self.decoder, self.integration, values, masked, visible)
         return shared_nodes.log_conditionals(self.decoder, self._nodes(), values, masked, visible)
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether Eq. 2 holds exactly: the nodes of a grid define a density, those of importance do not."""
-        return not isinstance(self.integration, Importance)
-
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context) at the current nodes, nats per observation, shape (B,)."""
         values = self._binary(tokens, tokens.maskable | tokens.context)
