@@ -44,7 +44,7 @@ class TestScore:
             assert words in text
         left = {name for name in files_in(out) if not name.startswith(("scores/", ".lock"))}
         model = {"model/config.json", "model/model.safetensors"}
-        observations = {"observations.csv", "observations.parquet", "closed_form.parquet"}
+        observations = {"observations.csv", "closed_form.parquet"}
         assert left == {"run.json", "estimate.json", "curve.csv", "curve.png", *observations, *model}
         estimate = json.loads((out / "estimate.json").read_text())
         keys = (

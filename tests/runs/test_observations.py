@@ -70,7 +70,7 @@ def test_labels_survive_shards_and_resuming(
     assert read_run(tmp_path / "whole").estimate.labels == tuple("01234")
     assert run(*command, "--orders", 4, "--out", tmp_path / "one").code == 0  # more of the same run
     assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
-    for name in ("observations.csv", "observations.parquet", "estimate.json"):
+    for name in ("observations.csv", "estimate.json"):
         (tmp_path / "one" / name).unlink()
     assert run("summarize", tmp_path / "one").code == 0
     assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")

@@ -6,15 +6,7 @@ from typing import Any
 from maskevidence.display.curve_picture import draw_curves
 from maskevidence.errors import MissingExtraError
 from maskevidence.evidence import EvidenceEstimate
-from maskevidence.observation_table import ObservationTable
-from maskevidence.runs.directory import (
-    CURVE,
-    CURVE_PICTURE,
-    ESTIMATE,
-    OBSERVATIONS,
-    OBSERVATIONS_PARQUET,
-    RunDirectory,
-)
+from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, OBSERVATIONS, RunDirectory
 from maskevidence.runs.labels import write_closed_form
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
@@ -56,7 +48,7 @@ def write_run(
 
 
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
-    """Write curve.csv, curve.png, observations.csv and .parquet and, last, estimate.json.
+    """Write curve.csv, curve.png, observations.csv and, last, estimate.json.
 
     The caller holds the folder (`locked`).
 
@@ -72,13 +64,11 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         InputError: the folder cannot be written.
     """
     manifest, curve, missing = run.manifest, run.estimate.curve, None
-    for name in (CURVE, CURVE_PICTURE, OBSERVATIONS, OBSERVATIONS_PARQUET, ESTIMATE):
+    for name in (CURVE, CURVE_PICTURE, OBSERVATIONS, ESTIMATE):
         check_place(folder.path / name)
     folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
-    observations = run.observations()
-    write_atomic(folder.path / OBSERVATIONS, observations.to_csv())
-    write_atomic(folder.path / OBSERVATIONS_PARQUET, _parquet(observations))
+    write_atomic(folder.path / OBSERVATIONS, run.observations().to_csv())
     try:
         picture = draw_curves({manifest.model: curve}, _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)
@@ -86,20 +76,6 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         missing = f"{CURVE_PICTURE} was not drawn: {error}"
     write_json(folder.path / ESTIMATE, result)
     return missing
-
-
-def _parquet(observations: ObservationTable) -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    types = {"id": pa.int64(), "label": pa.string(), "n_tokens": pa.int64(), "n_bytes": pa.int64()}
-    columns = {
-        name: pa.array(values, types.get(name, pa.float64()))
-        for name, values in observations.columns().items()
-    }
-    sink = pa.BufferOutputStream()
-    parquet.write_table(pa.table(columns), sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
