@@ -1,6 +1,6 @@
-"""The race: against a plain loop, and its error rate by simulation."""
+"""The race: against a plain loop, and its error rate by simulation of the decisions that rest on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -10,7 +10,12 @@ from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from maskevidence.errors import InputError
-from maskevidence.race import Race, run_race
+from maskevidence.integrations.lm_eval.deciding import Question, _State, looks_up_to
+from maskevidence.integrations.lm_eval.drawing import PER_DRAW, size_controls
+from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.requests import Continuation
+from maskevidence.integrations.lm_eval.scored_value import ScoredValue
+from maskevidence.race import Race
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 LOOKS = (3, 4, 6, 8, 12, 16)
@@ -33,21 +38,18 @@ def mean_and_error(values: np.ndarray, control: np.ndarray | None, least: float)
     return without_trend(values, control, least)
 
 
-def plain_race(
+def plain_looks(
     values: np.ndarray,
     confidence: float,
     looks: tuple[int, ...],
     control: np.ndarray | None,
     least: np.ndarray,
-) -> tuple[set[int], list[int]]:
-    """Which choices are left, and how many draws each had: one pair and one look at a time."""
+) -> Iterator[tuple[set[int], bool]]:
+    """Which choices are left after each look, and whether a tie is called: one pair at a time."""
     left = set(range(values.shape[1]))
-    n_draws = [0] * values.shape[1]
     spent = np.array([1.5**-number for number in range(len(looks))])
     levels = 1 - (1 - confidence) * spent / spent.sum() / (values.shape[1] - 1)
     for m, level in zip(looks, levels, strict=True):
-        for choice in left:
-            n_draws[choice] = m
         used = None if control is None else control[:m]
         leader = max(sorted(left), key=lambda choice: mean_and_error(values[:m, choice], used, 0.0)[0])
         for choice in sorted(left - {leader}):
@@ -57,6 +59,7 @@ def plain_race(
             if mean > student.ppf(level, df) * error:
                 left.remove(choice)
         if len(left) == 1:
+            yield left, False
             break
         others = [
             mean_and_error(values[:m, leader] - values[:m, one], used, least[leader, one])
@@ -66,9 +69,7 @@ def plain_race(
         cap = looks[-1]
         needed = student.ppf(levels[-1], df + cap - m)
         foreseen = normal(mean / error * np.sqrt(cap / m), np.sqrt((cap - m) / m)) if m < cap else None
-        if foreseen is not None and foreseen.sf(needed) < HOPE * m / cap:
-            break
-    return left, n_draws
+        yield left, foreseen is None or foreseen.sf(needed) < HOPE * m / cap
 
 
 @given(
@@ -81,20 +82,46 @@ def test_it_equals_a_plain_loop(seed: int, n_choices: int, gap: float, trend: bo
     if control is not None:
         values += control[:, None] * rng.normal(0, 5, n_choices)
     least = rng.uniform(0, 6, (n_choices, n_choices)) if limited else np.zeros((n_choices, n_choices))
-    left, n_draws = plain_race(values, 0.95, LOOKS, control, least)
-    verdict = run_race(Race(0.95, LOOKS, HOPE), values, control, least if limited else None)
-    assert list(verdict.n_draws) == n_draws
-    assert set(verdict.tied or (verdict.winner,)) == left
-    assert verdict.winner in left
+    race, running = Race(0.95, LOOKS, HOPE), np.ones(n_choices, dtype=np.bool_)
+    for m, (left, tie) in zip(LOOKS, plain_looks(values, 0.95, LOOKS, control, least), strict=False):
+        known = None if control is None else control[:m], least if limited else None
+        running = race.running(values[:m], running, *known)
+        assert set(np.flatnonzero(running).tolist()) == left
+        assert race.is_tie(values[:m], running, *known) == tie
 
 
 def test_choices_that_are_out_are_not_read() -> None:
     values = np.random.default_rng(0).normal(size=(16, 3)) + np.array([0.0, 9.0, 9.0])
-    race = Race(0.95, LOOKS, hope=0.0)
-    known = run_race(race, values)
-    values[known.n_draws[0] :, 0] = np.nan
-    assert run_race(race, values) == known
-    assert known.n_draws[0] < known.n_draws[1]
+    race, running = Race(0.95, LOOKS), np.array([False, True, True])
+    known = race.running(values, running), race.is_tie(values, running)
+    values[:, 0] = np.nan
+    assert race.running(values, running).tolist() == known[0].tolist() == running.tolist()
+    assert race.is_tie(values, running) == known[1]
+
+
+def raced(race: Race, values: np.ndarray, controls: np.ndarray) -> list[ScoredValue]:
+    """What the adapter answers where each mask of a choice has this value, of shape (n_masks, n_choices)."""
+    choices = tuple(Continuation((place,), (0,)) for place in range(values.shape[1]))
+    contest = Contest("acc", np.ones(len(choices)))
+    state = _State(Question(0, choices, (contest,), (np.zeros(len(choices)),)), {})
+    for look in race.looks:
+        for choice in np.flatnonzero(state.open()):
+            state.values[choice] = values[:look, choice].tolist()
+        state.controls = controls[:look]
+        state.look(race, look)
+        if not state.open().any():
+            break
+    return state.answer()
+
+
+def controls_of(key: int, race: Race) -> np.ndarray:
+    """Those of the sizes of the masks of a question."""
+    return size_controls(0, key, range(race.looks[-1] // PER_DRAW))
+
+
+def left_of(answer: list[ScoredValue]) -> list[int]:
+    """The choices of a tie, or the winner alone."""
+    return [place for place, one in enumerate(answer) if one.ties] or [int(np.argmax(answer))]
 
 
 @pytest.mark.parametrize(
@@ -110,53 +137,55 @@ def test_choices_that_are_out_are_not_read() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_the_best_choice_is_lost_no_more_often_than_asked(noise: Noise) -> None:
     """1,000 questions of four choices; the noise is common in part, and the best one is hardly ahead."""
-    rng, confidence, n = np.random.default_rng(1), 0.95, 1000
-    lost = 0
-    for _ in range(n):
-        common, own = noise(rng, (LOOKS[-1], 1)), noise(rng, (LOOKS[-1], 4))
-        verdict = run_race(Race(confidence, LOOKS, hope=0.0), 2 * common + own + [0.05, 0.0, 0.0, -1.0])
-        lost += verdict.winner != 0 and not verdict.tied
-        lost += bool(verdict.tied) and 0 not in verdict.tied
-    allowed = 1 - confidence
-    assert lost / n <= allowed + 3 * np.sqrt(allowed * confidence / n)
+    rng, n = np.random.default_rng(1), 1000
+    race, lost = Race(0.95, looks_up_to(16, racing=True), hope=0.0), 0
+    for key in range(n):
+        common, own = noise(rng, (16, 1)), noise(rng, (16, 4))
+        answer = raced(race, 2 * common + own + [0.05, 0.0, 0.0, -1.0], controls_of(key, race))
+        lost += 0 not in left_of(answer)
+    allowed = 1 - race.confidence
+    assert lost / n <= allowed + 3 * np.sqrt(allowed * race.confidence / n)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_curved_trend_in_the_control_loses_no_more() -> None:
-    """1,000 questions of the adapter's rule; values fall with the size of a mask, faster and faster."""
+    """1,000 questions; values fall with the size of a mask, faster and faster."""
     rng, race, n = np.random.default_rng(2), Race(hope=0.0), 1000
     lost = found = 0
-    for _ in range(n):
-        first = rng.random(race.looks[-1] // 4)
-        u = (first[:, None] + np.arange(4) / 4).ravel() % 1
-        steep = np.array([30.0, 38.0, 60.0, 90.0])  # three times the mean
-        noise = rng.normal(size=(len(u), 1)) + rng.normal(size=(len(u), 4)) * (1 + u[:, None])
-        verdict = run_race(race, 3 * noise - steep * u[:, None] ** 2, u - 0.5)
-        lost += 0 not in (verdict.tied or (verdict.winner,))
-        found += not verdict.tied
+    steep = np.array([30.0, 38.0, 60.0, 90.0])  # three times the mean
+    for key in range(n):
+        controls = controls_of(key, race)
+        u = controls[:, None] + 0.5
+        noise = rng.normal(size=(len(u), 1)) + rng.normal(size=(len(u), 4)) * (1 + u)
+        answer = raced(race, 3 * noise - steep * u**2, controls)
+        lost += 0 not in left_of(answer)
+        found += not answer[0].ties
     allowed = 1 - race.confidence
     assert lost / n <= allowed + 3 * np.sqrt(allowed / n)
     assert found > 0.1 * n
 
 
 def test_a_trend_that_is_taken_out_decides_with_fewer_draws() -> None:
-    rng = np.random.default_rng(3)
+    rng, race, both = np.random.default_rng(3), Race(), np.array([True, True])
     u = (rng.random((16, 1)) + np.arange(4) / 4).ravel() % 1
     values = rng.normal(size=(64, 2)) - np.array([20.0, 60.0]) * u[:, None] + [0.0, 6.0]
-    without, with_line = (run_race(Race(), values, control).n_draws[0] for control in (None, u - 0.5))
-    assert (without, with_line) == (16, 8)
+    runs = [race.running(values[:8], both, control).tolist() for control in (None, u[:8] - 0.5)]
+    assert runs == [[True, True], [True, False]]
 
 
 def test_equal_choices_are_a_tie() -> None:
     values = np.random.default_rng(0).normal(size=(16, 1)) + np.zeros((16, 2))
-    verdicts = [run_race(Race(0.95, LOOKS, hope), values) for hope in (0.0, HOPE)]
-    assert [verdict.tied for verdict in verdicts] == [(0, 1)] * 2
-    assert [verdict.n_draws[0] for verdict in verdicts] == [16, 3]
+    races = [Race(0.95, (4, 8, 12, 16), hope) for hope in (0.0, HOPE)]
+    answers = [raced(race, values, controls_of(0, race)) for race in races]
+    assert [left_of(answer) for answer in answers] == [[0, 1]] * 2
+    assert [answer[0].n_passes for answer in answers] == [16, 4]
 
 
 def test_a_difference_without_error_decides_at_the_first_look() -> None:
+    race = Race(0.95, (4, 8, 12, 16))
     values = np.random.default_rng(0).normal(size=(16, 1)) + np.array([0.0, 1e-6])
-    assert run_race(Race(0.95, LOOKS), values).n_draws == (3, 3)
+    answer = raced(race, values, controls_of(0, race))
+    assert (left_of(answer), [one.n_passes for one in answer]) == ([1], [4, 4])
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ probability of at most ε (Bonferroni), as far as the mean of independent differ
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -191,53 +190,3 @@ def without_line(values: Values, control: Control | None) -> Values:
     centred = control - control.mean()
     slope = centred @ values / (centred @ centred)
     return values - control[:, None] * slope
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a race ended.
-
-    Attributes:
-        winner: the choice with the largest mean among those that still run.
-        tied: the choices that still run, if there are several; the winner among them is not certain.
-        n_draws: how many draws each choice had.
-    """
-
-    winner: int
-    tied: tuple[int, ...]
-    n_draws: tuple[int, ...]
-
-
-def run_race(
-    race: Race,
-    draw: Sequence[Sequence[float]] | Values,
-    control: Control | None = None,
-    least: Least | None = None,
-) -> Verdict:
-    """Run a race on values that are known beforehand; those of choices that are out are not looked at.
-
-    Args:
-        race: its looks, and how sure it has to be.
-        draw: shape (n_draws, n_choices), with a row for each draw up to the last look.
-        control: shape (n_draws,), as for `Race.running`.
-        least: shape (n_choices, n_choices), as for `Race.running`.
-
-    Example:
-        >>> values = np.array([[0.0, -9.0], [0.1, -9.2], [-0.1, -9.1], [0.2, -8.9]])
-        >>> run_race(Race(0.99, looks=(4,)), values)
-        Verdict(winner=0, tied=(), n_draws=(4, 4))
-    """
-    values = np.asarray(draw, dtype=np.float64)
-    running = np.ones(values.shape[1], dtype=np.bool_)
-    n_draws = np.zeros(values.shape[1], dtype=np.int64)
-    for look in race.looks:
-        n_draws[running] = look
-        part = values[:look], None if control is None else control[:look]
-        running = race.running(part[0], running, part[1], least)
-        if running.sum() == 1 or race.is_tie(part[0], running, part[1], least):
-            break
-    among = np.flatnonzero(running)
-    last = int(n_draws.max())
-    means = without_line(values[:last, among], None if control is None else control[:last]).mean(0)
-    tied = tuple(among.tolist()) if len(among) > 1 else ()
-    return Verdict(int(among[means.argmax()]), tied, tuple(n_draws.tolist()))
