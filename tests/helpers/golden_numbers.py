@@ -82,7 +82,7 @@ _FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
 # Of the moment, of names, or said in words.
 _NOT_KEPT = {
     *("versions", "command", "notes", "seconds_per_mask", "variance_seconds", "identity_error", "options"),
-    *("settings", "objective", "details", "device", "devices", "control", "model", "data", "out", "files"),
+    *("settings", "objective", "details", "device", "devices", "model", "data", "out", "files"),
     *("design", "model_fingerprint", "tokens", "n_model_calls", "recipe"),
 }
 Numbers = dict[str, Any]
