@@ -118,7 +118,7 @@ def test_what_cannot_be_a_surrogate_is_refused(
     assert message in found.error
 
 
-def test_texts_have_no_surrogate(run: CommandLine) -> None:
-    model = Path(__file__).parents[1] / "golden" / "models" / "bert"
+def test_texts_have_no_surrogate(run: CommandLine, world: Path) -> None:
+    model = world / "models" / "bert"
     found = run("score", model, "texts.jsonl", "--control", "ppca:2")
     assert (found.code, "--control belongs to models of rows" in found.error) == (2, True)

@@ -58,7 +58,7 @@ class RunDirectory:
         """Read run.json; None if the folder has none.
 
         Raises:
-            InputError: the file cannot be read, a newer version wrote it, or it was changed since.
+            InputError: the file cannot be read, has another format, or was changed since.
         """
         file = self.path / MANIFEST
         with reading(file):
@@ -67,10 +67,10 @@ class RunDirectory:
         content = read_json(file, f"it {_UNREADABLE}")
         try:
             version = content["schema_version"]
-            if isinstance(version, int) and version > SCHEMA:
+            if version != SCHEMA:
                 raise InputError(
-                    f"{str(file)!r} has schema {version}, written by a newer maskevidence (this one reads "
-                    f"{SCHEMA}); update maskevidence, or give another folder"
+                    f"{str(file)!r} has schema {version!r}, written by another version of maskevidence (this "
+                    f"one reads {SCHEMA}); score again into another folder, or --overwrite"
                 )
             recorded = content.pop("seal", None)
             manifest = Manifest.model_validate(content)
@@ -78,7 +78,7 @@ class RunDirectory:
             raise
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{str(file)!r} {_UNREADABLE}") from error
-        if recorded != (seal(content) if manifest.sealed else None):
+        if recorded != seal(content):
             raise InputError(
                 f"{str(file)!r} was changed after it was written, and may not describe the scores; {_RESTORE}"
             )
@@ -97,8 +97,6 @@ class RunDirectory:
 
     def parts(self, manifest: Manifest) -> list[Part]:
         """The parts of the run, damaged ones included, after a check of the seals.
-
-        A run of schema 1 has no seals; of its parts, only the blocks and repeats are checked.
 
         Args:
             manifest: what run.json holds.
@@ -186,9 +184,8 @@ class RunDirectory:
             try:
                 for name, save_into in saves.items():
                     save_into(self._temporary(name))
-                    if manifest.sealed:
-                        sealed = {f"kept_{name}": seal_of_files(self._temporary(name))}
-                        manifest = manifest.model_copy(update=sealed)
+                    sealed = {f"kept_{name}": seal_of_files(self._temporary(name))}
+                    manifest = manifest.model_copy(update=sealed)
                 self._write(manifest)
                 for name in saves:
                     self._temporary(name).rename(self.path / name)
@@ -212,7 +209,7 @@ class RunDirectory:
 
     def _write(self, manifest: Manifest) -> None:
         content = json.loads(manifest.model_dump_json())
-        write_json(self.path / MANIFEST, content | ({"seal": seal(content)} if manifest.sealed else {}))
+        write_json(self.path / MANIFEST, content | {"seal": seal(content)})
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""
