@@ -5,8 +5,8 @@
 The models are equal by symmetry: each one moves the mean of a standard normal by the same length, along a
 column of its own. One further model is worse by about five standard errors of a difference.
 
-Three rules are compared. "one by one" gives each model a 95 % interval against the best one, as version 0.1.0
-did. "Holm" is the procedure of Holm (1979) over these comparisons, which does not know that the same data
+Three rules are compared. "one by one" gives each model a 95 % interval against the best one.
+"Holm" is the procedure of Holm (1979) over these comparisons, which does not know that the same data
 chose the best model. "package" is the rule of `compare`: step-down Bonferroni over the pairs of models that
 are not yet told apart from the best one.
 """

@@ -1,6 +1,6 @@
 """Speed beside that of another revision: the same calls on both, in turns.
 
-    python benchmarks/since.py --base 609ae8c
+    python benchmarks/since.py --base REVISION
 
 Two processes of one thread each hold one revision and are called in turns, so that a change in the machine's
 speed affects both. What is measured is CPU time; each ratio is that of the two shortest rounds, which other
@@ -32,7 +32,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--worker"]:
         return work()
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--base", default="609ae8c", help="the revision to compare with (default: 0.1.0)")
+    parser.add_argument("--base", required=True, help="the revision to compare with")
     parser.add_argument("--rounds", type=int, default=15, help="how many times each revision takes its turn")
     parser.add_argument("--only", default="", help="only the calls whose name has this in it")
     options = parser.parse_args()
@@ -159,10 +159,7 @@ def scoring(x: Any, design: str, *how: int, model: str = "PPCA", masks: str = "o
 
 
 def bernoulli() -> Callable[[], object]:
-    """Score a Bernoulli latent variable model, whose integration grid is refined first.
-
-    Estimates do so by themselves since 0.2.0; the commands of 0.1.0 did it before.
-    """
+    """Score a Bernoulli latent variable model, whose integration grid is refined first."""
     import torch
 
     import maskevidence as me
@@ -171,13 +168,7 @@ def bernoulli() -> Callable[[], object]:
     model = me.models.BernoulliPCA(30, 2)
     x = (table(200, 30) > 0).astype(float)
     tokens, design = me.Tokens.from_array(x), me.RandomSize(4, 4)
-
-    def score() -> object:
-        if me.__version__.startswith("0.1."):
-            model.refine(tokens)
-        return me.estimate_evidence(model, tokens, design)
-
-    return score
+    return lambda: me.estimate_evidence(model, tokens, design)
 
 
 def bert() -> Callable[[], object]:

@@ -64,7 +64,7 @@ def within_each_text(n: int, n_tokens: int, _seed: int, rng: np.random.Generator
 def over_the_data_set(n: int, n_tokens: int, seed: int, _rng: np.random.Generator) -> np.ndarray:
     text, index = (grid.ravel() for grid in np.indices((N_TEXTS, n)))
     position, lengths = positions(np.arange(N_TEXTS))[text], np.full(text.shape, n_tokens)
-    _, size = me.RandomSize(n).plan_at(MaskKey(seed), text, position, lengths, index)
+    _, size = me.RandomSize(n).plan(MaskKey(seed), text, lengths, index, position)
     return size.reshape(N_TEXTS, n)
 
 
@@ -173,7 +173,7 @@ def table_of_scores(model: me.models.MaskedLM, tokens: me.Tokens) -> np.ndarray:
     """Scores of MASKS masks of every size for every text in nats, shape (N_TEXTS, n_tokens, MASKS)."""
     n_tokens = tokens.width if not tokens.context.any() else tokens.width - 2
     assert tokens.n_tokens.tolist() == [n_tokens] * N_TEXTS
-    scores = me.estimate_evidence(model, tokens, me.EverySize(MASKS, max_listed=0)).scores
+    scores = me.estimate_evidence(model, tokens, me.EverySize(MASKS).in_training()).scores
     table = np.empty((N_TEXTS, n_tokens, MASKS))
     table[np.searchsorted(np.unique(scores.id), scores.id), scores.size - 1, scores.draw] = scores.score
     return table

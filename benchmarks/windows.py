@@ -43,7 +43,6 @@ class Windows(me.RandomSize):
     """
 
     name: ClassVar[str] = "windows"
-    earlier: ClassVar[dict[str, object]] = {}
 
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
@@ -53,7 +52,7 @@ class Windows(me.RandomSize):
         start = np.zeros_like(size)
         for step in range(1, self.draws // self.n_replicates):
             earlier = draw - step * self.n_replicates
-            before = self.plan_at(key, ids, position, n_tokens, np.maximum(earlier, 0))[1]
+            before = self.plan(key, ids, n_tokens, np.maximum(earlier, 0), position)[1]
             start += np.where(earlier >= 0, before, 0)
         ranks = keyed_ranks(key.seed, key.columns(ids, order), maskable)
         return maskable & ((ranks - start[:, None]) % n_tokens[:, None] < size[:, None])
@@ -65,11 +64,16 @@ class Complements(Windows):
 
     name: ClassVar[str] = "complements"
 
-    def plan_at(
-        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
     ) -> tuple[Integers, Integers]:
         half = self.draws // 2
-        size = super().plan_at(key, ids, position, n_tokens, index % half)[1]
+        size = super().plan(key, ids, n_tokens, index % half, position)[1]
         return index, np.where(index < half, size, n_tokens + 1 - size)
 
 

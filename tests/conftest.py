@@ -1,6 +1,7 @@
 """Fixtures for many tests: Gaussian models, and rows with missing values and context."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -25,6 +26,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests wait for other processes come first: at the end they would leave a worker idle."""
     waiting = ("test_ray.py", "test_house.py", "test_tutorials.py", "test_kill.py", "test_surroundings.py")
     items.sort(key=lambda item: item.path.name not in waiting)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small tables, texts, images and models in the folders `data` and `models`, to be read alone."""
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    from small_world import write_world
+
+    return write_world(tmp_path_factory.mktemp("world"))
 
 
 def _gaussian(n_features: int, rng: np.random.Generator) -> me.models.Gaussian:

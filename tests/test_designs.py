@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 import maskevidence as me
 from maskevidence.masks import (
     DESIGNS,
+    IndependentMasks,
     Integers,
     MaskDesign,
     MaskKey,
@@ -31,10 +32,10 @@ ONES = np.ones(D)
 EXAMPLES: list[tuple[MaskDesign, np.ndarray]] = [
     (me.EverySize(2), ONES),
     (me.EverySize(5), ONES),
-    (me.EverySize(2, max_listed=0), ONES),
+    (me.EverySize(2).in_training(), ONES),
     (me.RandomSize(1), ONES),
     (me.RandomSize(12, 4), ONES),
-    (me.RandomSize(4, 2, numbering="id"), ONES),
+    (me.RandomSize(4, 2), ONES),
     (me.Orderings(2), ONES),
     (me.LeaveOneOut(), np.array([D, 0, 0, 0])),
     (me.Exhaustive(), ONES),
@@ -102,10 +103,11 @@ def test_a_policy_counts_every_token_once(policy: Policy) -> None:
 
 
 def test_every_design_has_an_example() -> None:
-    assert {type(design) for design, _ in EXAMPLES} | {type(policy) for policy in POLICIES} == set(DESIGNS)
+    shown = {type(design) for design, _ in EXAMPLES} | {type(policy) for policy in POLICIES}
+    assert shown == {*DESIGNS, IndependentMasks}
 
 
-class HeavyLargeSizes(me.EverySize):
+class HeavyLargeSizes(IndependentMasks):
     """A wrong weight: the sizes above half of the tokens count twice."""
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -113,7 +115,7 @@ class HeavyLargeSizes(me.EverySize):
         return found._replace(weight=found.weight * np.where(2 * size > n_tokens, 2.0, 1.0))
 
 
-class Compensated(me.EverySize):
+class Compensated(IndependentMasks):
     """Wrong weights with the right sum."""
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -121,7 +123,7 @@ class Compensated(me.EverySize):
         return found._replace(weight=found.weight * (2 * size / (n_tokens + 1)))
 
 
-class FirstTokensMoreOften(me.EverySize):
+class FirstTokensMoreOften(IndependentMasks):
     """Masks that are not uniform given the size: half of them hide the first tokens."""
 
     def masked(
@@ -142,9 +144,9 @@ class Singles(me.LeaveOneOut):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: HeavyLargeSizes(2, max_listed=0),
-        lambda: Compensated(2, max_listed=0),
-        lambda: FirstTokensMoreOften(2, max_listed=0),
+        lambda: HeavyLargeSizes(2),
+        lambda: Compensated(2),
+        lambda: FirstTokensMoreOften(2),
         Singles,
     ],
 )

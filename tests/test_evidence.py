@@ -374,7 +374,7 @@ class TestErrors:
     def test_more_masks_per_size_lessen_the_error(self, build_ppca) -> None:
         model = build_ppca(8)
         x = model.sample(20)
-        designs = [me.EverySize(4, max_listed=0), me.EverySize(64, max_listed=0), me.EverySize(64)]
+        designs = [me.EverySize(4).in_training(), me.EverySize(64).in_training(), me.EverySize(64)]
         few, many, listed = (me.estimate_evidence(model, x, design).mask_se for design in designs)
         assert many == pytest.approx(few / 4, rel=0.3)
         assert listed < 0.8 * many  # four of the eight sizes have 28 masks or fewer, and all are scored
@@ -410,7 +410,7 @@ class TestErrors:
             assert "data_se" not in estimate.notes[0]
 
     def test_equal_masks_do_not_tell_the_error(self, build_ppca) -> None:
-        """Two masks of one size that are equal by chance: in version 0.1.0, mask_se was then 0."""
+        """Two masks of one size that are equal by chance: mask_se is unknown, and not 0."""
         model = build_ppca(2)
         x = model.sample(1)
         estimates = [me.estimate_evidence(model, x, me.FixedRate(0.5, 2), seed=seed) for seed in range(40)]
@@ -440,7 +440,7 @@ class TestResult:
         assert estimate.bits_per_token == pytest.approx(-estimate.per_token / math.log(2))
         assert estimate.perplexity_bound == pytest.approx(2**estimate.bits_per_token)
         assert estimate.bits_per_byte is None
-        assert estimate.design == {"name": "every-size", "masks_per_size": 3, "max_listed": 32}
+        assert estimate.design == {"name": "every-size", "masks_per_size": 3}
         assert (estimate.seed, estimate.masks) == (9, "own")
 
     def test_calls_are_counted(self, build_ppca) -> None:

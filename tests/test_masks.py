@@ -71,13 +71,13 @@ def draw_all(design: MaskDesign, key: MaskKey, ids: np.ndarray, maskable: np.nda
 
 
 def sizes_of(
-    design: MaskDesign, key: MaskKey, n_rows: int, n_tokens: int, plan: str = "plan_at"
+    design: MaskDesign, key: MaskKey, n_rows: int, n_tokens: int, *, training: bool = False
 ) -> np.ndarray:
-    """Mask sizes alone, shape (n_rows, n_draws), of rows 0, 1, ... in scoring, or in training by "plan"."""
+    """Mask sizes alone, shape (n_rows, n_draws), of rows 0, 1, ... in scoring or in training."""
     n_draws = int(design.n_draws(np.array([n_tokens]))[0])
     row, index = (grid.ravel() for grid in np.indices((n_rows, n_draws)))
-    numbers = (row,) if plan == "plan" else (7 * row, positions(np.arange(n_rows))[row])
-    planned = getattr(design, plan)(key, *numbers, np.full(len(row), n_tokens), index)
+    ids, place = (row, None) if training else (7 * row, positions(np.arange(n_rows))[row])
+    planned = design.plan(key, ids, np.full(len(row), n_tokens), index, place)
     return planned[1].reshape(n_rows, n_draws)
 
 
@@ -368,10 +368,11 @@ class TestEverySize:
             assert chisquare(counts).pvalue > 1e-4
 
     def test_the_first_draw_is_that_of_independent_masks(self) -> None:
-        """So that a single mask of each size, as in training, is the same as in version 0.1.0."""
+        """So that training and scoring with a single mask of each size have the same masks."""
         maskable, ids = np.tri(6, 6, dtype=bool), np.arange(6)
         first, independent = (
-            draw_all(me.EverySize(1, max_listed), MaskKey(1), ids, maskable) for max_listed in (32, 0)
+            draw_all(design, MaskKey(1), ids, maskable)
+            for design in (me.EverySize(1), me.EverySize(1).in_training())
         )
         np.testing.assert_array_equal(first.masked, independent.masked)
 
@@ -442,12 +443,15 @@ class TestEverySize:
 
 class TestRandomSize:
     @pytest.mark.usefixtures("unchecked")
-    @pytest.mark.parametrize("plan", ["plan", "plan_at"])
+    @pytest.mark.parametrize("training", [True, False])
     @mask_kinds
-    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks, plan: str) -> None:
+    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks, training: bool) -> None:
         n_tokens, n_seeds = 7, 3500
         sizes = np.array(
-            [sizes_of(me.RandomSize(8), MaskKey(s, masks), 3, n_tokens, plan) for s in range(n_seeds)]
+            [
+                sizes_of(me.RandomSize(8), MaskKey(s, masks), 3, n_tokens, training=training)
+                for s in range(n_seeds)
+            ]
         )
         for row in range(3):
             for draw in range(8):
@@ -473,14 +477,14 @@ class TestRandomSize:
 
     @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize(
-        ("plan", "n_rows", "times"),
-        [("plan", 100, 20), ("plan", 1000, 20), ("plan_at", 100, 20), ("plan_at", 1000, 200)],
+        ("training", "n_rows", "times"),
+        [(True, 100, 20), (True, 1000, 20), (False, 100, 20), (False, 1000, 200)],
     )
-    def test_sizes_are_even_over_the_data_set(self, plan: str, n_rows: int, times: int) -> None:
+    def test_sizes_are_even_over_the_data_set(self, training: bool, n_rows: int, times: int) -> None:
         """The number of masks of each size varies far less than it would for independent sizes."""
         n_tokens, draws = 10, 4
         design = me.RandomSize(draws)
-        sizes = [sizes_of(design, MaskKey(s), n_rows, n_tokens, plan) for s in range(200)]
+        sizes = [sizes_of(design, MaskKey(s), n_rows, n_tokens, training=training) for s in range(200)]
         counts = [np.bincount(one.ravel(), minlength=11)[1:] for one in sizes]
         share = 1 / n_tokens
         independent = n_rows * draws * share * (1 - share)

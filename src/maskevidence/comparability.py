@@ -9,7 +9,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
 
 # Options of a design that change how precise a number is, but not what it estimates.
-_PRECISION = {"masks_per_size", "max_listed", "draws", "replicates", "orders"}
+_PRECISION = {"masks_per_size", "draws", "replicates", "orders"}
 
 # Kinds whose numbers estimate the log evidence of one joint density.
 _EVIDENCES = ("exact", "unbiased", "approximate")

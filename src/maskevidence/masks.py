@@ -30,7 +30,6 @@ from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, sub
 
 Masks = Literal["own", "shared"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
-Numbering = Literal["position", "id"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
@@ -96,8 +95,6 @@ class MaskDesign(ABC):
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.
-        earlier: options that files of version 0.1.0 lack, with the values that it used.
-        inherited: options that a run which is continued keeps, unless others are asked for.
         nested: True if one random order gives the masks of all sizes of a draw.
         deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
         pooled: True if the sizes of different observations are drawn together, so that only whole
@@ -110,8 +107,6 @@ class MaskDesign(ABC):
     name: ClassVar[str]
     purpose: ClassVar[str]
     extended_by: ClassVar[str | None] = None
-    earlier: ClassVar[Mapping[str, object]] = {}
-    inherited: ClassVar[tuple[str, ...]] = ()
     nested: ClassVar[bool] = False
     deterministic: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
@@ -147,21 +142,21 @@ class MaskDesign(ABC):
         """How many masks an observation of n tokens gets, over all repeats."""
 
     @abstractmethod
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
 
-        Equal shares of consecutive indices belong to the repeats, in their order.
+        Equal shares of consecutive indices belong to the repeats, in their order. A `pooled` design is given
+        the positions of the observations among all that are scored together (`positions`), so that ids with
+        gaps do not make its sizes uneven. A step of training has some of the observations only, and gives no
+        positions; sizes then follow the ids.
         """
-
-    def plan_at(
-        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
-    ) -> Plan:
-        """The plan for observations that are scored together, with the position of each (`positions`).
-
-        By default it is that of the ids. A `pooled` design follows the positions, so that ids with gaps do
-        not make its sizes uneven.
-        """
-        return self.plan(key, ids, n_tokens, index)
 
     def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
         """Whether each mask is scored; False if it would repeat another mask of the same observation."""
@@ -227,46 +222,34 @@ class MaskDesign(ABC):
         return n_draws // n_repeats
 
     def in_training(self) -> "MaskDesign":
-        """The design as training uses it: masks are independent, and sizes follow the ids, with `earlier`.
-
-        A step has some of the observations only, so that it has no positions among all of them.
+        """The design as training uses it: by default as it is.
 
         Raises:
             InputError: a design whose estimate is not the area under the curve.
 
         Example:
             >>> RandomSize(1).in_training()
-            RandomSize(draws=1, replicates=1, numbering='id')
+            RandomSize(draws=1, replicates=1)
         """
         if not self.is_area:
             raise InputError(f"{self} is for scoring only; train with random-size, RandomSize(), for example")
-        return replace(self, **self.earlier) if self.earlier else self  # type: ignore[type-var]
+        return self
 
     def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
-        """The design with the `inherited` options of another one of its class, except those `asked` for.
+        """The design for more masks of a run: with options of its design, except those `asked` for.
 
-        Example:
-            >>> RandomSize(8).continuing(RandomSize(4, 4, "id"), asked=["draws"])
-            RandomSize(draws=8, replicates=4, numbering='id')
+        By default no option is kept.
         """
-        kept = {name: getattr(other, name) for name in self.inherited if name not in asked}
-        return replace(self, **kept) if kept else self  # type: ignore[type-var]
+        return self
 
     def settings(self) -> dict[str, object]:
         """The design's name and parameters, as they are written to files.
 
         Example:
             >>> EverySize(2).settings()
-            {'name': 'every-size', 'masks_per_size': 2, 'max_listed': 32}
-            >>> EverySize(2, max_listed=0).settings()  # as version 0.1.0 wrote it
             {'name': 'every-size', 'masks_per_size': 2}
         """
-        options: dict[str, object] = asdict(self)  # type: ignore[call-overload]
-        return {"name": self.name} | {
-            name: value
-            for name, value in options.items()
-            if name not in self.earlier or value != self.earlier[name]
-        }
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
@@ -401,10 +384,10 @@ def drawn_masks(
     """
     n_tokens = maskable.sum(1)
     row, index = all_pairs(design, n_tokens) if pairs is None else pairs
-    if position is None:
+    if position is None or not design.pooled:
         draw, size = design.plan(key, ids[row], n_tokens[row], index)
     else:
-        draw, size = design.plan_at(key, ids[row], position[row], n_tokens[row], index)
+        draw, size = design.plan(key, ids[row], n_tokens[row], index, position[row])
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
@@ -457,16 +440,18 @@ def _constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
 class EverySize(MaskDesign):
     """`masks_per_size` random masks of every size 1..D (the paper's P).
 
-    A size with C <= `max_listed` masks has them drawn without replacement: no mask is scored twice, and if
-    C <= P, each is scored once, without Monte-Carlo error. Weights: 1/P, or 1/C if C < P. The strata are the
-    sizes; the variance of a stratum that is drawn without replacement has the factor 1 - P/C. Since a single
-    size can hold all of the variance, the standard error needs 3 degrees of freedom for each: N·(P - 1) with
-    own masks of N observations, P - 1 with shared masks. Where the masks of all sizes are listed, at least 10
-    of them have to be left out, or none.
+    A size with C <= 32 masks has them drawn without replacement: no mask is scored twice, and if C <= P, each
+    is scored once, without Monte-Carlo error. Training draws all masks independently. Weights: 1/P, or 1/C if
+    C < P. The strata are the sizes; the variance of a stratum that is drawn without replacement has the
+    factor 1 - P/C. Since a single size can hold all of the variance, the standard error needs 3 degrees of
+    freedom for each: N·(P - 1) with own masks of N observations, P - 1 with shared masks. Where the masks of
+    all sizes are listed, at least 10 of them have to be left out, or none.
 
     Args:
         masks_per_size: P.
-        max_listed: the largest C; 0 draws all masks independently, as version 0.1.0 did.
+
+    Attributes:
+        max_listed: the largest C of a size whose masks are drawn without replacement.
 
     Source:
         Cochran (1977), Sampling Techniques, Section 2.6, on the factor 1 - P/C.
@@ -480,22 +465,28 @@ class EverySize(MaskDesign):
     """
 
     masks_per_size: int = 4
-    max_listed: int = MAX_LISTED
+    max_listed: ClassVar[int] = MAX_LISTED
     name: ClassVar[str] = "every-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: every size has its own random masks."
     extended_by: ClassVar[str] = "masks_per_size"
-    earlier: ClassVar[Mapping[str, object]] = {"max_listed": 0}
-    inherited: ClassVar[tuple[str, ...]] = ("max_listed",)
 
     def __post_init__(self) -> None:
         _check_counts(masks_per_size=self.masks_per_size)
-        if not isinstance(self.max_listed, int) or not 0 <= self.max_listed <= MAX_LISTED:
-            raise InputError(f"max_listed={self.max_listed!r}; give a whole number from 0 to {MAX_LISTED}")
+
+    def in_training(self) -> MaskDesign:
+        return IndependentMasks(self.masks_per_size) if type(self) is EverySize else self
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
@@ -549,6 +540,12 @@ class EverySize(MaskDesign):
         if (n_masks == 0).any():
             return math.inf
         return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
+
+
+class IndependentMasks(EverySize):
+    """`EverySize` in training: every mask is drawn independently, also where a size has few masks."""
+
+    max_listed: ClassVar[int] = 0
 
 
 def _too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
@@ -617,7 +614,6 @@ class Orderings(MaskDesign):
     name: ClassVar[str] = "orderings"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: a random order hides its first M tokens."
     extended_by: ClassVar[str] = "orders"
-    earlier: ClassVar[Mapping[str, object]] = {"bound": "area"}
     nested: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -645,7 +641,14 @@ class Orderings(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.orders * n_tokens
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def ranks(
@@ -672,7 +675,8 @@ class RandomSize(MaskDesign):
     unbiased. In each turn of a replicate, n <= 256 neighbours have one u in each of n equal intervals,
     assigned at random; the u of an observation are even over the turns. Whatever the scores are, the
     variance of the estimate is at most n/(n - 1) times that for independent sizes. Weights: D over the number
-    of draws.
+    of draws. In training, where a step has some of the observations only, i is the id, and u is that of the
+    sequence of `kronecker`.
 
     The standard error comes from the spread of the replicates. It needs R >= 4 and enough masks to meet each
     size: N·draws >= max(40, min(4·D, 128)) with own masks, draws >= max(16, 4·D) with shared masks.
@@ -681,22 +685,17 @@ class RandomSize(MaskDesign):
         draws: masks per observation.
         replicates: R, which must divide `draws`, or be larger: each draw is then a replicate of its own. By
             default the largest number up to 8 that divides them.
-        numbering: "id" has the id for i, and the sequence of `kronecker`, as in training and in version
-            0.1.0; over ids with gaps, the sizes are then uneven.
 
     Example:
         >>> RandomSize(8), RandomSize(8).n_draws(np.array([61])).tolist()
-        (RandomSize(draws=8, replicates=8, numbering='position'), [8])
+        (RandomSize(draws=8, replicates=8), [8])
     """
 
     draws: int = 8
     replicates: int | None = None
-    numbering: Numbering = "position"
     name: ClassVar[str] = "random-size"
     purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
     extended_by: ClassVar[str] = "draws"
-    earlier: ClassVar[Mapping[str, object]] = {"numbering": "id"}
-    inherited: ClassVar[tuple[str, ...]] = ("draws", "replicates", "numbering")
     pooled: ClassVar[bool] = True
     random_sizes: ClassVar[bool] = True
     min_replicates: ClassVar[int] = 4
@@ -713,8 +712,6 @@ class RandomSize(MaskDesign):
                 f"draws={self.draws} is not a multiple of replicates={self.replicates}; give "
                 f"draws={self.possible_draws(self.draws)}, or replicates=1 (and no standard error)"
             )
-        if self.numbering not in ("position", "id"):
-            raise InputError(f"numbering={self.numbering!r}; give 'position' or 'id'")
 
     @property
     def n_replicates(self) -> int:
@@ -735,20 +732,32 @@ class RandomSize(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, self.draws)
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
-        offset = keyed_bits(key.seed, index % self.n_replicates)
-        row = np.zeros_like(ids) if key.masks == "shared" else ids
-        return index, scaled(kronecker(offset, row, index // self.n_replicates), n_tokens) + 1
+    def continuing(self, other: MaskDesign, asked: Collection[str]) -> MaskDesign:
+        """The design for more masks of a run, whose draws and replicates it keeps, except those `asked` for.
 
-    def plan_at(
-        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
+        Example:
+            >>> RandomSize(16).continuing(RandomSize(4, 4), asked=["draws"])
+            RandomSize(draws=16, replicates=4)
+        """
+        kept = {name: getattr(other, name) for name in ("draws", "replicates") if name not in asked}
+        return replace(self, **kept)
+
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
     ) -> Plan:
-        if self.numbering == "id":
-            return self.plan(key, ids, n_tokens, index)
+        replicate, turn = index % self.n_replicates, index // self.n_replicates
+        if position is None:
+            row = np.zeros_like(ids) if key.masks == "shared" else ids
+            return index, scaled(kronecker(keyed_bits(key.seed, replicate), row, turn), n_tokens) + 1
         row, n_rows = position[:, 0], int(position[:, 1].max(initial=1))
         if key.masks == "shared":
             row, n_rows = np.zeros_like(row), 1
-        share = stratified(key.seed, index % self.n_replicates, index // self.n_replicates, row, n_rows)
+        share = stratified(key.seed, replicate, turn, row, n_rows)
         return index, scaled(share, n_tokens) + 1
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -822,7 +831,14 @@ class Rates(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         rate = np.asarray(self.rates)[index % len(self.rates)]
         return index, size_of_rate(rate, n_tokens)
 
@@ -895,7 +911,14 @@ class LeaveOneOut(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return n_tokens
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         return index, np.ones_like(index)
 
     def masked(
@@ -939,7 +962,6 @@ class Exhaustive(MaskDesign):
     blocks: int | None = None
     name: ClassVar[str] = "exhaustive"
     purpose: ClassVar[str] = "Equal to the sum over sizes: every mask of every size is scored."
-    earlier: ClassVar[Mapping[str, object]] = {"order_mixture": False, "blocks": None}
     deterministic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -978,7 +1000,14 @@ class Exhaustive(MaskDesign):
         whole, rest = n_tokens // np.maximum(size, 1), n_tokens % np.maximum(size, 1)
         return whole * (2**size - 1) + 2**rest - 1
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         size = self.block_size(n_tokens)
         block, subset = index // (2**size - 1), index % (2**size - 1) + 1
         later = np.maximum(n_tokens - (block + 1) * size, 0)
@@ -1113,7 +1142,14 @@ class Policy(MaskDesign):
         whole, rest = n_tokens // size, n_tokens % size
         return whole * -(-size // self.tokens_per_step) + -(-rest // self.tokens_per_step)
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
         return index, n_tokens - self.steps(n_tokens, index)[1]
 
     def masked(
@@ -1169,6 +1205,6 @@ def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     design = design_class(str(options.pop("name", None)))
     try:
-        return design(**{**design.earlier, **options})
+        return design(**options)
     except TypeError as error:
         raise InputError(f"the design {dict(settings)} cannot be used: {error}") from error

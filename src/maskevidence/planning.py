@@ -72,10 +72,15 @@ class _Twice(RandomSize):
     def n_replicates(self) -> int:
         return self.draws // 2
 
-    def plan_at(
-        self, key: MaskKey, ids: Integers, position: Positions, n_tokens: Integers, index: Integers
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
     ) -> Plan:
-        return index, super().plan_at(key, ids, position, n_tokens, index // 2)[1]
+        return index, super().plan(key, ids, n_tokens, index // 2, position)[1]
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         return super().summation(n_tokens, draw, size)._replace(replicate=draw // 2)

@@ -12,7 +12,7 @@ from torch import Tensor
 import maskevidence as me
 from checked_models import Strings, strings
 from maskevidence.check.weights import weights
-from maskevidence.masks import Integers, MaskKey, Plan, drawn_masks
+from maskevidence.masks import Integers, MaskKey, Plan, Positions, drawn_masks
 from maskevidence.tokens import Tokens
 from text_models import small_tokenizer
 
@@ -53,8 +53,15 @@ def ninety_percent(model: Any, tokens: Tokens, *, step: int | None = None) -> Te
 class OffByOne(me.RandomSize):
     """Sizes from 0 to D - 1, where 0 becomes 1."""
 
-    def plan(self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers) -> Plan:
-        draw, size = super().plan(key, ids, n_tokens, index)
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        draw, size = super().plan(key, ids, n_tokens, index, position)
         return draw, np.maximum(size - 1, 1)
 
 

@@ -11,8 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from report_runs import command
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-BERT, TEXTS, TABLE = GOLDEN / "models/bert", GOLDEN / "data/texts.jsonl", GOLDEN / "data/table.csv"
+BERT, TEXTS, TABLE = "models/bert", "data/texts.jsonl", "data/table.csv"  # in the folder `world`
 DESIGNS = {
     "mixture": ("exhaustive", "--order-mixture", "--blocks", "3"),
     "bound": ("orderings", "--orders", "4", "--bound", "importance"),
@@ -21,12 +20,19 @@ DESIGNS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def in_the_world(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world)
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each design on the same texts."""
     folder = tmp_path_factory.mktemp("runs")
     for name, design in DESIGNS.items():
-        command("score", BERT, TEXTS, "--limit", 4, "--out", folder / name, "--design", *design)
+        command(
+            "score", world / BERT, world / TEXTS, "--limit", 4, "--out", folder / name, "--design", *design
+        )
     return {name: folder / name for name in DESIGNS}
 
 
@@ -35,10 +41,10 @@ def read(folder: Path) -> dict:
 
 
 def test_runs_hold_what_python_gives_and_resume(
-    run: CommandLine, runs: dict[str, Path], tmp_path: Path
+    run: CommandLine, world: Path, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     model = me.models.MaskedLM.from_pretrained(BERT)
-    texts = [json.loads(line)["text"] for line in TEXTS.read_text().splitlines()][:4]
+    texts = [json.loads(line)["text"] for line in Path(TEXTS).read_text().splitlines()][:4]
     designs = {
         "mixture": me.Exhaustive(order_mixture=True, blocks=3),
         "bound": me.Orderings(4, bound="importance"),
@@ -56,7 +62,17 @@ def test_runs_hold_what_python_gives_and_resume(
         before = {file: file.read_bytes() for file in (runs[name] / "estimate.json", *parts)}
         for file in before:
             file.unlink()
-        again = run("score", BERT, TEXTS, "--limit", 4, "--out", runs[name], "--design", *DESIGNS[name])
+        again = run(
+            "score",
+            world / BERT,
+            world / TEXTS,
+            "--limit",
+            4,
+            "--out",
+            runs[name],
+            "--design",
+            *DESIGNS[name],
+        )
         assert again.code == 0, again.err
         assert {file: file.read_bytes() for file in before} == before
     assert read(runs["mixture"])["bracket"]["area"] <= read(runs["mixture"])["log_evidence"]
@@ -64,7 +80,7 @@ def test_runs_hold_what_python_gives_and_resume(
     assert read(runs["bound"])["order_spread"]["within"] > 0
     longer = ("orderings", "--orders", 8, "--bound", "importance")
     out = shutil.copytree(runs["bound"], tmp_path / "bound")
-    more = run("score", BERT, TEXTS, "--limit", 4, "--out", out, "--design", *longer)
+    more = run("score", world / BERT, world / TEXTS, "--limit", 4, "--out", out, "--design", *longer)
     assert more.code == 0, more.err
     assert "lower bound" in more.out
     assert read(out)["bracket"]["n_orders"] == 8

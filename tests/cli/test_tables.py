@@ -1,5 +1,6 @@
 """Tables on terminals of any width: they fit, and no number is cut."""
 
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -8,8 +9,8 @@ from rich.console import Console
 
 from command_line import CommandLine
 from maskevidence.cli.tables import FittingTable
+from report_runs import write_table
 
-RUNS = Path(__file__).parents[1] / "golden" / "runs"
 COLUMNS = ["run", "log evidence", "behind best", "wins"]
 ROWS = [
     ["runs/a-rather-long-name-of-a-run-directory", "-1234.5678", "best", ""],
@@ -44,12 +45,21 @@ def test_numbers_are_whole(width: int, numbers_per_line: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_compare_fits(columns: int, run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_fits(
+    columns: int, run: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_table(tmp_path / "table.csv")
+    runs = [tmp_path / "ppca", tmp_path / "factor-analysis"]
+    for model, folder in zip(("ppca:2", "factor-analysis:1"), runs, strict=True):
+        assert run("score", model, tmp_path / "table.csv", "--out", folder).code == 0
     monkeypatch.setenv("COLUMNS", str(columns))
-    result = run("compare", RUNS / "table", RUNS / "factor-analysis")
+    result = run("compare", *runs, "--json", tmp_path / "compared.json")
     assert result.code == 0, result.err
+    compared = json.loads((tmp_path / "compared.json").read_text())
+    (behind,) = compared["differences"]
     assert max(map(len, result.out.splitlines())) <= columns
     assert "…" not in result.out
-    for number in ("-5.6856", "-6.4754", "0.7898 ± 0.4034", "17 %"):
-        assert number in result.out
+    for entry in compared["ranking"]:
+        assert f"{entry['log_evidence']:.4f}" in result.out
+    assert f"{behind['difference']:.4f} ± {behind['standard_error']:.4f}" in result.out
     assert "Bayes" not in result.out

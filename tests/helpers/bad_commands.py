@@ -21,8 +21,8 @@ from pyarrow import parquet
 from bad_files import mutate
 from maskevidence.cli.app import app
 from protein_models import save_protein_model
+from small_world import RUNS, write_runs, write_world
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 Prepare = Callable[[Path], None]
 
 
@@ -54,8 +54,7 @@ class Case:
 
 def build_world(folder: Path) -> None:
     """Small valid data, models, runs and trainings, and paths of every bad kind."""
-    for name in ("data", "models", "runs"):
-        shutil.copytree(GOLDEN / name, folder / name)
+    write_runs(write_world(folder))
     rng = np.random.default_rng(0)
     values = rng.normal(size=(40, 4))
     np.save(folder / "data" / "table.npy", values)
@@ -270,13 +269,7 @@ VALID: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("report",): [("runs/table", "--out", "out.html"), ("runs/text", "runs/tokens", "--out", "out.html")],
     ("show", "reconstructions"): [("models/vit-mae", "data/images", "--images", "1", "--out", "out")],
 }
-_PARTIAL = "score ppca:1 data/table.csv --test-fraction 0.6 --masks-per-size 2 --save-every 0 --threads 1"
-RESUMED = {
-    "table": "score ppca:2 data/table.csv --out runs/table",
-    "text": "score models/bert data/texts.jsonl --out runs/text",
-    "partial": f"{_PARTIAL} --out runs/partial",
-    "train-ppca": "train ppca:2 data/table.csv --epochs 6 --checkpoint-every 3 --out runs/train-ppca",
-}
+RESUMED = ("table", "text", "partial", "train-ppca")
 
 
 def cases(seed: int) -> Iterator[Case]:
@@ -396,10 +389,9 @@ def _bad_model(rng: random.Random) -> Case:
 
 
 def _bad_run(rng: random.Random) -> Case:
-    names = sorted(path.name for path in (GOLDEN / "runs").iterdir())
-    name = rng.choice(names)
+    name = rng.choice(sorted(RUNS))
     run = f"runs/{name}"
-    resumed = tuple(RESUMED[name].split()) if name in RESUMED else ()
+    resumed = tuple(RUNS[name].split()) if name in RESUMED else ()
     words = rng.choice(
         [
             ("summarize", run),

@@ -21,7 +21,7 @@ from torch import Tensor
 import maskevidence as me
 from protein_models import protein_model
 from report_runs import command
-from small_world import RUNS, bert, filled, read_json, values, vit_mae, with_holes, write_runs, write_world
+from small_world import RUNS, bert, filled, values, vit_mae, with_holes, write_runs, write_world
 
 FILE = Path(__file__).parents[1] / "golden" / "numbers.json"
 D, N = 4, 5
@@ -601,10 +601,10 @@ def commands() -> Numbers:
         write_runs(write_world(Path()), tuple(name for name in RUNS if name != "train-ppca"))
         for name in RUNS:
             if (Path("runs", name) / "estimate.json").exists():
-                found[f"run {name}"] = kept(read_json(Path("runs", name, "estimate.json")))
+                found[f"run {name}"] = kept(json.loads(Path("runs", name, "estimate.json").read_text()))
         for name, words in COMMANDS.items():
             command(*words.split(), "--json", "said.json")
-            found[name] = kept(read_json(Path("said.json")))
+            found[name] = kept(json.loads(Path("said.json").read_text()))
         filled_in = np.genfromtxt("filled.csv", delimiter=",", skip_header=1)
         found["filled.csv"] = filled_in[:6].tolist()
     return found

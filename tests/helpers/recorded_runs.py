@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -14,7 +13,6 @@ from pyarrow import parquet
 import maskevidence as me
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.runs import DataSource, Manifest, rows_per_block
-from maskevidence.runs.parts import list_parts, read_part, write_part
 
 N_ROWS, N_FEATURES = 70, 6
 OBSERVATION_COLUMNS = [
@@ -78,19 +76,6 @@ def bytes_of(rows: pandas.DataFrame) -> list[tuple[str, bytes]]:
 
 def same_rows(first: Path | str, second: Path | str) -> bool:
     return bytes_of(read_rows(first)) == bytes_of(read_rows(second))
-
-
-def without_seals(folder: Path) -> dict[str, Any]:
-    """Write a run as version 0.1.0 did; gives the content of run.json."""
-    for part in list_parts(folder / "scores"):
-        scores = read_part(part)
-        part.path.unlink()
-        write_part(folder / "scores", part.piece, *scores, None)
-    content = json.loads((folder / "run.json").read_text())
-    del content["seal"], content["kept_model"]
-    content |= {"schema_version": 1, "versions": {"maskevidence": "0.1.0"}}
-    (folder / "run.json").write_text(json.dumps(content))
-    return content
 
 
 def read_numbers(folder: Path | str) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Small tables, texts, images, models and runs, made from fixed seeds: what the commands of tests read."""
 
-import json
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -115,8 +114,3 @@ def write_runs(folder: Path, names: tuple[str, ...] = tuple(RUNS)) -> Path:
         for file in ("estimate.json", "curve.csv", "curve.png", "observations.csv", "observations.parquet"):
             (run / file).unlink(missing_ok=True)
     return folder
-
-
-def read_json(file: Path) -> Any:
-    """The content of a JSON file."""
-    return json.loads(file.read_text())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from image_models import saved, small_vit_mae
-from maskevidence.models.fingerprints import fingerprint, same_fingerprint, weights_fingerprint
+from maskevidence.models.fingerprints import fingerprint, weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.whole_words import WholeWords
@@ -38,8 +38,7 @@ def test_of_a_masked_language_model(tmp_path: Path) -> None:
     for change in ({"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}):
         changed = bert_with(tmp_path / "bert", **change)
         assert weights_fingerprint(changed) == weights_fingerprint(in_memory)
-        assert not same_fingerprint(fingerprint(changed), own)
-    assert same_fingerprint(own, weights_fingerprint(in_memory))  # a run of an older version
+        assert fingerprint(changed) != own
     other_mask = MaskedLM(in_memory.network, mask_token_id=7)
     assert fingerprint(other_mask) != own
 

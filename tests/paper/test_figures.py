@@ -78,7 +78,7 @@ def test_figure_1_accumulates_what_each_number_of_masks_gives() -> None:
     x, model = published(100, 5, 2, SEEDS[1])
     true = float(model.score_samples(x).mean())
     for p in (1, 4, 6):
-        design = me.EverySize(p, max_listed=0)
+        design = me.EverySize(p).in_training()
         estimate = me.estimate_evidence(model, GaussianMoments.from_rows(x), design, seed=SEEDS[1])
         got = [
             float(row["true_minus_estimate"])

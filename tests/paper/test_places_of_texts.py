@@ -55,7 +55,7 @@ def test_entries_on_texts_on_a_device(
     )  # transformers cannot load onto a pretended device
     for module in (figure_5_right, masking_rates):
         monkeypatch.setattr(module, "embedded_text", lambda: EmbeddedText(tokenizer, tokens, tokens))
-    monkeypatch.setattr(masking_rates, "SIZES", RandomSize(4, 4, "id"))
+    monkeypatch.setattr(masking_rates, "SIZES", masking_rates.SizesById(4, 4))
     monkeypatch.setattr(masking_rates, "DESIGNS", {USUAL: FixedRate(0.15, 1), RANDOM: RandomSize(1, 1)})
     numbers = []
     for where in (Place(torch.device("cpu")), Place(device)):

@@ -64,17 +64,20 @@ class TestAnotherRun:
         error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
         assert "holds another run (fingerprint" in error
 
-    def test_with_a_newer_schema(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+    @pytest.mark.parametrize("schema", [1, 2, 7, None])
+    def test_of_another_format(
+        self, first: Path, saved: tuple[Path, Path], run: CommandLine, schema: int | None
+    ) -> None:
         content = json.loads((first / "run.json").read_text())
-        (first / "run.json").write_text(json.dumps(content | {"schema_version": 7, "more": 1}))
-        message = "has schema 7, written by a newer maskevidence (this one reads 2); update maskevidence"
+        (first / "run.json").write_text(json.dumps(content | {"schema_version": schema, "more": 1}))
+        message = f"has schema {schema}, written by another version of maskevidence (this one reads 3)"
         command = ("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first)
         assert message in run(*command).error
         assert message in run("summarize", first).error
         assert message in run("compare", first, first).error
         assert run(*command, "--overwrite").code == 0
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 1}'])
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 3}'])
     def test_with_an_unreadable_run_json(
         self,
         first: Path,

@@ -1,7 +1,6 @@
 """observations.csv: in every run, with labels that survive shards, resuming and summarize."""
 
 import gzip
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,6 @@ from maskevidence.data import read_table
 from maskevidence.runs import read_run
 from recorded_runs import checked_observations
 from text_models import SENTENCES, small_bert, small_tokenizer
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +32,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_kind_of_data_has_observations(
-    run: CommandLine, model: Path, table: Path, tmp_path: Path
+    run: CommandLine, world: Path, model: Path, table: Path, tmp_path: Path
 ) -> None:
     asked = {
-        "rows": ("ppca:2", GOLDEN / "data" / "table.csv", "--design", "leave-one-out"),
+        "rows": ("ppca:2", world / "data" / "table.csv", "--design", "leave-one-out"),
         "texts": (model, table, "--text", "answer", "--id-column", "name", "--draws", 16),
-        "images": (GOLDEN / "models" / "vit-mae", GOLDEN / "data" / "images"),
+        "images": (world / "models" / "vit-mae", world / "data" / "images"),
     }
     rows = {}
     for kind, words in asked.items():
@@ -76,9 +73,11 @@ def test_labels_survive_shards_and_resuming(
     assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
 
 
-def test_runs_without_labels_and_labels_of_other_data(run: CommandLine, tmp_path: Path) -> None:
-    for name in ("table", "text"):  # runs of earlier versions
-        shutil.copytree(GOLDEN / "runs" / name, tmp_path / name)
+def test_runs_without_labels_and_labels_of_other_data(run: CommandLine, world: Path, tmp_path: Path) -> None:
+    for name, words in (("table", ("ppca", "table.csv")), ("text", ("bert", "texts.jsonl"))):
+        saved = ("score", world / "models" / words[0], world / "data" / words[1])
+        assert run(*saved, "--out", tmp_path / name).code == 0
+        (tmp_path / name / "labels.parquet").unlink(missing_ok=True)
         assert run("summarize", tmp_path / name).code == 0
         assert {row["label"] for row in checked_observations(tmp_path / name)} == {""}
     (tmp_path / "text" / "labels.parquet").write_bytes(b"nothing of the kind")
@@ -125,14 +124,16 @@ def test_gaps_of_an_alignment_are_dropped(tmp_path: Path) -> None:
     assert "a stop, was dropped (1 of 2)" in texts.notes[1]
 
 
-def test_the_closed_form_of_each_row_stands_beside_its_estimate(run: CommandLine, tmp_path: Path) -> None:
+def test_the_closed_form_of_each_row_stands_beside_its_estimate(
+    run: CommandLine, world: Path, tmp_path: Path
+) -> None:
     """It is exact, the same over shards and after a stop, and belongs to its run."""
-    words = ("score", "ppca:2", GOLDEN / "data" / "table.csv", "--test-fraction", "0.5", "--save-every", 0)
+    words = ("score", "ppca:2", world / "data" / "table.csv", "--test-fraction", "0.5", "--save-every", 0)
     assert run(*words, "--out", tmp_path / "one").code == 0
     rows = checked_observations(tmp_path / "one")
     exact = np.array([float(row["closed_form"]) for row in rows])
     model = me.models.load(tmp_path / "one" / "model")
-    table = read_table(GOLDEN / "data" / "table.csv").take(np.array([int(row["id"]) for row in rows]))
+    table = read_table(world / "data" / "table.csv").take(np.array([int(row["id"]) for row in rows]))
     np.testing.assert_allclose(exact, model.score_samples(table), atol=1e-9)
     estimate = read_run(tmp_path / "one").estimate
     assert estimate.closed_form is not None
@@ -147,7 +148,7 @@ def test_the_closed_form_of_each_row_stands_beside_its_estimate(run: CommandLine
     assert run(*words, "--out", tmp_path / "one").code == 0
     assert (tmp_path / "one" / "closed_form.parquet").read_bytes() == written
 
-    saved = ("score", tmp_path / "one" / "model", GOLDEN / "data" / "table.csv")
+    saved = ("score", tmp_path / "one" / "model", world / "data" / "table.csv")
     assert run(*saved, "--out", tmp_path / "whole").code == 0
     for k in (1, 2):
         assert run(*saved, "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0

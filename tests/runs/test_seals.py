@@ -23,7 +23,6 @@ from recorded_runs import (
     make_tokens,
     read_rows,
     same_rows,
-    without_seals,
 )
 
 DESIGN = me.EverySize(2)
@@ -121,21 +120,12 @@ class TestForeignParts:
         shutil.copy(added[0].path, folder.scores)
         refused_by_all(folder, FOREIGN)
 
-    def test_without_a_seal(self, folder: RunDirectory) -> None:
-        """As version 0.1.0 wrote them, or a program that keeps the columns alone."""
+    def test_with_the_seal_of_another_run(self, folder: RunDirectory) -> None:
         part = list_parts(folder.scores)[3]
         table, n_calls = read_part(part)
         part.path.unlink()
-        write_part(folder.scores, part.piece, table, n_calls, None)
+        write_part(folder.scores, part.piece, table, n_calls, "another run")
         refused_by_all(folder, FOREIGN)
-
-    def test_in_a_run_without_seals(self, folder: RunDirectory, whole: Path) -> None:
-        without_seals(folder.path)
-        assert read_run(folder.path).estimate.n_observations == 70
-        list_parts(folder.scores)[3].path.unlink()
-        shutil.copy(list_parts(whole / "scores")[3].path, folder.scores)
-        with pytest.raises(me.InputError, match=FOREIGN):
-            read_run(folder.path)
 
     def test_the_same_run_can_be_put_together(
         self, folder: RunDirectory, whole: Path, tmp_path: Path
@@ -205,7 +195,6 @@ class TestChangedManifest:
             {"command": "another"},
             {"seal": None},
             {"seal": "0" * 64},
-            {"schema_version": 1},
         ],
         ids=str,
     )
@@ -227,12 +216,11 @@ class TestChangedManifest:
         refused_by_commands(run, fitted, CHANGED)
 
     def test_without_its_seals_is_refused(self, run: CommandLine, fitted: tuple[object, ...]) -> None:
-        """Whoever removes the seal of run.json still has scores with seals."""
         file = Path(str(fitted[-1])) / "run.json"
         content = json.loads(file.read_text())
         del content["seal"]
-        file.write_text(json.dumps(content | {"schema_version": 1, "kept_model": None}))
-        refused_by_commands(run, fitted, "does not belong to this run")
+        file.write_text(json.dumps(content | {"kept_model": None}))
+        refused_by_commands(run, fitted, CHANGED)
 
     def test_is_accepted_with_other_spaces_and_another_order(
         self, run: CommandLine, fitted: tuple[object, ...]

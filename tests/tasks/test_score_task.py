@@ -15,7 +15,6 @@ from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
 
 DESIGN = DesignOptions("every-size", masks_per_size=2)
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -65,10 +64,10 @@ def test_a_run_that_is_continued_keeps_its_replicates(table: str, tmp_path: Path
 
 @pytest.mark.parametrize(("limit", "draws"), [(1, 40), (2, 24), (None, 8)])
 def test_a_few_texts_have_more_draws_by_default(
-    limit: int | None, draws: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: int | None, draws: int, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many that their error is known, and smaller than the estimate."""
-    monkeypatch.chdir(GOLDEN)
+    monkeypatch.chdir(world)
     how, run = Preparation(Sample(limit=limit)), RunOptions(out=tmp_path / "r")
     scored = score("models/bert", "data/texts.jsonl", preparation=how, run=run).result
     assert scored["design"]["draws"] == draws

@@ -114,7 +114,7 @@ def _show_images(screen: Console, result: Mapping[str, Any]) -> None:
 
 
 def _show_devices(screen: Console, result: Mapping[str, Any]) -> None:
-    devices = result.get("devices", ())  # older versions do not write them
+    devices = result["devices"]
     if len(devices) > 1:
         screen.print(
             f"note: trained on {' and '.join(devices)}; a training on one of them differs by rounding and in "

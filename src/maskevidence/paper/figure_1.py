@@ -44,7 +44,7 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     with progress("Figure 1", len(lines) * len(seeds)) as advance:
         for width in lines:
             design: MaskDesign = (
-                EverySize(max_masks, max_listed=0) if width in WIDTHS else FixedRate(RATE, max_masks)
+                EverySize(max_masks).in_training() if width in WIDTHS else FixedRate(RATE, max_masks)
             )
             for seed in seeds:
                 x, model = published(N_ROWS, width, N_COMPONENTS, seed)

@@ -125,7 +125,7 @@ def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[
         exact = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
     estimates = []
     for seed in seeds:
-        design = EverySize(panel.masks_per_size, max_listed=0)
+        design = EverySize(panel.masks_per_size).in_training()
         estimates.append(estimate_evidence(model, moments, design, seed=seed, batch_size=4096))
         advance(1)
     return estimates, exact

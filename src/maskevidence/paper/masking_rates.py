@@ -12,7 +12,7 @@ import torch
 from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import FixedRate, MaskDesign, RandomSize
+from maskevidence.masks import FixedRate, Integers, MaskDesign, MaskKey, Plan, Positions, RandomSize
 from maskevidence.paper.figures import (
     BLACK,
     COLOURS,
@@ -32,7 +32,6 @@ from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
 QUICK = {"steps": 80, "limit": 64}
-SIZES = RandomSize(16, 4, "id")  # of the masks of each held-out block
 RANDOM, USUAL = "random sizes", "15 %"
 DESIGNS: dict[str, MaskDesign] = {
     USUAL: FixedRate(0.15, 1),
@@ -42,6 +41,23 @@ DESIGNS: dict[str, MaskDesign] = {
     RANDOM: RandomSize(1, 1),
 }
 _BINS = 12
+
+
+class SizesById(RandomSize):
+    """Random sizes that follow the ids of the blocks, as in training."""
+
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        return super().plan(key, ids, n_tokens, index)
+
+
+SIZES = SizesById(16, 4)  # of the masks of each held-out block
 
 
 class Difference(NamedTuple):

@@ -12,7 +12,7 @@ from maskevidence.masks import LeaveOneOut
 from maskevidence.model import beside
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
-from maskevidence.models.fingerprints import fingerprint, same_fingerprint
+from maskevidence.models.fingerprints import fingerprint
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.sources import Picture, Row, Unavailable
 from maskevidence.report.tokens import token_scores
@@ -132,7 +132,7 @@ def _model(run: ReportedRun) -> TableModel | None:
         folder = run.folder / MODEL if kept else Path(manifest.model)
         try:
             model = load(folder) if folder.is_dir() else None
-            same = kept or model is None or same_fingerprint(fingerprint(model), manifest.model_fingerprint)
+            same = kept or model is None or fingerprint(model) == manifest.model_fingerprint
         except (MaskEvidenceError, OSError):
             return None
         model = model if same else None

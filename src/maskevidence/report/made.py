@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from maskevidence.report.reading import ReportedRun
 from maskevidence.wording import count
 
-_WORDS = {"masks_per_size": "{} masks per size", "max_listed": "no mask twice where there are at most {}"}
+_WORDS = {"masks_per_size": "{} masks per size"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
     settings = ", ".join(
         _WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(_setting(value))
         for name, value in manifest.design.items()
-        if name != "name"
+        if name != "name" and value not in (None, False)
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
     masks = "other masks for each observation" if manifest.masks == "own" else "the same masks for all"

@@ -14,7 +14,6 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.masks import n_masks
 from maskevidence.report.sources import Contents, Unavailable, read_back
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
-from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.labels import read_closed_form, read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
@@ -142,5 +141,6 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     if not done.any():
         return None
     n_calls = sum(calls for _, calls in parts)
-    measure = base_measure_of_run(manifest)
-    return summarize_scores(table.select(done), design, manifest.key, manifest.conditionals, n_calls, measure)
+    return summarize_scores(
+        table.select(done), design, manifest.key, manifest.conditionals, n_calls, manifest.base_measure
+    )

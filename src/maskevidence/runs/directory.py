@@ -56,7 +56,7 @@ class RunDirectory:
         """Read run.json; None if the folder has none.
 
         Raises:
-            InputError: the file cannot be read, a newer version wrote it, or it was changed since.
+            InputError: the file cannot be read, has another format, or was changed since.
         """
         file = self.path / MANIFEST
         with reading(file):
@@ -65,10 +65,10 @@ class RunDirectory:
         content = read_json(file, f"it {_UNREADABLE}")
         try:
             version = content["schema_version"]
-            if isinstance(version, int) and version > SCHEMA:
+            if version != SCHEMA:
                 raise InputError(
-                    f"{str(file)!r} has schema {version}, written by a newer maskevidence (this one reads "
-                    f"{SCHEMA}); update maskevidence, or give another folder"
+                    f"{str(file)!r} has schema {version!r}, written by another version of maskevidence (this "
+                    f"one reads {SCHEMA}); score again into another folder, or --overwrite"
                 )
             recorded = content.pop("seal", None)
             manifest = Manifest.model_validate(content)
@@ -76,7 +76,7 @@ class RunDirectory:
             raise
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{str(file)!r} {_UNREADABLE}") from error
-        if recorded != (seal(content) if manifest.sealed else None):
+        if recorded != seal(content):
             raise InputError(
                 f"{str(file)!r} was changed after it was written, and may not describe the scores; {_RESTORE}"
             )
@@ -95,8 +95,6 @@ class RunDirectory:
 
     def parts(self, manifest: Manifest) -> list[Part]:
         """The parts of the run, damaged ones included, after a check of the seals.
-
-        A run of schema 1 has no seals; of its parts, only the blocks and repeats are checked.
 
         Args:
             manifest: what run.json holds.
@@ -175,8 +173,7 @@ class RunDirectory:
             try:
                 if save is not None:
                     save(temporary)
-                    if manifest.sealed:
-                        manifest = manifest.model_copy(update={"kept_model": seal_of_files(temporary)})
+                    manifest = manifest.model_copy(update={"kept_model": seal_of_files(temporary)})
                 self._write(manifest)
                 if save is not None:
                     temporary.rename(model)
@@ -196,7 +193,7 @@ class RunDirectory:
 
     def _write(self, manifest: Manifest) -> None:
         content = json.loads(manifest.model_dump_json())
-        write_json(self.path / MANIFEST, content | ({"seal": seal(content)} if manifest.sealed else {}))
+        write_json(self.path / MANIFEST, content | {"seal": seal(content)})
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""

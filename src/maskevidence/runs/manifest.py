@@ -9,12 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
 from maskevidence.model import Conditionals
-from maskevidence.models.fingerprints import same_fingerprint
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.seals import seal
 from maskevidence.support.provenance import command, versions
 
-SCHEMA = 2  # 1, which version 0.1.0 wrote, has no seals
+SCHEMA = 3
 # Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
 # are the same run.
 _INCIDENTAL = {
@@ -74,7 +73,7 @@ class Manifest(BaseModel):
             for this run and is kept in it.
         conditionals: the conditionals of the model, which decide the kind of the estimate.
         base_measure: what log-probabilities are relative to, a probability mass or a density and its unit;
-            None if the model does not say, and in runs of older versions.
+            None if the model does not say.
         data: the rows that are scored.
         design: name and parameters of the mask design.
         masks: "own" or "shared".
@@ -84,8 +83,7 @@ class Manifest(BaseModel):
         shard: (k, n): this run is the k-th of n shares of the rows, k = 1..n.
         rows_per_block: number of rows that are scored together; the model is always called in the same way
             for a block.
-        kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was, and in
-            runs of schema 1.
+        kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was.
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
         details: what else decides the numbers, such as the density of images.
@@ -97,7 +95,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[3] = 3
     model: str
     model_words: str | None = None
     model_fingerprint: str | None = None
@@ -129,22 +127,13 @@ class Manifest(BaseModel):
         """The version of maskevidence that computes the scores."""
         return self.versions.get("maskevidence", "of an unknown version")
 
-    @property
-    def sealed(self) -> bool:
-        """Whether run.json, the kept model and the scores of the run carry seals."""
-        return self.schema_version > 1
-
-    def identity(self) -> str | None:
-        """The SHA-256 of everything that decides a score; None for a run without seals.
+    def identity(self) -> str:
+        """The SHA-256 of everything that decides a score.
 
         All shards of a run have the same identity, and so has the run with more masks.
         """
-        if not self.sealed:
-            return None
         apart = ("shard", self.mask_design().extended_by)
         deciding = {name: value for name, value in _flat(self) if name not in apart}
-        if not deciding["token_scores"]:  # older runs are sealed without it
-            del deciding["token_scores"]
         return seal([deciding, self.rows_per_block, self.kept_model, self.version])
 
     def holds(self, piece: Piece) -> bool:
@@ -217,10 +206,8 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
 
 
 def _equal(name: str, one: Any, other: Any) -> bool:
-    """Whether two values are equal; older runs have fingerprints without settings, and no precision."""
-    if name == "dtype" and None in (one, other):
-        return True
-    return same_fingerprint(one, other) if name.endswith("_fingerprint") else one == other
+    """Whether two values are equal; an unknown precision is that of any run."""
+    return one == other or (name == "dtype" and None in (one, other))
 
 
 def _short(value: Any) -> str:

@@ -52,12 +52,12 @@ def is_whole(part: Part) -> bool:
         return _checksum(part.path.read_bytes()) == part.checksum
 
 
-def is_of(part: Part, identity: str | None) -> bool:
+def is_of(part: Part, identity: str) -> bool:
     """Whether a part was written by a run, and under its present name; True if that cannot be read.
 
     Args:
         part: the part.
-        identity: the answer of `Manifest.identity`; None for a run without seals.
+        identity: the answer of `Manifest.identity`.
     """
     from pyarrow import ArrowException, parquet
 
@@ -68,12 +68,10 @@ def is_of(part: Part, identity: str | None) -> bool:
             written = (parquet.read_metadata(file).metadata or {}).get(_SEAL)
     except (OSError, ArrowException):  # the file is damaged, which its checksum tells
         return True
-    return written == (None if identity is None else seal_of_piece(identity, part.piece).encode())
+    return bool(written == seal_of_piece(identity, part.piece).encode())
 
 
-def write_part(
-    folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str | None
-) -> Part:
+def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str) -> Part:
     """Write the scores of a piece.
 
     Args:
@@ -81,7 +79,7 @@ def write_part(
         piece: what was scored.
         table: the scores of the piece.
         n_model_calls: how many times the model was called for it.
-        identity: the identity of the run; None for a run without seals.
+        identity: the identity of the run.
 
     Raises:
         InputError: the folder cannot be written, or is full.
@@ -98,8 +96,8 @@ def write_part(
     if rows.hidden is not None:
         columns |= _lists(rows.hidden.packed(rows.size))
     content = pa.table(columns)
-    metadata = {} if identity is None else {_SEAL: seal_of_piece(identity, piece)}
-    content = content.replace_schema_metadata({_CALLS: str(n_model_calls), **metadata})
+    seal = seal_of_piece(identity, piece)
+    content = content.replace_schema_metadata({_CALLS: str(n_model_calls), _SEAL: seal})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd", use_dictionary=[*whole, "n_bytes"])
     data = sink.getvalue().to_pybytes()

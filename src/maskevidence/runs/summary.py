@@ -13,7 +13,6 @@ from maskevidence.evidence import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
 from maskevidence.observation_table import ObservationTable, observation_table
 from maskevidence.precise import Precise
-from maskevidence.runs.base_measure import base_measure_of_run
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.labels import read_closed_form, read_labels
@@ -120,7 +119,7 @@ def read_run(*folders: str | Path) -> Run:
         manifest.key,
         manifest.conditionals,
         n_calls,
-        base_measure_of_run(manifest),
+        manifest.base_measure,
         labels,
     )
     if manifest.precise is not None:

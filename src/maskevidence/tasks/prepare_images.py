@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.data.images import Images, read_images
 from maskevidence.data.table import held_out_rows
 from maskevidence.errors import InputError
-from maskevidence.models.fingerprints import fingerprint, same_fingerprint
+from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
@@ -130,8 +130,7 @@ def _density_of_run(out: Path | None, model: str | None, scored: Images) -> Pixe
     manifest = None if out is None else RunDirectory(out).manifest()
     if manifest is None or DENSITY not in manifest.details:
         return None
-    same_model = same_fingerprint(manifest.model_fingerprint, model)
-    if not same_model or manifest.data.fingerprint != scored.fingerprint():
+    if manifest.model_fingerprint != model or manifest.data.fingerprint != scored.fingerprint():
         return None
     return PixelDensity.from_dict(dict(manifest.details[DENSITY]))
 

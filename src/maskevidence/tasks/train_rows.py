@@ -157,7 +157,7 @@ def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int =
 
     Example:
         >>> parse_objective("every-size").design
-        EverySize(masks_per_size=1, max_listed=0)
+        IndependentMasks(masks_per_size=1)
     """
     counts = {name: count for name in _COUNTS if (count := getattr(options, name)) is not None}
     name, _, argument = word.partition(":")

@@ -119,7 +119,7 @@ def transformer_job(
         >>> from pathlib import Path
         >>> job = transformer_job("masked-lm", "x.txt", TrainingOptions(Path("x"), seed=1), Recipe(), 200)
         >>> job.design, job.recipe.seed
-        (RandomSize(draws=1, replicates=1, numbering='id'), 1)
+        (RandomSize(draws=1, replicates=1), 1)
     """
     device = training_device(options.device)
     if is_main_process():  # while the others look, it may be writing

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings, drawn_masks, masks_of_all_rows
+from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings, drawn_masks
 from maskevidence.model import (
     HasBatches,
     HasElbo,
@@ -328,5 +328,6 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
-    masks = masks_of_all_rows(design, key, n_tokens)
+    first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
+    masks = drawn_masks(design, key, first, maskable)
     return torch.from_numpy(masks.masked()), torch.from_numpy(masks.weight)

@@ -283,7 +283,7 @@ def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[int], Flo
     n = np.full(asking.design.draws, len(allowed))
     zero, index = np.zeros_like(n), np.arange(len(n))
     position = np.stack([zero, zero + 1], axis=1)
-    _, sizes = asking.design.plan_at(MaskKey(asking.seed, "shared"), zero, position, n, index)
+    _, sizes = asking.design.plan(MaskKey(asking.seed, "shared"), zero, n, index, position)
 
     def ask() -> list[int]:
         places: list[int] = []

@@ -50,13 +50,6 @@ def test_log_variances_are_twice_the_log_scales(one_tensor: bool, tmp_path: Path
     np.testing.assert_allclose(again.importance_evidence(x, samples=32).log_evidence, same[0], rtol=1e-12)
 
 
-def test_only_log_variances_change_the_arguments() -> None:
-    """Runs and folders of earlier versions know no `scale`; theirs stay as they are."""
-    vae = VAE(nn.Linear(D, 2 * K), nn.Linear(K, D))
-    assert "scale" not in vae.arguments()
-    assert VAE(vae.encoder, vae.decoder, scale="log_variance").arguments()["scale"] == "log_variance"
-
-
 class Bare(nn.Linear):
     """No model of anything."""
 

@@ -148,10 +148,9 @@ class VAE(TableModel):
         networks: dict[str, Any] = {"hidden": self.hidden}
         if self.hidden is None:
             networks = {name: type(getattr(self, name)).__name__ for name in ("encoder", "decoder")}
-        if self.scale != "log_scale":
-            networks["scale"] = self.scale
         return {
             **networks,
+            "scale": self.scale,
             "likelihood": self.likelihood,
             "n_features": self.n_features,
             "n_components": self.n_components,
