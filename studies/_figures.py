@@ -1,6 +1,8 @@
 """The three figures of the study; each has its numbers as CSV."""
 
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,9 @@ import numpy as np
 from _claims import FIXED, values_of_units
 from _ranks import hierarchical_mean
 from _records import Record
-from maskevidence.paper.figures import COLOURS, PaperFigure, legend_below, long_form, new_figure
+
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.figures import COLOURS, PaperFigure, legend_below, long_form, new_figure
 
 CRITERIA = {  # of each part, with words for them
     "tables": {

@@ -4,6 +4,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine, Result, run  # noqa: F401
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.integrations.huggingface import vit_mae_training as vit_mae
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.paper import figure_6 as module
 from maskevidence.report.reconstructions import reconstruct_images
+from paper import figure_6 as module
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +81,12 @@ def test_z_of_difference_is_a_paired_test() -> None:
 
 @pytest.mark.parametrize("name", ["colour", "normalised"])
 def test_a_pretrained_model_beside_random_weights(
-    run: CommandLine, folder: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paper: Callable[..., Result], folder: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of coloured images gets grey images as three equal channels, resized for it."""
     monkeypatch.setattr(module, "PRETRAINED_SETS", (str(folder / "grey"),))
-    words = ("paper", "figure-6", "--model", folder / name, "--out", tmp_path, "--json", tmp_path / "f.json")
-    result = run(*words)
+    words = ("figure-6", "--model", folder / name, "--out", tmp_path, "--json", tmp_path / "f.json")
+    result = paper(*words)
     assert result.code == 0, result.err
     assert {path.name for path in tmp_path.iterdir()} >= {"figure_6.png", "figure_6.pdf", "figure_6.csv"}
     numbers = json.loads((tmp_path / "f.json").read_text())["numbers"]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine
-from maskevidence.cli.paper import ENTRIES
+from command_line import CommandLine, Result
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.paper import figure_1, figure_2, figure_4, figure_5_left
-from maskevidence.paper.figures import SEEDS
-from maskevidence.paper.known_noise import (
+from maskevidence.tokens import Tokens
+from paper import figure_1, figure_2, figure_4, figure_5_left
+from paper.__main__ import ENTRIES
+from paper.figures import SEEDS
+from paper.known_noise import (
     best_with_known_noise,
     initial_loadings,
     log_evidences,
@@ -24,7 +26,6 @@ from maskevidence.paper.known_noise import (
     published,
     second_moments,
 )
-from maskevidence.tokens import Tokens
 
 MODELS = {"ppca": me.models.PPCA(6, 2), "fa": me.models.FactorAnalysis(6, 2)}
 
@@ -130,8 +131,8 @@ def test_figure_4_finds_the_areas_and_the_drops() -> None:
         assert legend == [*seeds, "mean over the mask seeds"]
 
 
-def test_an_unknown_error_has_no_verdict_and_is_null_in_json(run: CommandLine) -> None:
-    result = run("paper", "figure-4", "--quick", "--seeds", 4, "--json", "-")
+def test_an_unknown_error_has_no_verdict_and_is_null_in_json(paper: Callable[..., Result]) -> None:
+    result = paper("figure-4", "--quick", "--seeds", 4, "--json", "-")
     assert result.code == 0, result
     content = json.loads(result.out)
     assert content["numbers"]["panels"][0]["se"] is None
@@ -147,10 +148,10 @@ def test_figure_5_ends_at_the_evidence_of_the_trained_model() -> None:
 
 
 def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
-    run: CommandLine, tmp_path: Path
+    paper: Callable[..., Result], tmp_path: Path
 ) -> None:
     target = tmp_path / "a.json"
-    result = run("paper", "figure-5-left", "--quick", "--json", target, "--out", tmp_path)
+    result = paper("figure-5-left", "--quick", "--json", target, "--out", tmp_path)
     assert result.code == 0, result
     assert "too short to tell: " in result.out  # 120 epochs are too few to reach the evidence
     assert "does not hold" not in result.out
@@ -163,9 +164,9 @@ def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
 
 
 @pytest.mark.parametrize("word", [entry.word for entry in ENTRIES])
-def test_the_help_says_how_long_it_takes(run: CommandLine, word: str) -> None:
+def test_the_help_says_how_long_it_takes(paper: Callable[..., Result], word: str) -> None:
     """Both times, in seconds or minutes: `--quick` of Figure 6 takes minutes, too."""
-    text = " ".join(run("paper", word, "--help").out.split())
+    text = " ".join(paper(word, "--help").out.split())
     assert re.search(r"Takes [\d.]+ (s|minutes?), with --quick [\d.]+ (s|minutes?)", text), text
 
 
@@ -177,7 +178,7 @@ def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
 
 
 def figure_1_bytes(figure: object, kind: str) -> bytes:
-    from maskevidence.paper.figures import picture
+    from paper.figures import picture
 
     return picture(figure.figure, kind)  # type: ignore[attr-defined]
 

@@ -1,11 +1,12 @@
 """Table 1 of the paper, with the draws of the published code."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from command_line import CommandLine
+from command_line import Result
 
 # Computed independently, with the draws of the published code.
 TRUE = -60.3436
@@ -13,9 +14,9 @@ CHECKED = {1: (-60.4447, 0.4749), 10: (-60.2226, 0.1299), 100: (-60.3409, 0.0300
 P_1_BY_SEED = (-60.149, -60.580, -61.150, -59.898, -60.445)
 
 
-def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> None:
+def test_agrees_with_the_checked_values(tmp_path: Path, paper: Callable[..., Result]) -> None:
     file = tmp_path / "t.json"
-    result = run("paper", "table-1", "--json", file, "--out", tmp_path / "table")
+    result = paper("table-1", "--json", file, "--out", tmp_path / "table")
     assert result.code == 0
     assert "-60.34" in result.out
     content = json.loads(file.read_text())
@@ -32,8 +33,8 @@ def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> Non
     assert len(lines) == 4
 
 
-def test_quick_and_with_other_seeds(run: CommandLine) -> None:
-    result = run("paper", "table-1", "--quick", "--seeds", "4", "--json", "-")
+def test_quick_and_with_other_seeds(paper: Callable[..., Result]) -> None:
+    result = paper("table-1", "--quick", "--seeds", "4", "--json", "-")
     content = json.loads(result.out)
     assert [row["masks_per_size"] for row in content["rows"]] == [1, 10]
     assert content["rows"][0]["mean"] == pytest.approx(P_1_BY_SEED[0], abs=1e-3)
@@ -41,6 +42,6 @@ def test_quick_and_with_other_seeds(run: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("seeds", ["", "4,", "4,x", "1.5"])
-def test_bad_seeds(run: CommandLine, seeds: str) -> None:
-    error = run("paper", "table-1", "--seeds", seeds).error
+def test_bad_seeds(paper: Callable[..., Result], seeds: str) -> None:
+    error = paper("table-1", "--seeds", seeds).error
     assert "are not whole numbers between commas; write 4,44,444" in error

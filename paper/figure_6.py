@@ -13,7 +13,8 @@ from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import Rates
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.paper.figures import (
+from maskevidence.support.hub import hub_reachable
+from paper.figures import (
     BLUE,
     ORANGE,
     SEEDS,
@@ -23,8 +24,7 @@ from maskevidence.paper.figures import (
     long_form,
     new_figure,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.support.hub import hub_reachable
+from paper.place import current_place
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.paper.bert_base import ALL, base_curves
-from maskevidence.paper.bert_curves import (
+from paper.bert_base import ALL, base_curves
+from paper.bert_curves import (
     WIDTH,
     Curves,
     RateCurve,
@@ -16,7 +16,7 @@ from maskevidence.paper.bert_curves import (
     mean_curve,
     published_curves,
 )
-from maskevidence.paper.figures import Claim, PaperFigure, ResultTable, legend_below, long_form, new_figure
+from paper.figures import Claim, PaperFigure, ResultTable, legend_below, long_form, new_figure
 
 SEEDS = (1, 2, 3)
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}

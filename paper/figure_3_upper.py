@@ -12,7 +12,8 @@ from maskevidence.data.binarise import binarise
 from maskevidence.data.table import Table
 from maskevidence.masks import FixedRate
 from maskevidence.models import BernoulliPCA
-from maskevidence.paper.figures import (
+from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+from paper.figures import (
     BLUE,
     ORANGE,
     SEEDS,
@@ -23,7 +24,7 @@ from maskevidence.paper.figures import (
     new_figure,
     plus_minus,
 )
-from maskevidence.paper.image_training import (
+from paper.image_training import (
     course,
     file_stem,
     first_images,
@@ -31,8 +32,7 @@ from maskevidence.paper.image_training import (
     initialisations,
     when,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+from paper.place import current_place
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
 QUICK = {"seeds": SEEDS[:2], "epochs": 60, "n_images": 500, "n_points": 5}

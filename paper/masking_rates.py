@@ -13,7 +13,10 @@ from maskevidence.errors import import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import FixedRate, MaskDesign, RandomSize
-from maskevidence.paper.figures import (
+from maskevidence.standard_errors import student_t_quantile
+from maskevidence.support.progress import progress
+from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
+from paper.figures import (
     BLACK,
     COLOURS,
     Claim,
@@ -24,10 +27,7 @@ from maskevidence.paper.figures import (
     new_figure,
     standard_error,
 )
-from maskevidence.standard_errors import student_t_quantile
-from maskevidence.support.devices import current_place
-from maskevidence.support.progress import progress
-from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
+from paper.place import current_place
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
-from maskevidence.paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, long_form, new_figure
-from maskevidence.paper.known_noise import (
+from maskevidence.support.progress import progress
+from maskevidence.training.objectives import MaskedObjective, shared_masks
+from paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, long_form, new_figure
+from paper.known_noise import (
     PRECISION,
     best_with_known_noise,
     initial_loadings,
@@ -22,9 +24,7 @@ from maskevidence.paper.known_noise import (
     published,
     second_moments,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.support.progress import progress
-from maskevidence.training.objectives import MaskedObjective, shared_masks
+from paper.place import current_place
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2

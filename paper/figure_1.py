@@ -13,11 +13,11 @@ from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize, FixedRate, MaskDesign
 from maskevidence.model import beside
 from maskevidence.models import PPCA
-from maskevidence.paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, long_form, new_figure
-from maskevidence.paper.known_noise import published
 from maskevidence.rate_bias import RateBias, bias
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
+from paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, long_form, new_figure
+from paper.known_noise import published
 
 N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
 WIDTHS = (5, 50)  # D of the panels with all sizes

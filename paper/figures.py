@@ -1,5 +1,6 @@
 """What every figure of the paper is made of: claims with their numbers, tables, a CSV file and a picture."""
 
+import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.display.curve_picture import COLOURS as COLOURS
-from maskevidence.errors import MissingExtraError, import_extra
-from maskevidence.support.files import csv_text, write_atomic
-
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SEEDS = (4, 44, 444, 4444, 44444)
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
 
@@ -65,6 +63,13 @@ class ResultTable(NamedTuple):
     columns: Sequence[str]
     rows: list[list[str]]
 
+    def in_words(self) -> str:
+        """The table in plain text, the first column to the left and the others to the right."""
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        cells = [[name.ljust(widths[0]), *map(str.rjust, row, widths[1:])] for name, *row in lines]
+        return "\n".join([self.title, *("  ".join(row).rstrip() for row in cells), ""])
+
 
 @dataclass(frozen=True)
 class PaperFigure:
@@ -94,16 +99,32 @@ class PaperFigure:
 
     def to_csv(self) -> str:
         """The columns as CSV text; None and NaN become empty cells."""
-        return csv_text(self.columns, zip(*self.columns.values(), strict=True))
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(self.columns)
+        for row in zip(*self.columns.values(), strict=True):
+            rows.writerow("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row)
+        return text.getvalue()
 
     def write(self, out: Path) -> list[str]:
         """Write the CSV and, if there is a picture, its PNG and PDF; return the names of the files."""
-        contents: dict[str, str | bytes] = {f"{self.name}.csv": self.to_csv()}
+        out.mkdir(parents=True, exist_ok=True)
+        contents = {f"{self.name}.csv": self.to_csv().encode()}
         if self.figure is not None:
             contents |= {f"{self.name}.{kind}": picture(self.figure, kind) for kind in ("png", "pdf")}
         for name, content in contents.items():
-            write_atomic(out / name, content)
+            (out / name).write_bytes(content)
         return list(contents)
+
+    def in_words(self) -> str:
+        """What the terminal shows: the tables, the claims and the checks."""
+        lines = [self.title, *(f"\n{table.in_words()}" for table in self.tables)]
+        lines += [f"  {claim.claim}\n    {claim.verdict}: {claim.measured}" for claim in self.claims]
+        if self.checks:
+            lines.append("\nChecks of the code, true by construction:")
+        for check in self.checks:
+            lines.append(f"  {check.claim}\n    {'passed' if check.holds else 'FAILED'}: {check.measured}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` writes: title, claims, checks, tables and numbers, with None for NaN and infinity."""
@@ -138,10 +159,10 @@ def new_figure(
         matplotlib is not installed.
     """
     try:
-        module = import_extra("matplotlib.figure", "plots", "drawing a figure")
-    except MissingExtraError as error:
-        return None, (), f"the picture was not drawn: {error}"
-    figure = module.Figure(figsize=(width, height), layout="constrained")
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None, (), "the picture was not drawn: it needs matplotlib; pip install 'maskevidence[plots]'"
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
     for ax in axes:
         ax.grid(alpha=0.25, linewidth=0.6)

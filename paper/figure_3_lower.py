@@ -16,7 +16,8 @@ from torch.autograd.functional import hessian
 from maskevidence.errors import CollapsedWeightsWarning
 from maskevidence.masks import FixedRate
 from maskevidence.models import VAE, Annealing, EncodingDecoding, EvidenceBound, ImportanceSampling
-from maskevidence.paper.figures import (
+from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+from paper.figures import (
     BLUE,
     GREEN,
     ORANGE,
@@ -30,7 +31,7 @@ from maskevidence.paper.figures import (
     new_figure,
     plus_minus,
 )
-from maskevidence.paper.image_training import (
+from paper.image_training import (
     course,
     file_stem,
     first_images,
@@ -38,8 +39,7 @@ from maskevidence.paper.image_training import (
     initialisations,
     when,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+from paper.place import current_place
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded

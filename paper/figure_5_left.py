@@ -10,7 +10,10 @@ from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
 from maskevidence.models import PPCA
-from maskevidence.paper.figures import (
+from maskevidence.training.fit import fit
+from maskevidence.training.history import EpochRecord
+from maskevidence.training.objectives import MaskedObjective
+from paper.figures import (
     BLACK,
     SEEDS,
     Claim,
@@ -19,17 +22,14 @@ from maskevidence.paper.figures import (
     long_form,
     new_figure,
 )
-from maskevidence.paper.known_noise import (
+from paper.known_noise import (
     PRECISION,
     best_with_known_noise,
     initial_loadings,
     log_evidence,
     published,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.training.fit import fit
-from maskevidence.training.history import EpochRecord
-from maskevidence.training.objectives import MaskedObjective
+from paper.place import current_place
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01

@@ -13,11 +13,11 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import new_bert
-from maskevidence.paper.bert_curves import Curves, rate_curve
-from maskevidence.support.devices import current_place
 from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
+from paper.bert_curves import Curves, rate_curve
+from paper.place import current_place
 
 PRETRAINED = "google-bert/bert-base-uncased"
 VOCABULARY = "bert-base-uncased-vocab/vocab.txt"  # below MASKEVIDENCE_DATA

@@ -12,7 +12,9 @@ from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.masks import EverySize
 from maskevidence.model import beside
-from maskevidence.paper.figures import (
+from maskevidence.support.progress import Advance, progress
+from maskevidence.tokens import Tokens
+from paper.figures import (
     BLACK,
     BLUE,
     COLOURS,
@@ -23,9 +25,7 @@ from maskevidence.paper.figures import (
     new_figure,
     standard_error,
 )
-from maskevidence.paper.known_noise import best_with_known_noise, published
-from maskevidence.support.progress import Advance, progress
-from maskevidence.tokens import Tokens
+from paper.known_noise import best_with_known_noise, published
 
 N_ROWS, N_FEATURES = 1000, 200
 LOST, FLAT_RATE = 0.05, 0.15

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from maskevidence.data.synthetic import published_ppca_data
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models import PPCA
-from maskevidence.support.devices import current_place
+from paper.place import current_place
+from paper.synthetic import published_ppca_data
 
 PRECISION = 5.0
 DATA_SEED = 1991

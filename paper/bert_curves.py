@@ -14,10 +14,10 @@ from jaxtyping import Float64, Int64
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskKey, Rates, size_of_rate
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.paper.figures import BLUE, GREEN, ORANGE
 from maskevidence.score import score_masks
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
+from paper.figures import BLUE, GREEN, ORANGE
 
 RATES = np.arange(1, 100) / 100
 WIDTH = 512  # the paper's D

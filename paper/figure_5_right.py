@@ -7,8 +7,10 @@ from typing import Any
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.masks import RandomSize
-from maskevidence.paper.bert_base import base_curves
-from maskevidence.paper.bert_curves import (
+from maskevidence.support.progress import progress
+from maskevidence.tasks.embedded_text import embedded_text
+from paper.bert_base import base_curves
+from paper.bert_curves import (
     RATES,
     SETS,
     Curves,
@@ -20,10 +22,8 @@ from maskevidence.paper.bert_curves import (
     published_curves,
     rate_curve,
 )
-from maskevidence.paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
-from maskevidence.support.devices import current_place
-from maskevidence.support.progress import progress
-from maskevidence.tasks.embedded_text import embedded_text
+from paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
+from paper.place import current_place
 
 BERT_STEPS = 1000
 QUICK = {"steps": 100, "block_size": 64, "limit": 32}
