@@ -184,7 +184,7 @@ def _make_all(given: argparse.Namespace, out: Path | None, screen: Any) -> dict[
     for entry in ENTRIES:
         try:
             results[entry.word] = entry.make(given, out and out / entry.word, screen)
-        except (me.InputError, me.MissingExtraError) as error:
+        except (me.InputError, ImportError) as error:
             if not entry.optional:
                 raise
             print(f"{entry.word} was skipped: {error}", file=screen)
@@ -274,7 +274,7 @@ def main(words: Sequence[str] | None = None) -> int:
             sys.stdout.write(content)
         elif given.json is not None:
             Path(given.json).write_text(content, encoding="utf-8")
-    except me.MaskEvidenceError as error:
+    except (me.MaskEvidenceError, ImportError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -6,30 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize
-from maskevidence.models import PPCA
-from maskevidence.training.fit import fit
-from maskevidence.training.history import EpochRecord
-from maskevidence.training.objectives import MaskedObjective
-from paper.figures import (
-    BLACK,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    legend_below,
-    long_form,
-    new_figure,
-)
-from paper.known_noise import (
-    PRECISION,
-    best_with_known_noise,
-    initial_loadings,
-    log_evidence,
-    published,
-)
-from paper.place import current_place
+import maskevidence as me
+from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.known_noise import PRECISION, best_with_known_noise, initial_loadings, log_evidence, published
+from paper.pictures import BLACK, legend_below, new_figure
+from paper.place import put
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
@@ -51,29 +32,29 @@ def figure_5_left(
     """
     seed = seeds[0]
     x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
-    moments = GaussianMoments.from_rows(x)
+    moments = me.GaussianMoments.from_rows(x)
     start = initial_loadings(N_FEATURES, N_COMPONENTS, [seed])[0]
-    model = current_place().put(PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
+    model = put(me.models.PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
     model.mean.requires_grad_(False)
     model.log_noise_variance.requires_grad_(False)
     every = max(1, round(epochs * EVERY / EPOCHS))
-    design = EverySize(masks_per_size, max_listed=0)
-    curves: dict[int, EvidenceEstimate] = {}
+    design = me.EverySize(masks_per_size, max_listed=0)
+    curves: dict[int, me.EvidenceEstimate] = {}
     exact: dict[int, float] = {}
 
     def look(epoch: int) -> None:
-        curves[epoch] = estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
+        curves[epoch] = me.estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
         exact[epoch] = log_evidence(model, moments)
 
-    def after(record: EpochRecord, _model: PPCA) -> None:
+    def after(record: Any, _model: me.models.PPCA) -> None:
         if record.epoch % every == 0:
             look(record.epoch)
 
     look(0)
-    history = fit(
+    history = me.fit(
         model,
         x,
-        MaskedObjective(design, seed=seed, masks="shared"),
+        me.MaskedObjective(design, seed=seed, masks="shared"),
         learning_rate=LEARNING_RATE,
         epochs=epochs,
         seed=seed,
@@ -108,7 +89,7 @@ def figure_5_left(
 
 
 def _claims(
-    curves: dict[int, EvidenceEstimate], exact: dict[int, float], true: float, best: float
+    curves: dict[int, me.EvidenceEstimate], exact: dict[int, float], true: float, best: float
 ) -> list[Claim]:
     first, last = min(curves), max(curves)
     start, end = curves[first], curves[last]
@@ -143,7 +124,7 @@ def _claims(
     ]
 
 
-def _draw(curves: dict[int, EvidenceEstimate], exact: dict[int, float]) -> tuple[Any, str | None]:
+def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> tuple[Any, str | None]:
     figure, axes, missing = new_figure(1, 6.4, 4.4)
     if figure is None:
         return figure, missing

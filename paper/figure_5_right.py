@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskevidence.errors import InputError
-from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import RandomSize
+import maskevidence as me
+from maskevidence.integrations.huggingface import Recipe
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import embedded_text
 from paper.bert_base import base_curves
@@ -22,7 +21,8 @@ from paper.bert_curves import (
     published_curves,
     rate_curve,
 )
-from paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
+from paper.figures import Claim, PaperFigure, long_form
+from paper.pictures import BLACK, BLUE, ORANGE, new_figure
 from paper.place import current_place
 
 BERT_STEPS = 1000
@@ -59,7 +59,7 @@ def figure_5_right(
     try:
         base: Curves = base_curves(seeds, model, n_blocks, 4, block_size)
         note = None
-    except InputError as error:
+    except me.InputError as error:
         if model is not None:
             raise
         base, note = {}, str(error)
@@ -70,7 +70,7 @@ def figure_5_right(
         small = {
             "random": rate_curve(text.new_model(seeds[0]), held_out, _RATES_PER_BLOCK, advance=advance),
             "trained": rate_curve(
-                text.trained(RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK, advance=advance
+                text.trained(me.RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK, advance=advance
             ),
         }
     unigram = text.unigram_score()

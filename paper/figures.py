@@ -1,4 +1,4 @@
-"""What every figure of the paper is made of: claims with their numbers, tables, a CSV file and a picture."""
+"""What every figure of the paper is made of: claims with their numbers, tables and a CSV file."""
 
 import csv
 import io
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+from paper.pictures import picture
+
 SEEDS = (4, 44, 444, 4444, 44444)
-BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class ResultTable(NamedTuple):
         lines = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         cells = [[name.ljust(widths[0]), *map(str.rjust, row, widths[1:])] for name, *row in lines]
-        return "\n".join([self.title, *("  ".join(row).rstrip() for row in cells), ""])
+        title = [self.title] if self.title else []
+        return "\n".join([*title, *("  ".join(row).rstrip() for row in cells), ""])
 
 
 @dataclass(frozen=True)
@@ -141,50 +142,6 @@ def _finite(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
-def new_figure(
-    n_panels: int, width: float, height: float, n_rows: int = 1
-) -> tuple[Any, Sequence[Any], str | None]:
-    """An empty figure with panels side by side.
-
-    Args:
-        n_panels: the number of panels in a row.
-        width: the width in inches.
-        height: the height in inches.
-        n_rows: the number of rows.
-
-    Returns:
-        The figure, its panels row by row, and None; or None, no panels, and one line that says why, if
-        matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None, (), "the picture was not drawn: it needs matplotlib; pip install 'maskevidence[plots]'"
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8)
-        ax.xaxis.label.set_fontsize(9)
-        ax.yaxis.label.set_fontsize(9)
-    return figure, axes, None
-
-
-def legend_below(figure: Any, ax: Any, **settings: Any) -> None:
-    """Put the legend of a panel below all panels."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, **settings)
-
-
-def picture(figure: Any, kind: str) -> bytes:
-    """The figure as the bytes of a "png" or "pdf" file, which do not depend on when it is drawn."""
-    buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"CreationDate": None}
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()
 
 
 def long_form(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

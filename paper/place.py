@@ -9,38 +9,19 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+import maskevidence as me
 from maskevidence.support.devices import choose_device as choose_device
 
 _Module = TypeVar("_Module", bound=nn.Module)
+_Data = TypeVar("_Data", torch.Tensor, me.Tokens, me.GaussianMoments)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where models compute, and in which precision.
-
-    Attributes:
-        device: None leaves it to each model.
-        dtype: None leaves it to each model.
-    """
+    """Where models compute, and in which precision; None leaves it to each model."""
 
     device: torch.device | None = None
     dtype: torch.dtype | None = None
-
-    def put(self, model: _Module) -> _Module:
-        """A model on the device and in the precision, in place.
-
-        Example:
-            >>> import maskevidence as me
-            >>> Place(dtype=torch.float32).put(me.models.PPCA(3, 1)).dtype
-            torch.float32
-        """
-        if self.device is not None:
-            model = model.to(device=self.device)
-        return model if self.dtype is None else model.to(dtype=self.dtype)
-
-    def move(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor on the device, in its own precision."""
-        return tensor if self.device is None else tensor.to(self.device)
 
 
 _PLACE: ContextVar[Place | None] = ContextVar("place", default=None)
@@ -65,3 +46,24 @@ def computing_at(where: Place) -> Iterator[None]:
         yield
     finally:
         _PLACE.reset(before)
+
+
+def put(model: _Module) -> _Module:
+    """A model on the current device and in the current precision, in place.
+
+    Example:
+        >>> import maskevidence as me
+        >>> with computing_at(Place(dtype=torch.float32)):
+        ...     put(me.models.PPCA(3, 1)).dtype
+        torch.float32
+    """
+    place = current_place()
+    if place.device is not None:
+        model = model.to(device=place.device)
+    return model if place.dtype is None else model.to(dtype=place.dtype)
+
+
+def move(data: _Data) -> _Data:
+    """A tensor, tokens or moments on the current device, in their own precision."""
+    device = current_place().device
+    return data if device is None else data.to(device)

@@ -8,14 +8,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.model import beside
-from maskevidence.models import PPCA
+import maskevidence as me
 from maskevidence.support.progress import progress
-from maskevidence.tokens import Tokens
 from paper.figures import SEEDS, PaperFigure, ResultTable
-from paper.place import current_place
-from paper.synthetic import published_ppca_data
+from paper.known_noise import published_ppca_data
+from paper.place import move, put
 
 PRINTED_TRUE = -60.34
 PRINTED = {1: (-60.44, 0.47), 10: (-60.22, 0.12), 100: (-60.34, 0.03)}  # P: mean, sd
@@ -50,11 +47,11 @@ def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tup
         P that it does not have.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
-    model = current_place().put(model)
-    moments = beside(model, GaussianMoments.from_rows(x))
+    model = put(model)
+    moments = move(me.GaussianMoments.from_rows(x))
     rows: list[dict[str, Any]] = []
     with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
-        true = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
+        true = float(model.log_evidence(move(me.Tokens.from_array(x))).mean())
         for p in masks_per_size:
             estimates = []
             for seed in seeds:
@@ -93,9 +90,9 @@ def _plus_minus(mean: float | None, sd: float | None) -> str:
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
+def _estimate(model: me.models.PPCA, moments: me.GaussianMoments, masks_per_size: int, seed: int) -> float:
     drawn = _published_masks(masks_per_size, seed)
-    scores = [model.score_moments(moments, current_place().move(masked)) for masked in drawn]
+    scores = [model.score_moments(moments, move(masked)) for masked in drawn]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 

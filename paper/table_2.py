@@ -16,7 +16,8 @@ from paper.bert_curves import (
     mean_curve,
     published_curves,
 )
-from paper.figures import Claim, PaperFigure, ResultTable, legend_below, long_form, new_figure
+from paper.figures import Claim, PaperFigure, ResultTable, long_form
+from paper.pictures import legend_below, new_figure
 
 SEEDS = (1, 2, 3)
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}

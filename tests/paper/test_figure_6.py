@@ -15,8 +15,6 @@ import torch
 import maskevidence as me
 from command_line import CommandLine, Result, run  # noqa: F401
 from image_models import saved, small_vit_mae, smooth_images
-from maskevidence.integrations.huggingface import vit_mae_training as vit_mae
-from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.report.reconstructions import reconstruct_images
@@ -39,8 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = Recipe(steps=1, batch_size=32, learning_rate=2e-3, warmup=10, weight_decay=0.05)
-    monkeypatch.setattr(vit_mae, "RECIPE", recipe)
+    recipe = {"batch_size": 32, "learning_rate": 2e-3, "warmup": 10, "weight_decay": 0.05}
+    monkeypatch.setattr(module, "TRAINING", recipe)
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     of_decoder = {f"decoder_{name}": value for name, value in shape.items()}
     monkeypatch.setitem(small_vit_mae_sizes.SIZES, "small", shape | of_decoder)

@@ -178,7 +178,7 @@ def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
 
 
 def figure_1_bytes(figure: object, kind: str) -> bytes:
-    from paper.figures import picture
+    from paper.pictures import picture
 
     return picture(figure.figure, kind)  # type: ignore[attr-defined]
 

@@ -1,6 +1,8 @@
-"""Data to score: tables from files, and bundled data sets."""
+"""Data to score: tables, images and texts from files, folders and the hub, and bundled data sets.
 
-from maskevidence.data.table import Table
-from maskevidence.data.tabular import digits, read_table
+The public names are declared in `__init__.pyi`, and each is imported when it is first used.
+"""
 
-__all__ = ["Table", "digits", "read_table"]
+from maskevidence.support.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
