@@ -96,7 +96,7 @@ class Entry:
             figure = getattr(module, name)(**settings | own)
         print(f"{figure.in_words()}\n\n{time.perf_counter() - start:.1f} s", file=screen)
         if out is not None:
-            print(f"Written to {out}: {', '.join(figure.write(out))}", figure.missing or "", file=screen)
+            print(figure.write(out), file=screen)
         return figure.to_dict()
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,9 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
         "bias_of_rate_se": expected_se,
     }
     title = "Figure 1: true log evidence minus its estimate, by number of masks"
-    claims, drawing = _claims(mean, pooled, max_masks), _draw(lines, seeds, expected)
+    claims, drawing = _claims(mean, pooled, max_masks), partial(_draw, lines, seeds, expected)
     checks = _checks(mean[RATE_WIDTH], pooled[RATE_WIDTH], expected, expected_se, biases)
-    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, *drawing, checks=checks)
+    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, drawing, checks=checks)
 
 
 def _rate_bias(model: me.models.PPCA, tokens: me.Tokens, seed: int, max_masks: int) -> list[me.RateBias]:
@@ -125,12 +126,8 @@ def _identity(biases: Sequence[me.RateBias]) -> Claim:
     )
 
 
-def _draw(
-    lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(lines), 11.0, 3.4)
-    if figure is None:
-        return figure, missing
+def _draw(lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float) -> Any:
+    figure, axes = new_figure(len(lines), 11.0, 3.4)
     for ax, (width, of_width) in zip(axes, lines.items(), strict=True):
         for seed, line, colour in zip(seeds, of_width, COLOURS * len(seeds), strict=False):
             ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"mask seed {seed}")
@@ -145,4 +142,4 @@ def _draw(
     last.axhline(expected, color=BLACK, linewidth=1.0, linestyle=":")
     note = "dashed: 0; dotted: mean bias by other masks"
     last.text(0.98, 0.03, note, fontsize=7, ha="right", transform=last.transAxes)
-    return figure, missing
+    return figure

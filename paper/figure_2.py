@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -210,8 +211,8 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
             for epoch in range(epochs + 1)
         ]
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
-    drawing = _draw(runs["published data"], numbers["published data"])
-    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, *drawing)
+    drawing = partial(_draw, runs["published data"], numbers["published data"])
+    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, drawing)
 
 
 def _claims(
@@ -279,10 +280,8 @@ def _claims(
     return claims
 
 
-def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(3, 12.0, 3.8)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> Any:
+    figure, axes = new_figure(3, 12.0, 3.8)
     true, best = numbers["true_model"], numbers["maximum_likelihood"]
     epochs = runs["20 %"].objective.shape[1]
     panels = (
@@ -316,4 +315,4 @@ def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> tuple[Any, str 
         title="5 initialisations" if len(runs["20 %"].objective) == 5 else None,
         title_fontsize=7.5,
     )
-    return figure, missing
+    return figure

@@ -261,11 +261,11 @@ def figure_3_lower(
         "seconds_of_training": {name: [run.seconds for run in runs[name]] for name in METHODS},
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
-    drawing = _draw(runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
+    drawing = partial(_draw, runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
     table = _table(runs, judged, steps)
     stem = file_stem("figure_3_lower", dataset)
     claims = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH))
-    return PaperFigure(stem, title, claims, long_form(rows), numbers, *drawing, [table], _checks(runs))
+    return PaperFigure(stem, title, claims, long_form(rows), numbers, drawing, [table], _checks(runs))
 
 
 def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> ResultTable:
@@ -355,10 +355,8 @@ def _checks(runs: dict[str, list[Run]]) -> list[Claim]:
     ]
 
 
-def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(3, 12.0, 4.1)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, list[Run]], title: str) -> Any:
+    figure, axes = new_figure(3, 12.0, 4.1)
     for ax, (name, of_method) in zip(axes, runs.items(), strict=True):
         for run in of_method:
             (objective,) = ax.plot(
@@ -400,4 +398,4 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
         title_fontsize=8.5,
     )
     figure.suptitle(title, fontsize=10)
-    return figure, missing
+    return figure

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,9 +131,9 @@ def figure_3_upper(
         ],
     )
     title = f"Figure 3, upper: linear Bernoulli model, K={N_COMPONENTS}, {len(table):,} images of {dataset}"
-    claims, drawing = _claims(runs, final, short=epochs < EPOCHS), _draw(runs, title)
+    claims, drawing = _claims(runs, final, short=epochs < EPOCHS), partial(_draw, runs, title)
     stem, checks = file_stem("figure_3_upper", dataset), _checks(runs, error)
-    return PaperFigure(stem, title, claims, long_form(rows), numbers, *drawing, [result], checks)
+    return PaperFigure(stem, title, claims, long_form(rows), numbers, drawing, [result], checks)
 
 
 def _claims(
@@ -172,10 +173,8 @@ def _checks(runs: dict[str, list[Run]], error: float) -> list[Claim]:
     ]
 
 
-def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 9.0, 3.9)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, list[Run]], title: str) -> Any:
+    figure, axes = new_figure(2, 9.0, 3.9)
     last = [run.log_evidence[-1] for name in METHODS for run in runs[name]]
     start = min(float(run.log_evidence[0]) for name in METHODS for run in runs[name])
     labels = ("ELBO, one draw", f"masked objective, {RATE:.0%}: D·S(x; M)")
@@ -200,4 +199,4 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
             title_fontsize=8,
         )
     figure.suptitle(title.removeprefix("Figure 3, upper: "), fontsize=10)
-    return figure, missing
+    return figure

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,8 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
         for size, score in zip(estimate.curve.size, estimate.curve.score, strict=True)
     ]
     title = "Figure 4: the score by mask size of trained PPCA models, D=200"
-    drawing = _draw(estimates, numbers, seeds)
-    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, *drawing)
+    drawing = partial(_draw, estimates, numbers, seeds)
+    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, drawing)
 
 
 def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[me.EvidenceEstimate], float]:
@@ -178,10 +179,8 @@ def _draw(
     estimates: Sequence[Sequence[me.EvidenceEstimate]],
     numbers: Sequence[dict[str, Any]],
     seeds: Sequence[int],
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(PANELS), 12.0, 3.6)
-    if figure is None:
-        return figure, missing
+) -> Any:
+    figure, axes = new_figure(len(PANELS), 12.0, 3.6)
     for ax, of_panel, number in zip(axes, estimates, numbers, strict=True):
         size = of_panel[0].curve.size
         for seed, estimate, colour in zip(seeds, of_panel, COLOURS[1:] * len(seeds), strict=False):
@@ -199,4 +198,4 @@ def _draw(
     axes[0].legend(fontsize=7.5, frameon=False, loc="lower center")
     note = "dashed: 15 % and 85 %\ndotted: where the fall begins"
     axes[1].text(0.46, 0.1, note, fontsize=7.5, ha="center", transform=axes[1].transAxes)
-    return figure, missing
+    return figure

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ def figure_5_left(
         "last_objective": float(history.objective[-1]),
     }
     title = "Figure 5, left: PPCA from noise to evidence"
-    claims, drawing = _claims(curves, exact, true, best), _draw(curves, exact)
-    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, *drawing)
+    claims, drawing = _claims(curves, exact, true, best), partial(_draw, curves, exact)
+    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, drawing)
 
 
 def _claims(
@@ -124,10 +125,8 @@ def _claims(
     ]
 
 
-def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(1, 6.4, 4.4)
-    if figure is None:
-        return figure, missing
+def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> Any:
+    figure, axes = new_figure(1, 6.4, 4.4)
     ax = axes[0]
     shades = np.linspace(0.7, 0.0, len(curves))
     for (epoch, estimate), shade in zip(curves.items(), shades, strict=True):
@@ -146,4 +145,4 @@ def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> tu
     ax.axvline(0.15 * N_FEATURES, color=BLACK, linewidth=0.8, linestyle="--")
     note = "bands: 95 %, drawing of the masks; dashed: 15 %"
     legend_below(figure, ax, fontsize=7.5, ncols=2, title=note, title_fontsize=7.5)
-    return figure, missing
+    return figure

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import maskevidence as me
@@ -82,9 +83,9 @@ def figure_5_right(
         "areas": {f"{name}, {weights}": [c.area, c.area_se] for (name, weights), c in ours.items()},
     }
     columns = long_form(curve_rows(ours, "model"))
-    claims, drawing = _claims(base, small, numbers, note), _draw(base, small, unigram)
+    claims, drawing = _claims(base, small, numbers, note), partial(_draw, base, small, unigram)
     title = "Figure 5, right: the curve of BERT, from random to trained"
-    return PaperFigure("figure_5_right", title, claims, columns, numbers, *drawing)
+    return PaperFigure("figure_5_right", title, claims, columns, numbers, drawing)
 
 
 def _claims(
@@ -132,10 +133,8 @@ def _claims(
     return claims
 
 
-def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 10.5, 4.4)
-    if figure is None:
-        return figure, missing
+def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> Any:
+    figure, axes = new_figure(2, 10.5, 4.4)
     left, right = axes
     draw_base(left, base)
     left.set_title("BERT-base, GLUE", fontsize=10)
@@ -146,4 +145,4 @@ def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[An
     for ax in axes:
         label_axes(ax)
         ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-    return figure, missing
+    return figure

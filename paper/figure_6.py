@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def figure_6(
     }
     which = "trained here" if model == SMALL else model
     title = f"Figure 6: masked autoencoders of images, random weights against {which}"
-    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, *_draw(panels))
+    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, partial(_draw, panels))
 
 
 def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Panel:
@@ -319,10 +320,8 @@ def z_of_difference(estimate: me.EvidenceEstimate, a: slice, b: slice) -> float:
     return float(difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference))))
 
 
-def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(panels), 10.5, 6.0, n_rows=2)
-    if figure is None:
-        return figure, missing
+def _draw(panels: Sequence[Panel]) -> Any:
+    figure, axes = new_figure(len(panels), 10.5, 6.0, n_rows=2)
     for panel, above, below in zip(panels, axes, axes[len(panels) :], strict=False):
         in_patch = panel.n_pixels / panel.n_patches
         for name, of, colour in (("random", panel.random, ORANGE), ("trained", panel.trained, BLUE)):
@@ -340,4 +339,4 @@ def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
     legend_below(figure, axes[0], ncols=2, fontsize=8)
     note = "Bands: 95 %, sampling of the images and drawing of the masks together."
     figure.suptitle(note, fontsize=8, x=0.01, ha="left")
-    return figure, missing
+    return figure

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,8 +82,7 @@ class PaperFigure:
         claims: the claims of the figure.
         columns: the numbers behind the panels in long form, one list per column, all of the same length.
         numbers: further numbers for `--json`.
-        figure: the matplotlib figure; None without matplotlib.
-        missing: one line that says why there is no picture; None if there is one.
+        draw: draws the picture, a matplotlib figure.
         tables: tables that are printed as they are.
         checks: what is true by construction and fails only if the code is wrong; not findings.
     """
@@ -93,8 +92,7 @@ class PaperFigure:
     claims: list[Claim]
     columns: dict[str, list[Any]]
     numbers: dict[str, Any] = field(default_factory=dict)
-    figure: Any = None
-    missing: str | None = None
+    draw: Callable[[], Any] | None = None
     tables: list[ResultTable] = field(default_factory=list)
     checks: list[Claim] = field(default_factory=list)
 
@@ -107,15 +105,20 @@ class PaperFigure:
             rows.writerow("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row)
         return text.getvalue()
 
-    def write(self, out: Path) -> list[str]:
-        """Write the CSV and, if there is a picture, its PNG and PDF; return the names of the files."""
-        out.mkdir(parents=True, exist_ok=True)
+    def write(self, out: Path) -> str:
+        """Write the CSV and, with matplotlib, the picture as PNG and PDF; say what was written."""
         contents = {f"{self.name}.csv": self.to_csv().encode()}
-        if self.figure is not None:
-            contents |= {f"{self.name}.{kind}": picture(self.figure, kind) for kind in ("png", "pdf")}
+        missing = ""
+        try:
+            figure = None if self.draw is None else self.draw()
+            if figure is not None:
+                contents |= {f"{self.name}.{kind}": picture(figure, kind) for kind in ("png", "pdf")}
+        except ImportError:
+            missing = "; no picture: it needs matplotlib, pip install 'maskevidence[plots]'"
+        out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             (out / name).write_bytes(content)
-        return list(contents)
+        return f"Written to {out}: {', '.join(contents)}{missing}"
 
     def in_words(self) -> str:
         """What the terminal shows: the tables, the claims and the checks."""

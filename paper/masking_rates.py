@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,8 +96,8 @@ def masking_rates(
         f"{numbers['tokens_per_block']} tokens"
     )
     claims, tables = _claims(differences, summary, numbers), [_table(summary, differences)]
-    columns, drawing = long_form(rows), _draw(by_design, numbers)
-    return PaperFigure("masking_rates", title, claims, columns, numbers, *drawing, tables)
+    columns, drawing = long_form(rows), partial(_draw, by_design, numbers)
+    return PaperFigure("masking_rates", title, claims, columns, numbers, drawing, tables)
 
 
 def _trained_and_scored(
@@ -206,12 +207,8 @@ def _binned(estimates: Sequence[me.EvidenceEstimate]) -> tuple[np.ndarray, np.nd
     return np.bincount(place, weights=rate) / counts, np.bincount(place, weights=score) / counts
 
 
-def _draw(
-    by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mapping[str, Any]
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 10.5, 4.2)
-    if figure is None:
-        return figure, missing
+def _draw(by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mapping[str, Any]) -> Any:
+    figure, axes = new_figure(2, 10.5, 4.2)
     left, right = axes
     markers = ("o", "s", "^", "v", "D")
     for place, (name, estimates) in enumerate(by_design.items()):
@@ -235,4 +232,4 @@ def _draw(
     right.set_title("area: each seed; mean ± standard error", fontsize=10)
     right.set_xlim(-0.6, len(by_design) - 0.4)
     legend_below(figure, left, fontsize=8, ncols=6, title="trained with masks of", title_fontsize=8)
-    return figure, missing
+    return figure

@@ -8,19 +8,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
 
 
-def new_figure(
-    n_panels: int, width: float, height: float, n_rows: int = 1
-) -> tuple[Any, Sequence[Any], str | None]:
-    """An empty figure with panels side by side.
+def new_figure(n_panels: int, width: float, height: float, n_rows: int = 1) -> tuple[Any, Sequence[Any]]:
+    """An empty figure, in inches, and its panels row by row; an ImportError without matplotlib."""
+    from matplotlib.figure import Figure
 
-    Returns:
-        The figure, its panels row by row, and None; or None, no panels, and one line that says why, if
-        matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None, (), "the picture was not drawn: it needs matplotlib; pip install 'maskevidence[plots]'"
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
     for ax in axes:
@@ -29,7 +20,7 @@ def new_figure(
         ax.tick_params(labelsize=8)
         ax.xaxis.label.set_fontsize(9)
         ax.yaxis.label.set_fontsize(9)
-    return figure, axes, None
+    return figure, axes
 
 
 def legend_below(figure: Any, ax: Any, **settings: Any) -> None:

@@ -58,8 +58,8 @@ def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
         assert float(row["reconstruction_loss"]) > 0
     losses = [[float(row["reconstruction_loss"]) for row in rows[name]] for name in ("random", "trained")]
     assert all(trained < random for random, trained in zip(*losses, strict=True))
-    assert figure.figure is not None
-    assert figure.missing is None
+    assert figure.draw is not None
+    assert len(figure.draw().axes) == 2
     again = module.figure_6(model="small", sets=[replace(images, steps=2)], masks_per_size=2, test_images=5)
     # A model that is hardly trained does not pass for a trained one, and says why.
     assert again.claims[1].holds is None

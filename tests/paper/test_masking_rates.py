@@ -64,7 +64,8 @@ def test_all_ways_to_train_are_scored_on_the_same_masks(monkeypatch: pytest.Monk
     assert figure.columns["trained_at"].count(USUAL) == figure.columns["trained_at"].count(RANDOM)
     gap = np.array(areas[RANDOM]) - np.array(areas[USUAL])
     assert figure.numbers["minus_15_percent"][RANDOM]["mean"] == pytest.approx(gap.mean())
-    assert figure.figure is not None
+    assert figure.draw is not None
+    assert len(figure.draw().axes) == 2
 
 
 def test_quick_has_its_own_number_of_steps(paper: Callable[..., Result]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Result
+from paper import table_1
 
 # Computed independently, with the draws of the published code.
 TRUE = -60.3436
@@ -45,3 +46,16 @@ def test_quick_and_with_other_seeds(paper: Callable[..., Result]) -> None:
 def test_bad_seeds(paper: Callable[..., Result], seeds: str) -> None:
     error = paper("table-1", "--seeds", seeds).error
     assert "are not whole numbers between commas; write 4,44,444" in error
+
+
+def test_places_that_cannot_be_written_are_refused_before_any_work(
+    paper: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_1, "table_1", None)  # work would be an error of another type
+    (tmp_path / "file").write_text("once upon a time")
+    for words in (("--json", tmp_path), ("--json", tmp_path / "file" / "a"), ("--out", tmp_path / "file")):
+        assert "cannot be written" in paper("table-1", *words).error
+    assert (
+        "is the place of --out" in paper("table-1", "--out", tmp_path / "a/b", "--json", tmp_path / "a").error
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
