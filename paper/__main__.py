@@ -218,10 +218,12 @@ def parser() -> Parser:
     top = Parser(
         prog="python -m paper", description="The paper's tables and figures, with our numbers beside."
     )
-    commands = top.add_subparsers(dest="word", metavar="ENTRY", required=True)
+    commands = top.add_subparsers(dest="word", metavar="ENTRY")
 
     def add(word: str, help_: str, make: Callable[..., Any], where: Callable[..., Any]) -> Parser:
-        command = commands.add_parser(word, help=help_, description=help_, parents=[common])
+        command = commands.add_parser(
+            word, help=help_.replace("%", "%%"), description=help_, parents=[common]
+        )
         command.set_defaults(make=make, where=where)
         return command
 
@@ -260,7 +262,11 @@ def _prepare(given: argparse.Namespace) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 2 after bad input (one line), or 130 after Ctrl-C."""
-    given = parser().parse_args(words)
+    top = parser()
+    given = top.parse_args(words)
+    if given.word is None:
+        top.print_help()
+        return 0
     screen = sys.stderr if given.json == "-" else sys.stdout
     try:
         given.where(given)

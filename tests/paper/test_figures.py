@@ -16,6 +16,7 @@ import maskevidence as me
 from command_line import CommandLine, Result
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.tokens import Tokens
+from paper import __main__ as main
 from paper import figure_1, figure_2, figure_4, figure_5_left
 from paper.__main__ import ENTRIES
 from paper.figures import SEEDS
@@ -169,6 +170,26 @@ def test_the_help_says_how_long_it_takes(paper: Callable[..., Result], word: str
     """Both times, in seconds or minutes: `--quick` of Figure 6 takes minutes, too."""
     text = " ".join(paper(word, "--help").out.split())
     assert re.search(r"Takes [\d.]+ (s|minutes?), with --quick [\d.]+ (s|minutes?)", text), text
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("all", "--help")])
+def test_the_help_of_all(paper: Callable[..., Result], words: tuple[str, ...]) -> None:
+    result = paper(*words)
+    assert (result.code, result.err) == (0, "")
+    assert "usage: python -m paper" in result.out
+
+
+def test_all_skips_what_lacks_data_and_says_so(
+    paper: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "ENTRIES", [e for e in ENTRIES if e.word in ("table-1", "figure-3-upper")])
+    monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
+    monkeypatch.setattr("maskevidence.data.sources.hub_reachable", lambda: False)
+    result = paper("all", "--quick", "--out", tmp_path / "a", "--json", tmp_path / "a.json")
+    assert result.code == 0, result
+    assert "figure-3-upper was skipped: " in result.out
+    assert list(json.loads((tmp_path / "a.json").read_text())) == ["table-1"]
+    assert (tmp_path / "a" / "table-1" / "table_1.csv").exists()
 
 
 def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
