@@ -5,7 +5,7 @@ BIN = .venv/bin
 
 EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,dev
 
-.PHONY: setup run test lint docs docs-serve package package-test clean
+.PHONY: setup run paper test lint docs docs-serve package package-test clean
 
 setup: .venv/.installed
 
@@ -14,7 +14,12 @@ setup: .venv/.installed
 	@touch $@
 
 run: setup
+	@$(BIN)/python -m paper table-1
 	@$(BIN)/maskevidence demo --out runs/demo --overwrite
+
+# Every table and figure of the paper in its quick form, about 8 minutes.
+paper: setup
+	@$(BIN)/python -m paper all --quick --out runs/paper
 
 test: setup
 	$(BIN)/python -m pytest -n 2 -q --durations=20

@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits  # noqa: E402
 
 from checked_calls import check_calls_of  # noqa: E402
 
-check_calls_of("maskevidence")  # before anything imports the package
+for package in ("maskevidence", "paper"):
+    check_calls_of(package)  # before anything imports it
 
 # The arrays are small; workers that use all cores each would fight over them.
 torch.set_num_threads(1)

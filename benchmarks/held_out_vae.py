@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from _timing import arguments, finish, machine, show
 
@@ -22,7 +23,9 @@ import numpy as np
 import maskevidence as me
 from maskevidence.data.images import read_images
 from maskevidence.models import VAE, Annealing
-from maskevidence.paper.figures import plus_minus
+
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.figures import plus_minus
 
 N_TRAIN, N_TEST, STEPS, BATCH, LEARNING_RATE, SEEDS = 5000, 60, 800, 100, 1e-3, (0, 1, 2)
 OBJECTIVES = {

@@ -44,7 +44,6 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
-from maskevidence.data import published_ppca_data
 from maskevidence.models.gaussian.each_rank import fit_each_rank
 from maskevidence.support.progress import progress
 
@@ -76,7 +75,8 @@ class Setting(NamedTuple):
 
 
 def paper(rows: int, seed: int) -> Rows:
-    _, truth = published_ppca_data(1, 20, K, seed=seed)
+    loadings = torch.randn(20, K, generator=torch.Generator().manual_seed(seed))
+    truth = me.models.PPCA.from_parameters(loadings, 1 / 5)
     return truth.sample(rows, seed=seed)
 
 

@@ -10,6 +10,7 @@ same Adam. Contestants take turns within a round, and times are medians.
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio
 
@@ -19,9 +20,11 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.masks import MaskKey
-from maskevidence.paper.figures import SEEDS
-from maskevidence.paper.known_noise import initial_loadings, moment_scores, published, second_moments
 from maskevidence.training.objectives import shared_masks
+
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.figures import SEEDS
+from paper.known_noise import initial_loadings, moment_scores, published, second_moments
 
 NOISE = 0.2
 

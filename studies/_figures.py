@@ -1,6 +1,8 @@
 """The three figures of the study; each has its numbers as CSV."""
 
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,10 @@ import numpy as np
 from _claims import FIXED, values_of_units
 from _ranks import hierarchical_mean
 from _records import Record
-from maskevidence.paper.figures import COLOURS, PaperFigure, legend_below, long_form, new_figure
+
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.figures import PaperFigure, long_form
+from paper.pictures import COLOURS, legend_below, new_figure
 
 CRITERIA = {  # of each part, with words for them
     "tables": {
@@ -55,7 +60,7 @@ def figure_of_tables(records: Sequence[Record]) -> PaperFigure:
         for data_set, values in values_of_units(ranked("tables", criterion, target), records).items()
         for seed, value in enumerate(values)
     ]
-    figure, axes, missing = new_figure(3, 11.0, 3.8)
+    figure, axes = new_figure(3, 11.0, 3.8)
     for ax, (target, title) in zip(axes, TARGETS["tables"].items(), strict=False):
         for place, criterion in enumerate(CRITERIA["tables"]):
             values = values_of_units(ranked("tables", criterion, target), records)
@@ -78,14 +83,14 @@ def figure_of_tables(records: Sequence[Record]) -> PaperFigure:
     if axes:
         axes[0].set_yticks(range(len(CRITERIA["tables"])), list(CRITERIA["tables"].values()), fontsize=8)
     title = "Tables: how well criteria rank 40 models; dots are data sets, bars 95 % intervals of their mean"
-    return _figure("study_tables", title, rows, figure, missing)
+    return _figure("study_tables", title, rows, figure)
 
 
 def figure_of_texts(records: Sequence[Record]) -> PaperFigure:
     """Area and score at 15 % against fine-tuned accuracy, learning curves, and accuracy by way to mask."""
     names = ("seed", "group", "way", "width", "steps", "n_predicted", *CRITERIA["text"], *TARGETS["text"])
     rows = [{name: record.get(name) for name in names} for record in records]
-    figure, axes, missing = new_figure(2, 10.0, 7.4, n_rows=2)
+    figure, axes = new_figure(2, 10.0, 7.4, n_rows=2)
     ways = list(dict.fromkeys(record["way"] for record in records))
     colour = dict(zip(ways, COLOURS, strict=False))
     for ax, criterion in zip(axes[:2], ("area", "score_15"), strict=False):
@@ -101,14 +106,14 @@ def figure_of_texts(records: Sequence[Record]) -> PaperFigure:
             axes[0].plot([], [], color=colour[way], linewidth=3, label=way)
         legend_below(figure, axes[0], ncols=5, fontsize=8)
     title = "Text: small ModernBERTs trained by several ways to mask, and what they are good for"
-    return _figure("study_text", title, rows, figure, missing)
+    return _figure("study_text", title, rows, figure)
 
 
 def figure_of_images(records: Sequence[Record]) -> PaperFigure:
     """Area and reconstruction at 75 % against linear-probe accuracy, for each data set."""
     names = ("data_set", "seed", "way", "steps", *CRITERIA["images"], "probed")
     rows = [{name: record.get(name) for name in names} for record in records]
-    figure, axes, missing = new_figure(2, 9.0, 6.6, n_rows=2)
+    figure, axes = new_figure(2, 9.0, 6.6, n_rows=2)
     ways = list(dict.fromkeys(record["way"] for record in records))
     colour = dict(zip(ways, COLOURS, strict=False))
     places = iter(axes)
@@ -127,7 +132,7 @@ def figure_of_images(records: Sequence[Record]) -> PaperFigure:
             axes[0].plot([], [], "o", color=colour[way], label=way)
         legend_below(figure, axes[0], ncols=4, fontsize=8)
     title = "Images: small masked autoencoders, their area and the accuracy of a linear probe"
-    return _figure("study_images", title, rows, figure, missing)
+    return _figure("study_images", title, rows, figure)
 
 
 def ranked(part: str, criterion: str, target: str, statistic: str = "rank") -> dict[str, Any]:
@@ -135,10 +140,8 @@ def ranked(part: str, criterion: str, target: str, statistic: str = "rank") -> d
     return {"part": part, "statistic": statistic, "by": criterion, "target": target}
 
 
-def _figure(
-    name: str, title: str, rows: list[dict[str, Any]], figure: Any, missing: str | None
-) -> PaperFigure:
-    return PaperFigure(name, title, [], long_form(rows), {}, figure, missing)
+def _figure(name: str, title: str, rows: list[dict[str, Any]], figure: Any) -> PaperFigure:
+    return PaperFigure(name, title, [], long_form(rows), {}, lambda: figure)
 
 
 def _scatter(ax: Any, records: Sequence[Record], x: str, y: str, colour: Mapping[str, str]) -> None:

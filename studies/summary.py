@@ -47,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
         if part == "text":
             for group in ("equal steps", "equal tokens"):
                 show(f"{group}, minus 15 % at equal steps", *ways_table(records, group))
-        print(f"\nWritten to {options.out}: {', '.join(figure(records).write(options.out))}")
+        print(f"\n{figure(records).write(options.out)}")
     if options.json is not None:
         options.json.write_text(json.dumps(numbers, indent=2) + "\n")
     return 0

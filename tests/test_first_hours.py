@@ -19,6 +19,7 @@ import torch
 
 from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
+from paper.__main__ import main as paper_main
 from protein_models import save_protein_model
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -82,6 +83,10 @@ def typed(name: str, run: CommandLine, capsys: pytest.CaptureFixture[str]) -> Ca
             done = run(*shlex.split(line)[1:])
             assert done.code == 0, done.err
             return done.out
+        if line.startswith("python -m paper "):
+            capsys.readouterr()
+            assert paper_main(shlex.split(line)[3:]) == 0
+            return capsys.readouterr().out
         if shutil.which("sh") is None:
             return ""
         return subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True).stdout
@@ -226,7 +231,7 @@ def test_a_model_of_ones_own(here: Path, typed: Callable[[], str]) -> None:
 @script("table_1.sh")
 def test_table_1(here: Path, typed: Callable[[], str]) -> None:
     assert "-60.44" in typed().replace("−", "-")
-    assert [row["masks_per_size"] for row in rows(here / "paper/table_1.csv")] == ["1", "10"]
+    assert [row["masks_per_size"] for row in rows(here / "table-1/table_1.csv")] == ["1", "10"]
 
 
 def test_a_notebook(here: Path) -> None:

@@ -31,8 +31,8 @@ from _records import Records
 from _text_sets import Corpus, Sentences
 from maskevidence.models.image.new_vit_mae import new_vit_mae
 from maskevidence.models.text.new_bert import new_modern_bert, word_pieces
-from maskevidence.paper import figures
 from maskevidence.runs.lock import locked
+from paper import figures
 
 ROOT = Path(__file__).parents[1]
 REGISTERED = "24822a8215a1af7b"

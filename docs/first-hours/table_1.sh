@@ -1,3 +1,3 @@
 pip install 'maskevidence[plots]'
-maskevidence paper table-1 --quick --out paper
-cat paper/table_1.csv
+python -m paper table-1 --quick --out table-1
+cat table-1/table_1.csv

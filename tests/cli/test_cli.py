@@ -232,11 +232,15 @@ class TestBadInput:
         assert "cannot be written" in result.err
         assert len(result.err.splitlines()) == 1
 
-    @pytest.mark.parametrize("command", ["score", "summarize", "compare", "paper", "demo"])
+    @pytest.mark.parametrize("command", ["score", "summarize", "compare", "demo"])
     def test_help(self, run: CommandLine, command: str) -> None:
         result = run(command, "--help")
         assert result.code == 0
         assert "Usage: maskevidence" in result.out or "Usage" in result.out
+
+    def test_the_paper_is_in_the_repository(self, run: CommandLine) -> None:
+        for words in (("table-1", "--quick"), ("figure-6", "--json", "-")):
+            assert run("paper", *words).error.endswith(f"type python -m paper {' '.join(words)} in a clone")
 
     def test_an_unknown_command(self, run: CommandLine) -> None:
         assert "No such command 'scor'" in run("scor").error

@@ -15,7 +15,6 @@ WORK = {  # each command would stop at its input, or at the mock, if it began to
     "compare": ("compare", "missing-a", "missing-b"),
     "summarize": ("summarize", "missing-a"),
     "show": ("show", "reconstructions", "missing-model", "missing"),
-    "paper": ("paper", "table-1", "--quick"),
     "demo": ("demo",),
 }
 FOLDERS = [name for name in WORK if name not in ("bias", "compare")]
@@ -25,11 +24,6 @@ LONG = "x" * 300
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a file and a folder of unrelated files."""
-
-    def work(*_: Any, **__: Any) -> None:
-        raise AssertionError("work began")
-
-    monkeypatch.setattr("maskevidence.paper.table_1.table_1", work)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(40, 4)))

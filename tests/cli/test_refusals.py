@@ -247,9 +247,8 @@ class TestRuns:
         assert all(path.stat().st_mtime_ns == time for path, time in before.items())
 
 
-@pytest.mark.parametrize("group", ["show", "paper"])
-def test_a_group_alone_shows_its_help(folder: Path, run: CommandLine, group: str) -> None:
-    result = run(group)
+def test_a_group_alone_shows_its_help(folder: Path, run: CommandLine) -> None:
+    result = run("show")
     assert (result.code, result.err) == (0, "")
     assert "Usage" in result.out
 

@@ -18,11 +18,11 @@ finally:
 """
 
 
-COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "demo", "paper", "show"]
+COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "demo", "show"]
 
 
 HELP = [
-    *("--version", "--help", "-h", "score --help", "train --help", "paper table-1 -h"),
+    *("--version", "--help", "-h", "score --help", "train --help"),
     *(f"{command} -h" for command in COMMANDS),
 ]
 ALL_HELP = f"""

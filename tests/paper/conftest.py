@@ -1,13 +1,30 @@
-"""Fixtures of the paper's entries: a pretended device, and a little text in the layout of GLUE."""
+"""Fixtures of the paper's entries: the command, a pretended device, a little text like GLUE's."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from command_line import Result
+from paper.__main__ import main
 from pretend_device import pretended_device
 from text_models import SENTENCES
+
+
+@pytest.fixture
+def paper(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """`paper("table-1", "--quick")` is `python -m paper table-1 --quick` in this process."""
+
+    def run(*words: object) -> Result:
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture
@@ -23,7 +40,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with a little text in the layout of two GLUE sets, without access to the hub."""
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
-    monkeypatch.setattr("maskevidence.paper.bert_base.hub_reachable", lambda: False)
+    monkeypatch.setattr("paper.bert_base.hub_reachable", lambda: False)
     for name, split, columns in (
         ("qnli", "validation", "question,sentence"),
         ("mrpc", "test", "sentence1,sentence2"),

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine
+from command_line import CommandLine, Result
 from latent_models import linear_vae, loadings
 from maskevidence.models import Annealing
-from maskevidence.paper import figure_3_lower
+from paper import figure_3_lower
 
 ROWS, WIDTH = 60, 12
 
@@ -63,9 +64,9 @@ def test_codes_drawn_from_the_prior_have_size_one() -> None:
     assert figure_3_lower.code_size(model, x) == pytest.approx((4 + 1 + 0 + 9) / 2)
 
 
-def test_the_command_writes_table_claims_and_picture(run: CommandLine, tmp_path: Path) -> None:
+def test_the_command_writes_table_claims_and_picture(paper: Callable[..., Result], tmp_path: Path) -> None:
     target = tmp_path / "a.json"
-    result = run("paper", "figure-3-lower", "--quick", "--out", tmp_path, "--json", target)
+    result = paper("figure-3-lower", "--quick", "--out", tmp_path, "--json", target)
     assert result.code == 0, result
     for text in ("masked, chains", "ELBO", "annealed", "below the annealed one"):
         assert text in result.out
@@ -141,6 +142,6 @@ def test_bad_input_gets_a_one_line_error(
     assert not (tmp_path / "m").exists()
 
 
-def test_an_unknown_data_set_is_named(monkeypatch: pytest.MonkeyPatch, run: CommandLine) -> None:
+def test_an_unknown_data_set_is_named(monkeypatch: pytest.MonkeyPatch, paper: Callable[..., Result]) -> None:
     monkeypatch.undo()
-    assert "did you mean 'mnist'" in run("paper", "figure-3-lower", "--dataset", "minst").error
+    assert "choose from" in paper("figure-3-lower", "--dataset", "minst").error

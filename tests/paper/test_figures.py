@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine
-from maskevidence.cli.paper import ENTRIES
+from command_line import CommandLine, Result
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.paper import figure_1, figure_2, figure_4, figure_5_left
-from maskevidence.paper.figures import SEEDS
-from maskevidence.paper.known_noise import (
+from maskevidence.tokens import Tokens
+from paper import __main__ as main
+from paper import figure_1, figure_2, figure_4, figure_5_left
+from paper.__main__ import ENTRIES
+from paper.figures import SEEDS
+from paper.known_noise import (
     best_with_known_noise,
     initial_loadings,
     log_evidences,
@@ -24,7 +28,6 @@ from maskevidence.paper.known_noise import (
     published,
     second_moments,
 )
-from maskevidence.tokens import Tokens
 
 MODELS = {"ppca": me.models.PPCA(6, 2), "fa": me.models.FactorAnalysis(6, 2)}
 
@@ -124,14 +127,14 @@ def test_the_drop_rule() -> None:
 def test_figure_4_finds_the_areas_and_the_drops() -> None:
     figure = figure_4.figure_4(SEEDS[:3], masks_per_size=(1, 8, 3))
     assert all(claim.holds for claim in figure.claims), figure.claims
-    if figure.figure is not None:
+    if find_spec("matplotlib") and figure.draw is not None:
         seeds = [f"mask seed {seed}" for seed in SEEDS[:3]]
-        legend = figure.figure.axes[0].get_legend_handles_labels()[1]
+        legend = figure.draw().axes[0].get_legend_handles_labels()[1]
         assert legend == [*seeds, "mean over the mask seeds"]
 
 
-def test_an_unknown_error_has_no_verdict_and_is_null_in_json(run: CommandLine) -> None:
-    result = run("paper", "figure-4", "--quick", "--seeds", 4, "--json", "-")
+def test_an_unknown_error_has_no_verdict_and_is_null_in_json(paper: Callable[..., Result]) -> None:
+    result = paper("figure-4", "--quick", "--seeds", 4, "--json", "-")
     assert result.code == 0, result
     content = json.loads(result.out)
     assert content["numbers"]["panels"][0]["se"] is None
@@ -147,10 +150,10 @@ def test_figure_5_ends_at_the_evidence_of_the_trained_model() -> None:
 
 
 def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
-    run: CommandLine, tmp_path: Path
+    paper: Callable[..., Result], tmp_path: Path
 ) -> None:
     target = tmp_path / "a.json"
-    result = run("paper", "figure-5-left", "--quick", "--json", target, "--out", tmp_path)
+    result = paper("figure-5-left", "--quick", "--json", target, "--out", tmp_path)
     assert result.code == 0, result
     assert "too short to tell: " in result.out  # 120 epochs are too few to reach the evidence
     assert "does not hold" not in result.out
@@ -163,10 +166,30 @@ def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
 
 
 @pytest.mark.parametrize("word", [entry.word for entry in ENTRIES])
-def test_the_help_says_how_long_it_takes(run: CommandLine, word: str) -> None:
+def test_the_help_says_how_long_it_takes(paper: Callable[..., Result], word: str) -> None:
     """Both times, in seconds or minutes: `--quick` of Figure 6 takes minutes, too."""
-    text = " ".join(run("paper", word, "--help").out.split())
+    text = " ".join(paper(word, "--help").out.split())
     assert re.search(r"Takes [\d.]+ (s|minutes?), with --quick [\d.]+ (s|minutes?)", text), text
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("all", "--help")])
+def test_the_help_of_all(paper: Callable[..., Result], words: tuple[str, ...]) -> None:
+    result = paper(*words)
+    assert (result.code, result.err) == (0, "")
+    assert "usage: python -m paper" in result.out
+
+
+def test_all_skips_what_lacks_data_and_says_so(
+    paper: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "ENTRIES", [e for e in ENTRIES if e.word in ("table-1", "figure-3-upper")])
+    monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
+    monkeypatch.setattr("maskevidence.data.sources.hub_reachable", lambda: False)
+    result = paper("all", "--quick", "--out", tmp_path / "a", "--json", tmp_path / "a.json")
+    assert result.code == 0, result
+    assert "figure-3-upper was skipped: " in result.out
+    assert list(json.loads((tmp_path / "a.json").read_text())) == ["table-1"]
+    assert (tmp_path / "a" / "table-1" / "table_1.csv").exists()
 
 
 def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
@@ -177,9 +200,9 @@ def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
 
 
 def figure_1_bytes(figure: object, kind: str) -> bytes:
-    from maskevidence.paper.figures import picture
+    from paper.pictures import picture
 
-    return picture(figure.figure, kind)  # type: ignore[attr-defined]
+    return picture(figure.draw(), kind)  # type: ignore[attr-defined]
 
 
 def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The figures on the pretended device and in another precision: nothing mixes, and the numbers agree."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,24 +8,24 @@ import numpy as np
 import pytest
 import torch
 
-from command_line import CommandLine, run  # noqa: F401
+from command_line import Result
+from maskevidence import EverySize, FixedRate, GaussianMoments, MaskDesign, RandomSize, Rates
 from maskevidence.data.images import Images
 from maskevidence.data.table import Table
 from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
 from maskevidence.models import PPCA, VAE
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1
-from maskevidence.paper.figure_5_left import figure_5_left
-from maskevidence.support.devices import Place, computing_at, current_place
 from maskevidence.tasks.embedded_text import EmbeddedText
+from paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1
+from paper.figure_5_left import figure_5_left
+from paper.place import Place, computing_at, current_place, put
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def of_table_1() -> list[float]:
-    result = table_1.table_1((1,), (4,))
+    result = table_1.table_1((4,), masks_per_size=(1,)).numbers
     return [result["true"], *result["rows"][0]["estimates"]]
 
 
@@ -39,7 +37,7 @@ def of_figure_2() -> list[float]:
     x, model = figure_2.published(60, 5, 2)
     designs: tuple[MaskDesign, ...] = (EverySize(1), RandomSize(1, 1), FixedRate(0.2, 1))
     runs = [figure_2.train_together(x, design, (1, 2), 3, [0, 3]) for design in designs]
-    moments = figure_2.GaussianMoments.from_rows(x)
+    moments = GaussianMoments.from_rows(x)
     ends = [figure_2.log_evidence(model, moments), figure_2.optimum_of_rate(moments, (1, 2))]
     return [value for run in runs for part in (run.objective, run.bias) for value in part.ravel()] + ends
 
@@ -52,7 +50,7 @@ def of_figure_3_upper() -> list[float]:
 
 
 def of_figure_3_lower() -> list[float]:
-    model = current_place().put(VAE(n_features=4, n_components=figure_3_lower.N_COMPONENTS, seed=1))
+    model = put(VAE(n_features=4, n_components=figure_3_lower.N_COMPONENTS, seed=1))
     x = np.random.default_rng(0).random((6, 4))
     model.set_units(x)
     numbers = list(figure_3_lower.simple_estimates(model, x, 4).values())
@@ -93,8 +91,9 @@ def test_figures_of_rows_on_a_device(
 
 
 def test_put_moves_a_model(device: torch.device) -> None:
-    assert Place(device).put(PPCA(3, 1)).loadings.device == device
-    assert Place().put(PPCA(3, 1)).loadings.device == torch.device("cpu")
+    with computing_at(Place(device)):
+        assert put(PPCA(3, 1)).loadings.device == device
+    assert put(PPCA(3, 1)).loadings.device == torch.device("cpu")
 
 
 @pytest.mark.parametrize("word", ["table-1", "figure-3-upper", "figure-3-lower", "figure-4", "figure-5-left"])
@@ -119,19 +118,21 @@ def test_the_small_bert_on_a_device(device: torch.device) -> None:
 def test_small_masked_autoencoders_on_a_device(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)
     images = Images("noise", pixels, np.arange(24))
-    monkeypatch.setattr(figure_6, "read_images", lambda *_words, **_options: images)
+    monkeypatch.setattr("maskevidence.data.read_images", lambda *_words, **_options: images)
     data = figure_6.ImageSet("noise", "noise", None, 2, 1, 24)
     curves = []
     for where in (Place(torch.device("cpu")), Place(device)):
         with computing_at(where):
-            panel = figure_6._small(data, 0, figure_6.Rates((0.5,), 1), 4)
+            panel = figure_6._small(data, 0, Rates((0.5,), 1), 4)
         curves.append([panel.random.estimate.log_evidence, panel.trained.estimate.log_evidence])
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-4)
 
 
 @pytest.mark.parametrize("word", ["table-1", "table-2", "figure-6", "all"])
-def test_a_device_that_cannot_be_used_is_one_line(run: CommandLine, word: str, tmp_path: Path) -> None:
-    error = run("paper", word, "--device", "gpu", "--out", tmp_path / "a").error
+def test_a_device_that_cannot_be_used_is_one_line(
+    paper: Callable[..., Result], word: str, tmp_path: Path
+) -> None:
+    error = paper(word, "--device", "gpu", "--out", tmp_path / "a").error
     assert "device 'gpu' cannot be used: there is no such device; give cpu, cuda" in error
     assert not (tmp_path / "a").exists()
 
@@ -140,12 +141,14 @@ def test_a_device_that_cannot_be_used_is_one_line(run: CommandLine, word: str, t
     ("word", "precision"),
     [("figure-1", "float64"), ("figure-2", "float64"), ("table-2", "float32"), ("all", "float64")],
 )
-def test_a_precision_that_an_entry_has_not_is_one_line(run: CommandLine, word: str, precision: str) -> None:
+def test_a_precision_that_an_entry_has_not_is_one_line(
+    paper: Callable[..., Result], word: str, precision: str
+) -> None:
     other = "float32" if precision == "float64" else "float64"
-    assert f"computes in {precision}; leave --dtype out" in run("paper", word, "--dtype", other).error
+    assert f"computes in {precision}; leave --dtype out" in paper(word, "--dtype", other).error
 
 
-def test_the_options_reach_an_entry(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_reach_an_entry(paper: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def stop(*_words: Any, **_options: Any) -> None:
@@ -153,5 +156,5 @@ def test_the_options_reach_an_entry(run: CommandLine, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(figure_4, "figure_4", stop)
-    assert run("paper", "figure-4", "--device", "cpu", "--dtype", "float32").code == 130
+    assert paper("figure-4", "--device", "cpu", "--dtype", "float32").code == 130
     assert seen == [Place(torch.device("cpu"), torch.float32)]

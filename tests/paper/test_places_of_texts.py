@@ -10,11 +10,11 @@ import torch
 
 from maskevidence.masks import FixedRate, RandomSize
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.paper import figure_5_right, masking_rates
-from maskevidence.paper.masking_rates import RANDOM, USUAL
-from maskevidence.paper.table_2 import table_2
-from maskevidence.support.devices import Place, computing_at
 from maskevidence.tasks.embedded_text import EmbeddedText
+from paper import figure_5_right, masking_rates
+from paper.masking_rates import RANDOM, USUAL
+from paper.place import Place, computing_at
+from paper.table_2 import table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytestmark = [

@@ -1,11 +1,13 @@
 """Table 1 of the paper, with the draws of the published code."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from command_line import CommandLine
+from command_line import Result
+from paper import table_1
 
 # Computed independently, with the draws of the published code.
 TRUE = -60.3436
@@ -13,9 +15,9 @@ CHECKED = {1: (-60.4447, 0.4749), 10: (-60.2226, 0.1299), 100: (-60.3409, 0.0300
 P_1_BY_SEED = (-60.149, -60.580, -61.150, -59.898, -60.445)
 
 
-def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> None:
+def test_agrees_with_the_checked_values(tmp_path: Path, paper: Callable[..., Result]) -> None:
     file = tmp_path / "t.json"
-    result = run("paper", "table-1", "--json", file, "--out", tmp_path / "table")
+    result = paper("table-1", "--json", file, "--out", tmp_path / "table")
     assert result.code == 0
     assert "-60.34" in result.out
     content = json.loads(file.read_text())
@@ -32,8 +34,8 @@ def test_agrees_with_the_checked_values(tmp_path: Path, run: CommandLine) -> Non
     assert len(lines) == 4
 
 
-def test_quick_and_with_other_seeds(run: CommandLine) -> None:
-    result = run("paper", "table-1", "--quick", "--seeds", "4", "--json", "-")
+def test_quick_and_with_other_seeds(paper: Callable[..., Result]) -> None:
+    result = paper("table-1", "--quick", "--seeds", "4", "--json", "-")
     content = json.loads(result.out)
     assert [row["masks_per_size"] for row in content["rows"]] == [1, 10]
     assert content["rows"][0]["mean"] == pytest.approx(P_1_BY_SEED[0], abs=1e-3)
@@ -41,6 +43,19 @@ def test_quick_and_with_other_seeds(run: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("seeds", ["", "4,", "4,x", "1.5"])
-def test_bad_seeds(run: CommandLine, seeds: str) -> None:
-    error = run("paper", "table-1", "--seeds", seeds).error
+def test_bad_seeds(paper: Callable[..., Result], seeds: str) -> None:
+    error = paper("table-1", "--seeds", seeds).error
     assert "are not whole numbers between commas; write 4,44,444" in error
+
+
+def test_places_that_cannot_be_written_are_refused_before_any_work(
+    paper: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_1, "table_1", None)  # work would be an error of another type
+    (tmp_path / "file").write_text("once upon a time")
+    for words in (("--json", tmp_path), ("--json", tmp_path / "file" / "a"), ("--out", tmp_path / "file")):
+        assert "cannot be written" in paper("table-1", *words).error
+    assert (
+        "is the place of --out" in paper("table-1", "--out", tmp_path / "a/b", "--json", tmp_path / "a").error
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,10 +1,9 @@
 """Table 2 and the right half of Figure 5 on small data: areas by hand, rates, pre-trained weights."""
 
-# ruff: noqa: F811 (a fixture is imported and used by its name)
-
 import csv
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import Result
 from maskevidence.masks import size_of_rate
-from maskevidence.paper.bert_base import blocks_of
-from maskevidence.paper.bert_curves import (
+from paper.bert_base import blocks_of
+from paper.bert_curves import (
     RATES,
     RateCurve,
     curve_of,
@@ -23,8 +22,8 @@ from maskevidence.paper.bert_curves import (
     published_curves,
     rate_curve,
 )
-from maskevidence.paper.figure_5_right import figure_5_right
-from maskevidence.paper.table_2 import table_2
+from paper.figure_5_right import figure_5_right
+from paper.table_2 import table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 PRINTED = {
@@ -113,13 +112,12 @@ def test_blocks_come_from_each_set_in_turn(model: me.models.MaskedLM) -> None:
 
 
 def test_a_pre_trained_model_is_compared_with_random_weights(
-    glue: Path, model: me.models.MaskedLM, run: CommandLine
+    glue: Path, model: me.models.MaskedLM, paper: Callable[..., Result]
 ) -> None:
     folder = glue / "model"
     model.save(folder)
     target = glue / "a.json"
-    result = run(
-        "paper",
+    result = paper(
         "table-2",
         "--model",
         folder,

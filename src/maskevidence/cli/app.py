@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maskevidence.cli import paper, show
+from maskevidence.cli import show
 from maskevidence.cli.bias import bias
 from maskevidence.cli.check import check
 from maskevidence.cli.compare import compare_runs
@@ -26,6 +26,7 @@ from maskevidence.cli.variants import variants
 from maskevidence.errors import (
     CollapsedWeightsWarning,
     ConvergenceWarning,
+    InputError,
     MaskEvidenceError,
     UnknownTokensWarning,
     UntrustedFileWarning,
@@ -54,9 +55,17 @@ add_command(app, impute)
 add_command(app, bias)
 add_command(app, variants)
 app.add_typer(show.app, name="show")
-app.add_typer(paper.app, name="paper")
 add_command(app, demo)
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
+
+
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def paper(context: typer.Context) -> None:
+    """Say where the paper's tables and figures are made."""
+    words = " ".join(["paper", *(context.args or ["--help"])])
+    raise InputError(
+        f"the paper's tables and figures are not in the package; type python -m {words} in a clone"
+    )
 
 
 @app.callback(invoke_without_command=True)

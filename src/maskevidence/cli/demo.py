@@ -12,7 +12,6 @@ from rich.console import Console
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.paper import table_1_view
 from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.support.files import write_atomic
@@ -37,29 +36,29 @@ def demo(
     overwrite: Overwrite = False,
     seed: Seed = 0,
 ) -> None:
-    """Demonstrate the main job: the paper's Table 1, PPCA on 1,797 images of digits, a small BERT on text."""
+    """Demonstrate the main job: PPCA on 1,797 images of digits, a small BERT on text.
+
+    In a clone, `make run` prints the paper's Table 1 first, by `python -m paper table-1`.
+    """
     use_threads(common.threads)
-    from maskevidence.paper.table_1 import table_1
     from maskevidence.runs import RunDirectory
 
     folder = RunDirectory(out)
     if not overwrite and folder.manifest() is not None:
         raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
     screen = output.console(common.json)
-    with _timed(screen, "Part 1, the paper's Table 1"):
-        result_1 = table_1()
-        screen.print(table_1_view(result_1))
-    with _timed(screen, "Part 2, PPCA on digits"):
+    screen.print("The paper's Table 1 is not in the package; in a clone: python -m paper table-1\n")
+    with _timed(screen, "Part 1, PPCA on digits"):
         ranked = _choose_model(screen, seed)
         missing = _write_run(folder, ranked[0], overwrite=overwrite)
     screen.print(f"Written to {folder.path}: {', '.join(folder.files())}")
     screen.print(missing or "")
-    with _timed(screen, "Part 3, a small BERT"):
+    with _timed(screen, "Part 2, a small BERT"):
         bert = _small_bert(screen, out / BERT, seed)
     screen.print(f"Written to {out / BERT}: the model, and its curve as a picture if it could be drawn")
     report_candidates(screen, ranked, out / REPORT)
     say_what_next(screen, ranked, out)
-    results = {"table_1": result_1, "digits": [candidate.result for candidate in ranked], "bert": bert}
+    results = {"digits": [candidate.result for candidate in ranked], "bert": bert}
     output.write_json(results, common.json)
 
 

@@ -1,7 +1,8 @@
-"""Data to score: tables from files, bundled data sets, draws from published generators."""
+"""Data to score: tables, images and texts from files, folders and the hub, and bundled data sets.
 
-from maskevidence.data.synthetic import published_ppca_data
-from maskevidence.data.table import Table
-from maskevidence.data.tabular import digits, read_table
+The public names are declared in `__init__.pyi`, and each is imported when it is first used.
+"""
 
-__all__ = ["Table", "digits", "published_ppca_data", "read_table"]
+from maskevidence.support.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,3 +1,4 @@
+from ...models.image.new_vit_mae import new_vit_mae as new_vit_mae
 from ...models.text.loading import load_tokenizer as load_tokenizer
 from ...models.text.new_bert import new_bert as new_bert
 from ...models.text.new_bert import word_pieces as word_pieces
@@ -8,3 +9,4 @@ from .recipe import Recipe as Recipe
 from .recipe import Trained as Trained
 from .trainer import EvidenceTrainer as EvidenceTrainer
 from .trainer import evidence_loss as evidence_loss
+from .vit_mae_training import train_vit_mae as train_vit_mae

@@ -2,34 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize
-from maskevidence.models import PPCA
-from maskevidence.paper.figures import (
-    BLACK,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    legend_below,
-    long_form,
-    new_figure,
-)
-from maskevidence.paper.known_noise import (
-    PRECISION,
-    best_with_known_noise,
-    initial_loadings,
-    log_evidence,
-    published,
-)
-from maskevidence.support.devices import current_place
-from maskevidence.training.fit import fit
-from maskevidence.training.history import EpochRecord
-from maskevidence.training.objectives import MaskedObjective
+import maskevidence as me
+from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.known_noise import PRECISION, best_with_known_noise, initial_loadings, log_evidence, published
+from paper.pictures import BLACK, legend_below, new_figure
+from paper.place import put
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
@@ -51,29 +33,29 @@ def figure_5_left(
     """
     seed = seeds[0]
     x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
-    moments = GaussianMoments.from_rows(x)
+    moments = me.GaussianMoments.from_rows(x)
     start = initial_loadings(N_FEATURES, N_COMPONENTS, [seed])[0]
-    model = current_place().put(PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
+    model = put(me.models.PPCA.from_parameters(start.cpu(), 1.0 / PRECISION))
     model.mean.requires_grad_(False)
     model.log_noise_variance.requires_grad_(False)
     every = max(1, round(epochs * EVERY / EPOCHS))
-    design = EverySize(masks_per_size).in_training()
-    curves: dict[int, EvidenceEstimate] = {}
+    design = me.EverySize(masks_per_size).in_training()
+    curves: dict[int, me.EvidenceEstimate] = {}
     exact: dict[int, float] = {}
 
     def look(epoch: int) -> None:
-        curves[epoch] = estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
+        curves[epoch] = me.estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
         exact[epoch] = log_evidence(model, moments)
 
-    def after(record: EpochRecord, _model: PPCA) -> None:
+    def after(record: Any, _model: me.models.PPCA) -> None:
         if record.epoch % every == 0:
             look(record.epoch)
 
     look(0)
-    history = fit(
+    history = me.fit(
         model,
         x,
-        MaskedObjective(design, seed=seed, masks="shared"),
+        me.MaskedObjective(design, seed=seed, masks="shared"),
         learning_rate=LEARNING_RATE,
         epochs=epochs,
         seed=seed,
@@ -103,12 +85,12 @@ def figure_5_left(
         "last_objective": float(history.objective[-1]),
     }
     title = "Figure 5, left: PPCA from noise to evidence"
-    claims, drawing = _claims(curves, exact, true, best), _draw(curves, exact)
-    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, *drawing)
+    claims, drawing = _claims(curves, exact, true, best), partial(_draw, curves, exact)
+    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, drawing)
 
 
 def _claims(
-    curves: dict[int, EvidenceEstimate], exact: dict[int, float], true: float, best: float
+    curves: dict[int, me.EvidenceEstimate], exact: dict[int, float], true: float, best: float
 ) -> list[Claim]:
     first, last = min(curves), max(curves)
     start, end = curves[first], curves[last]
@@ -143,10 +125,8 @@ def _claims(
     ]
 
 
-def _draw(curves: dict[int, EvidenceEstimate], exact: dict[int, float]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(1, 6.4, 4.4)
-    if figure is None:
-        return figure, missing
+def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> Any:
+    figure, axes = new_figure(1, 6.4, 4.4)
     ax = axes[0]
     shades = np.linspace(0.7, 0.0, len(curves))
     for (epoch, estimate), shade in zip(curves.items(), shades, strict=True):
@@ -165,4 +145,4 @@ def _draw(curves: dict[int, EvidenceEstimate], exact: dict[int, float]) -> tuple
     ax.axvline(0.15 * N_FEATURES, color=BLACK, linewidth=0.8, linestyle="--")
     note = "bands: 95 %, drawing of the masks; dashed: 15 %"
     legend_below(figure, ax, fontsize=7.5, ncols=2, title=note, title_fontsize=7.5)
-    return figure, missing
+    return figure

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from maskevidence.errors import InputError
-from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import RandomSize
-from maskevidence.paper.bert_base import base_curves
-from maskevidence.paper.bert_curves import (
+import maskevidence as me
+from maskevidence.integrations.huggingface import Recipe
+from maskevidence.support.progress import progress
+from maskevidence.tasks.embedded_text import embedded_text
+from paper.bert_base import base_curves
+from paper.bert_curves import (
     RATES,
     SETS,
     Curves,
@@ -20,10 +22,9 @@ from maskevidence.paper.bert_curves import (
     published_curves,
     rate_curve,
 )
-from maskevidence.paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, long_form, new_figure
-from maskevidence.support.devices import current_place
-from maskevidence.support.progress import progress
-from maskevidence.tasks.embedded_text import embedded_text
+from paper.figures import Claim, PaperFigure, long_form
+from paper.pictures import BLACK, BLUE, ORANGE, new_figure
+from paper.place import current_place
 
 BERT_STEPS = 1000
 QUICK = {"steps": 100, "block_size": 64, "limit": 32}
@@ -59,7 +60,7 @@ def figure_5_right(
     try:
         base: Curves = base_curves(seeds, model, n_blocks, 4, block_size)
         note = None
-    except InputError as error:
+    except me.InputError as error:
         if model is not None:
             raise
         base, note = {}, str(error)
@@ -70,7 +71,7 @@ def figure_5_right(
         small = {
             "random": rate_curve(text.new_model(seeds[0]), held_out, _RATES_PER_BLOCK, advance=advance),
             "trained": rate_curve(
-                text.trained(RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK, advance=advance
+                text.trained(me.RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK, advance=advance
             ),
         }
     unigram = text.unigram_score()
@@ -82,9 +83,9 @@ def figure_5_right(
         "areas": {f"{name}, {weights}": [c.area, c.area_se] for (name, weights), c in ours.items()},
     }
     columns = long_form(curve_rows(ours, "model"))
-    claims, drawing = _claims(base, small, numbers, note), _draw(base, small, unigram)
+    claims, drawing = _claims(base, small, numbers, note), partial(_draw, base, small, unigram)
     title = "Figure 5, right: the curve of BERT, from random to trained"
-    return PaperFigure("figure_5_right", title, claims, columns, numbers, *drawing)
+    return PaperFigure("figure_5_right", title, claims, columns, numbers, drawing)
 
 
 def _claims(
@@ -132,10 +133,8 @@ def _claims(
     return claims
 
 
-def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 10.5, 4.4)
-    if figure is None:
-        return figure, missing
+def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> Any:
+    figure, axes = new_figure(2, 10.5, 4.4)
     left, right = axes
     draw_base(left, base)
     left.set_title("BERT-base, GLUE", fontsize=10)
@@ -146,4 +145,4 @@ def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> tuple[An
     for ax in axes:
         label_axes(ax)
         ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-    return figure, missing
+    return figure

@@ -1,38 +1,19 @@
 """Figure 3, upper half: linear Bernoulli models trained by masked prediction and by variational inference."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.data.binarise import binarise
-from maskevidence.data.table import Table
-from maskevidence.masks import FixedRate
-from maskevidence.models import BernoulliPCA
-from maskevidence.paper.figures import (
-    BLUE,
-    ORANGE,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    ResultTable,
-    long_form,
-    new_figure,
-    plus_minus,
-)
-from maskevidence.paper.image_training import (
-    course,
-    file_stem,
-    first_images,
-    fit_and_look,
-    initialisations,
-    when,
-)
-from maskevidence.support.devices import current_place
-from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+import maskevidence as me
+from paper.figures import SEEDS, Claim, PaperFigure, ResultTable, long_form, plus_minus
+from paper.image_training import course, file_stem, first_images, fit_and_look, initialisations, when
+from paper.pictures import BLUE, ORANGE, new_figure
+from paper.place import put
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
 QUICK = {"seeds": SEEDS[:2], "epochs": 60, "n_images": 500, "n_points": 5}
@@ -60,37 +41,35 @@ class Run:
     seconds: float
 
 
-def binary_images(dataset: str, n_images: int) -> Table:
+def binary_images(dataset: str, n_images: int) -> me.data.Table:
     """The first images of a data set, with 1 for pixels above a half and 0 for the others.
 
     Raises:
         InputError: an unknown data set, or one that cannot be read.
     """
-    return binarise(first_images(dataset, n_images), "threshold")
+    table = first_images(dataset, n_images)
+    return replace(table, values=(table.values > 0.5).astype(float))
 
 
 def train(
-    table: Table, method: str, seed: int, epochs: int, points: Sequence[int], n_components: int = N_COMPONENTS
+    table: me.data.Table,
+    method: str,
+    seed: int,
+    epochs: int,
+    points: Sequence[int],
+    n_components: int = N_COMPONENTS,
 ) -> Run:
-    """Adam on all images in each step, in float32, from random loadings.
-
-    Args:
-        table: rows of 0 and 1.
-        method: one of `METHODS`: the ELBO with a linear encoder and one draw, or at each epoch a new mask of
-            15 % that all images share.
-        seed: the seed of the initial parameters and of the masks or draws.
-        epochs: the number of steps.
-        points: the epochs at which the log evidence is computed.
-        n_components: K.
-    """
+    """Adam on all images in each step, in float32, from random loadings."""
     variational = method == VARIATIONAL
-    objective: Objective = (
-        Elbo(seed=seed) if variational else MaskedObjective(FixedRate(RATE, 1), seed=seed, masks="shared")
+    objective: me.Elbo | me.MaskedObjective = (
+        me.Elbo(seed=seed)
+        if variational
+        else me.MaskedObjective(me.FixedRate(RATE, 1), seed=seed, masks="shared")
     )
-    model = BernoulliPCA(
+    model = me.models.BernoulliPCA(
         len(table.columns), n_components, encoder=variational, seed=seed, dtype=torch.float32
     )
-    model = current_place().put(model)
+    model = put(model)
     tokens = model.tokens(table.values)
 
     def look() -> tuple[float, float]:
@@ -115,13 +94,6 @@ def figure_3_upper(
 
     Both start from the same loadings and use Adam with learning rate 0.01. The log evidence of both is
     integrated numerically.
-
-    Args:
-        seeds: the seeds of the initialisations.
-        dataset: "mnist" or "fashion-mnist".
-        epochs: the number of steps, each on all images; the paper has 800.
-        n_images: the number of images, from the first on; the paper has 2000.
-        n_points: how often the log evidence is computed.
     """
     table = binary_images(dataset, n_images)
     points = when(epochs, n_points)
@@ -159,9 +131,9 @@ def figure_3_upper(
         ],
     )
     title = f"Figure 3, upper: linear Bernoulli model, K={N_COMPONENTS}, {len(table):,} images of {dataset}"
-    claims, drawing = _claims(runs, final, short=epochs < EPOCHS), _draw(runs, title)
+    claims, drawing = _claims(runs, final, short=epochs < EPOCHS), partial(_draw, runs, title)
     stem, checks = file_stem("figure_3_upper", dataset), _checks(runs, error)
-    return PaperFigure(stem, title, claims, long_form(rows), numbers, *drawing, [result], checks)
+    return PaperFigure(stem, title, claims, long_form(rows), numbers, drawing, [result], checks)
 
 
 def _claims(
@@ -201,10 +173,8 @@ def _checks(runs: dict[str, list[Run]], error: float) -> list[Claim]:
     ]
 
 
-def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 9.0, 3.9)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, list[Run]], title: str) -> Any:
+    figure, axes = new_figure(2, 9.0, 3.9)
     last = [run.log_evidence[-1] for name in METHODS for run in runs[name]]
     start = min(float(run.log_evidence[0]) for name in METHODS for run in runs[name])
     labels = ("ELBO, one draw", f"masked objective, {RATE:.0%}: D·S(x; M)")
@@ -229,4 +199,4 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
             title_fontsize=8,
         )
     figure.suptitle(title.removeprefix("Figure 3, upper: "), fontsize=10)
-    return figure, missing
+    return figure

@@ -2,30 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize
-from maskevidence.model import beside
-from maskevidence.paper.figures import (
-    BLACK,
-    BLUE,
-    COLOURS,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    long_form,
-    new_figure,
-    standard_error,
-)
-from maskevidence.paper.known_noise import best_with_known_noise, published
+import maskevidence as me
 from maskevidence.support.progress import Advance, progress
-from maskevidence.tokens import Tokens
+from paper.figures import SEEDS, Claim, PaperFigure, long_form, standard_error
+from paper.known_noise import best_with_known_noise, published
+from paper.pictures import BLACK, BLUE, COLOURS, new_figure
+from paper.place import move
 
 N_ROWS, N_FEATURES = 1000, 200
 LOST, FLAT_RATE = 0.05, 0.15
@@ -67,9 +56,6 @@ def drop_rate(score: Float64[np.ndarray, " D"]) -> float:
     This is the largest M/D at which S(x; M) has covered at most 5 % of the way from its mean over the rates
     up to 15 % down to S(x; D).
 
-    Args:
-        score: S(x; M) for M = 1..D, shape (D,).
-
     Example:
         >>> drop_rate(np.r_[np.zeros(90), np.linspace(-0.1, -1.0, 10)])
         0.9
@@ -85,10 +71,6 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
 
     The models have the maximum likelihood loadings for the known noise, where training by all sizes ends
     (Figure 2). All rows share their masks, so that the moments of the rows are enough.
-
-    Args:
-        seeds: the seeds of the masks.
-        masks_per_size: P of each of the three panels; by default the paper's 1, 100 and 5.
     """
     panels: Sequence[Panel] = PANELS
     if masks_per_size is not None:
@@ -112,26 +94,26 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
         for size, score in zip(estimate.curve.size, estimate.curve.score, strict=True)
     ]
     title = "Figure 4: the score by mask size of trained PPCA models, D=200"
-    drawing = _draw(estimates, numbers, seeds)
-    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, *drawing)
+    drawing = partial(_draw, estimates, numbers, seeds)
+    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, drawing)
 
 
-def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[EvidenceEstimate], float]:
+def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[me.EvidenceEstimate], float]:
     """The estimates of the trained model for every seed, and its exact log evidence."""
     x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
-    moments = GaussianMoments.from_rows(x)
+    moments = me.GaussianMoments.from_rows(x)
     model = best_with_known_noise(moments, panel.n_components)
     with torch.no_grad():
-        exact = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
+        exact = float(model.log_evidence(move(me.Tokens.from_array(x))).mean())
     estimates = []
     for seed in seeds:
-        design = EverySize(panel.masks_per_size).in_training()
-        estimates.append(estimate_evidence(model, moments, design, seed=seed, batch_size=4096))
+        design = me.EverySize(panel.masks_per_size).in_training()
+        estimates.append(me.estimate_evidence(model, moments, design, seed=seed, batch_size=4096))
         advance(1)
     return estimates, exact
 
 
-def _numbers(panel: Panel, estimates: Sequence[EvidenceEstimate], exact: float) -> dict[str, Any]:
+def _numbers(panel: Panel, estimates: Sequence[me.EvidenceEstimate], exact: float) -> dict[str, Any]:
     areas = np.array([estimate.log_evidence for estimate in estimates])
     return {
         "panel": panel.name,
@@ -142,12 +124,12 @@ def _numbers(panel: Panel, estimates: Sequence[EvidenceEstimate], exact: float) 
     }
 
 
-def _mean_score(estimates: Sequence[EvidenceEstimate]) -> Float64[np.ndarray, " D"]:
+def _mean_score(estimates: Sequence[me.EvidenceEstimate]) -> Float64[np.ndarray, " D"]:
     mean: Float64[np.ndarray, " D"] = np.mean([estimate.curve.score for estimate in estimates], axis=0)
     return mean
 
 
-def _pooled_se(estimates: Sequence[EvidenceEstimate], areas: Float64[np.ndarray, " R"]) -> float:
+def _pooled_se(estimates: Sequence[me.EvidenceEstimate], areas: Float64[np.ndarray, " R"]) -> float:
     """Standard error of the mean area, from the mask_se of the runs or, for P=1, from their spread."""
     known = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
     if len(known) == len(estimates):
@@ -178,7 +160,7 @@ def _claims(panel: Panel, numbers: dict[str, Any]) -> list[Claim]:
     return claims
 
 
-def _noise_claim(panels: Sequence[Panel], estimates: Sequence[Sequence[EvidenceEstimate]]) -> Claim:
+def _noise_claim(panels: Sequence[Panel], estimates: Sequence[Sequence[me.EvidenceEstimate]]) -> Claim:
     few, many = panels[:2]
     noise = [float(np.mean([_roughness(e.curve.score) for e in of_panel])) for of_panel in estimates[:2]]
     return Claim(
@@ -194,11 +176,11 @@ def _roughness(score: Float64[np.ndarray, " D"]) -> float:
 
 
 def _draw(
-    estimates: Sequence[Sequence[EvidenceEstimate]], numbers: Sequence[dict[str, Any]], seeds: Sequence[int]
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(PANELS), 12.0, 3.6)
-    if figure is None:
-        return figure, missing
+    estimates: Sequence[Sequence[me.EvidenceEstimate]],
+    numbers: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+) -> Any:
+    figure, axes = new_figure(len(PANELS), 12.0, 3.6)
     for ax, of_panel, number in zip(axes, estimates, numbers, strict=True):
         size = of_panel[0].curve.size
         for seed, estimate, colour in zip(seeds, of_panel, COLOURS[1:] * len(seeds), strict=False):
@@ -216,4 +198,4 @@ def _draw(
     axes[0].legend(fontsize=7.5, frameon=False, loc="lower center")
     note = "dashed: 15 % and 85 %\ndotted: where the fall begins"
     axes[1].text(0.46, 0.1, note, fontsize=7.5, ha="center", transform=axes[1].transAxes)
-    return figure, missing
+    return figure

@@ -1,12 +1,13 @@
 """Table 2: the area under the curve of BERT-base with random and with pre-trained weights, on GLUE text."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from maskevidence.paper.bert_base import ALL, base_curves
-from maskevidence.paper.bert_curves import (
+from paper.bert_base import ALL, base_curves
+from paper.bert_curves import (
     WIDTH,
     Curves,
     RateCurve,
@@ -16,7 +17,8 @@ from maskevidence.paper.bert_curves import (
     mean_curve,
     published_curves,
 )
-from maskevidence.paper.figures import Claim, PaperFigure, ResultTable, legend_below, long_form, new_figure
+from paper.figures import Claim, PaperFigure, ResultTable, long_form
+from paper.pictures import legend_below, new_figure
 
 SEEDS = (1, 2, 3)
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}
@@ -69,7 +71,7 @@ def table_2(
     claims = [*_random_claims(mean, printed), *_pretrained_claims(curves, published)]
     rows, table = curve_rows(curves, "text"), _table(curves, mean, published, printed)
     title = "Table 2: area under the curve of BERT-base, nats per block of 512"
-    return PaperFigure("table_2", title, claims, long_form(rows), numbers, *_draw(curves), [table])
+    return PaperFigure("table_2", title, claims, long_form(rows), numbers, partial(_draw, curves), [table])
 
 
 def _random_claims(mean: RateCurve, printed: float) -> list[Claim]:
@@ -126,12 +128,10 @@ def _table(curves: Curves, mean: RateCurve, published: Curves, printed: float) -
     return ResultTable("areas, nats; the spread is that of the scores over rates", columns, rows)
 
 
-def _draw(curves: Curves) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(1, 6.4, 4.6)
-    if figure is None:
-        return figure, missing
+def _draw(curves: Curves) -> Any:
+    figure, axes = new_figure(1, 6.4, 4.6)
     ax = axes[0]
     draw_base(ax, curves, f"here, {{}}, {WIDTH} tokens")
     label_axes(ax)
     legend_below(figure, ax, fontsize=8, ncols=2)
-    return figure, missing
+    return figure

@@ -2,29 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from maskevidence.data.images import Images, read_images
-from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.masks import Rates
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
-from maskevidence.paper.figures import (
-    BLUE,
-    ORANGE,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    legend_below,
-    long_form,
-    new_figure,
-)
-from maskevidence.support.devices import current_place
+import maskevidence as me
 from maskevidence.support.hub import hub_reachable
+from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.pictures import BLUE, ORANGE, legend_below, new_figure
+from paper.place import current_place, put
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]
@@ -61,6 +49,7 @@ QUICK = {
     "test_images": 150,
     "masks_per_size": 2,
 }
+TRAINING: dict[str, Any] = {"batch_size": 64, "learning_rate": 1e-3, "warmup": 100, "weight_decay": 0.05}
 SMALL = "small"
 PRETRAINED = "facebook/vit-mae-base"
 # The data sets for a pre-trained model, which has not seen these images.
@@ -76,13 +65,11 @@ class ModelCurve:
         estimate: the estimate, whose curve has n rates.
         per_pixel: the score in nats per pixel and channel, shape (n,).
         loss: the masked reconstruction loss in levels², shape (n,).
-        loss_se: its mask_se, shape (n,).
     """
 
-    estimate: EvidenceEstimate
+    estimate: me.EvidenceEstimate
     per_pixel: Floats
     loss: Floats
-    loss_se: Floats
 
 
 @dataclass(frozen=True)
@@ -119,7 +106,7 @@ def figure_6(
         masks_per_size: the number of masks of each image at each rate.
     """
     model = model or (PRETRAINED if hub_reachable() else SMALL)
-    design, seed = Rates(RATES, masks_per_size), seeds[0]
+    design, seed = me.Rates(RATES, masks_per_size), seeds[0]
     if model == SMALL:
         panels = [_small(each, seed, design, test_images) for each in sets]
     else:
@@ -140,19 +127,18 @@ def figure_6(
     }
     which = "trained here" if model == SMALL else model
     title = f"Figure 6: masked autoencoders of images, random weights against {which}"
-    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, *_draw(panels))
+    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, partial(_draw, panels))
 
 
-def _small(data: ImageSet, seed: int, design: Rates, test_images: int) -> Panel:
+def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Panel:
     """A small ViT-MAE before and after training on a data set."""
-    from maskevidence.integrations.huggingface.vit_mae_training import RECIPE, train_vit_mae
-    from maskevidence.models.image.new_vit_mae import new_vit_mae
+    from maskevidence.integrations.huggingface import Recipe, new_vit_mae, train_vit_mae
 
-    images = read_images(data.train, limit=data.limit)
+    images = me.data.read_images(data.train, limit=data.limit)
     if data.test is None:
         images, test = images.split(0.1, seed)
     else:
-        test = read_images(data.test, limit=test_images)
+        test = me.data.read_images(data.test, limit=test_images)
     train, calibration = images.split(min(0.1, 300 / len(images)), seed)
     some = train.pixels[:2000] / 255
     model = new_vit_mae(
@@ -163,30 +149,30 @@ def _small(data: ImageSet, seed: int, design: Rates, test_images: int) -> Panel:
         pixel_std=[float(some.std())],
         seed=seed,
     )
-    model, test = current_place().put(model), test.head(test_images)
+    model, test = put(model), test.head(test_images)
     at_random = _curve(model, calibration, test, design, seed)
-    recipe = replace(RECIPE, steps=data.steps, seed=seed)
+    recipe = Recipe(steps=data.steps, seed=seed, **TRAINING)
     train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=current_place().device)
     trained = _curve(model, calibration, test, design, seed)
     return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
 
 
-def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -> Panel:
+def _pretrained(name: str, word: str, seed: int, design: me.Rates, n_images: int) -> Panel:
     """A trained ViT-MAE, and a model of the same shape with random weights."""
     from maskevidence.models.image.new_vit_mae import with_random_weights
 
-    trained = MaskedImage.from_pretrained(name, device=current_place().device)
+    trained = me.models.MaskedImage.from_pretrained(name, device=current_place().device)
     assert trained.network is not None
     config = trained.network.model.config
-    untrained = MaskedImage(
+    untrained = me.models.MaskedImage(
         with_random_weights(config, seed),
         pixel_mean=trained.pixel_mean.tolist(),
         pixel_std=trained.pixel_std.tolist(),
     ).eval()
     side = trained.image_size
-    images = in_channels(read_images(word, limit=2 * n_images, resize=(side, side)), trained.channels)
+    images = in_channels(me.data.read_images(word, limit=2 * n_images, resize=(side, side)), trained.channels)
     if len(images) < 2:
-        raise InputError(f"{word!r} has {len(images)} image(s); give two or more")
+        raise me.InputError(f"{word!r} has {len(images)} image(s); give two or more")
     test, calibration = images.split(0.5, seed)
     curves = [
         _curve(model, calibration, test, design, seed) for model in (untrained.to(trained.device), trained)
@@ -194,20 +180,26 @@ def _pretrained(name: str, word: str, seed: int, design: Rates, n_images: int) -
     return Panel(word, trained.n_pixels, trained.n_patches, *curves)
 
 
-def in_channels(images: Images, channels: int) -> Images:
+def in_channels(images: me.data.Images, channels: int) -> me.data.Images:
     """Repeat the channel of grey images for a model of coloured images; leave coloured images alone.
 
     Example:
-        >>> grey = Images("one", np.ones((1, 2, 2, 1), dtype=np.uint8), np.arange(1))
+        >>> grey = me.data.Images("one", np.ones((1, 2, 2, 1), dtype=np.uint8), np.arange(1))
         >>> in_channels(grey, 3).pixels.shape
         (1, 2, 2, 3)
     """
     if images.pixels.shape[3] != 1 or channels == 1:
         return images
-    return Images(images.name, images.pixels.repeat(channels, axis=3), images.ids, images.notes)
+    return me.data.Images(images.name, images.pixels.repeat(channels, axis=3), images.ids, images.notes)
 
 
-def _curve(model: MaskedImage, calibration: Images, test: Images, design: Rates, seed: int) -> ModelCurve:
+def _curve(
+    model: me.models.MaskedImage,
+    calibration: me.data.Images,
+    test: me.data.Images,
+    design: me.Rates,
+    seed: int,
+) -> ModelCurve:
     """Fit the variances to the calibration images, and score the test images."""
     sizes = sorted({max(1, int(rate * model.n_patches + 1e-9)) for rate in design.rates})
     density = model.calibrate(
@@ -216,15 +208,11 @@ def _curve(model: MaskedImage, calibration: Images, test: Images, design: Rates,
         sizes=sizes,
         seed=seed,
     )
-    estimate = estimate_evidence(model, model.tokens(test.pixels, test.ids), design, seed=seed)
-    details = {DENSITY: density.to_dict(), N_PIXELS: model.n_pixels}
-    losses = image_summary(details, estimate.log_evidence, estimate.curve)["reconstruction_loss"]
-    return ModelCurve(
-        estimate,
-        estimate.curve.score / (model.n_pixels / model.n_patches),
-        np.array([entry["loss"] for entry in losses]),
-        np.array([np.nan if entry["mask_se"] is None else entry["mask_se"] for entry in losses]),
-    )
+    estimate = me.estimate_evidence(model, model.tokens(test.pixels, test.ids), design, seed=seed)
+    variance = density.variances_at(estimate.curve.size.astype(np.int64))
+    per_pixel = estimate.curve.score / (model.n_pixels / model.n_patches)
+    # S(x; M) = -K/2 (log 2πv_M + loss_M/v_M) for a patch of K pixels
+    return ModelCurve(estimate, per_pixel, variance * (-2 * per_pixel - np.log(2 * np.pi * variance)))
 
 
 def _rows(panel: Panel) -> list[dict[str, Any]]:
@@ -309,13 +297,8 @@ def rank_correlation(curve: Floats) -> float:
     return round(float(np.corrcoef(ranks, np.arange(len(curve)))[0, 1]), 12)
 
 
-def z_of_difference(estimate: EvidenceEstimate, a: slice, b: slice) -> float:
+def z_of_difference(estimate: me.EvidenceEstimate, a: slice, b: slice) -> float:
     """The mean score of one part of a curve minus that of another, in standard errors, paired by image.
-
-    Args:
-        estimate: the estimate of all images.
-        a: the points of the first part.
-        b: the points of the second part.
 
     Example:
         >>> import maskevidence as me
@@ -337,10 +320,8 @@ def z_of_difference(estimate: EvidenceEstimate, a: slice, b: slice) -> float:
     return float(difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference))))
 
 
-def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(panels), 10.5, 6.0, n_rows=2)
-    if figure is None:
-        return figure, missing
+def _draw(panels: Sequence[Panel]) -> Any:
+    figure, axes = new_figure(len(panels), 10.5, 6.0, n_rows=2)
     for panel, above, below in zip(panels, axes, axes[len(panels) :], strict=False):
         in_patch = panel.n_pixels / panel.n_patches
         for name, of, colour in (("random", panel.random, ORANGE), ("trained", panel.trained, BLUE)):
@@ -358,4 +339,4 @@ def _draw(panels: Sequence[Panel]) -> tuple[Any, str | None]:
     legend_below(figure, axes[0], ncols=2, fontsize=8)
     note = "Bands: 95 %, sampling of the images and drawing of the masks together."
     figure.suptitle(note, fontsize=8, x=0.01, ha="left")
-    return figure, missing
+    return figure

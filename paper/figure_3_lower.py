@@ -13,38 +13,20 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 from torch.autograd.functional import hessian
 
+import maskevidence as me
 from maskevidence.errors import CollapsedWeightsWarning
-from maskevidence.masks import FixedRate
-from maskevidence.models import VAE, Annealing, EncodingDecoding, EvidenceBound, ImportanceSampling
-from maskevidence.paper.figures import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    SEEDS,
-    SKY,
-    Claim,
-    PaperFigure,
-    ResultTable,
-    long_form,
-    new_figure,
-    plus_minus,
-)
-from maskevidence.paper.image_training import (
-    course,
-    file_stem,
-    first_images,
-    fit_and_look,
-    initialisations,
-    when,
-)
-from maskevidence.support.devices import current_place
-from maskevidence.training.objectives import Elbo, MaskedObjective, Objective
+from paper.figures import SEEDS, Claim, PaperFigure, ResultTable, long_form, plus_minus
+from paper.image_training import course, file_stem, first_images, fit_and_look, initialisations, when
+from paper.pictures import BLUE, GREEN, ORANGE, PINK, SKY, new_figure
+from paper.place import put
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded
 QUICK = {"seeds": SEEDS[:1], "epochs": 40, "n_images": 500, "n_points": 5, "n_judged": 12}
-DURING, AT_END = Annealing(6, 30, 4), (Annealing(8, 100, 5), Annealing(8, 40, 5, "encoder"))
+DURING, AT_END = (
+    me.models.Annealing(6, 30, 4),
+    (me.models.Annealing(8, 100, 5), me.models.Annealing(8, 40, 5, "encoder")),
+)
 WEIGHTED_DRAWS = 1024
 PIXELS, JOINT, PRIOR = (
     "draws of q(z | x), unweighted, averaged pixel by pixel",
@@ -52,10 +34,12 @@ PIXELS, JOINT, PRIOR = (
     "draws of the prior",
 )
 SIMPLE, SIMPLE_DRAWS = (PIXELS, JOINT, PRIOR), 100
-METHODS: dict[str, tuple[Objective | FixedRate, EncodingDecoding | ImportanceSampling]] = {
-    "masked, chains": (FixedRate(RATE, 1), EncodingDecoding(8, 2)),
-    "masked, weighted": (FixedRate(RATE, 1), ImportanceSampling(8, steps=0, prior_draws=1)),
-    "ELBO": (Elbo(), ImportanceSampling(8, steps=0, prior_draws=1)),
+METHODS: dict[
+    str, tuple[me.Elbo | me.FixedRate, me.models.EncodingDecoding | me.models.ImportanceSampling]
+] = {
+    "masked, chains": (me.FixedRate(RATE, 1), me.models.EncodingDecoding(8, 2)),
+    "masked, weighted": (me.FixedRate(RATE, 1), me.models.ImportanceSampling(8, steps=0, prior_draws=1)),
+    "ELBO": (me.Elbo(), me.models.ImportanceSampling(8, steps=0, prior_draws=1)),
 }
 CHAINS, WEIGHTED, BOUND = METHODS
 IN_WORDS = {
@@ -84,7 +68,7 @@ class Run:
     epochs: Int64[np.ndarray, " n"]
     evidence: Float64[np.ndarray, " n"]
     simple: dict[str, Float64[np.ndarray, " n"]]
-    bounds: list[EvidenceBound]
+    bounds: list[me.models.EvidenceBound]
     laplace: float
     code_size: float
     seconds: float
@@ -100,8 +84,8 @@ def grey_images(dataset: str, n_images: int) -> Float64[np.ndarray, "N D"]:
 
 
 def bounds_of(
-    model: VAE, x: Float64[np.ndarray, "N D"], annealings: Sequence[Annealing]
-) -> list[EvidenceBound]:
+    model: me.models.VAE, x: Float64[np.ndarray, "N D"], annealings: Sequence[me.models.Annealing]
+) -> list[me.models.EvidenceBound]:
     """The importance-weighted bound and an annealed bound for each annealing.
 
     Weights may collapse, which makes a bound loose; it remains a lower bound.
@@ -112,7 +96,7 @@ def bounds_of(
         return [weighted, *(model.annealed_evidence(x, annealing=annealing) for annealing in annealings)]
 
 
-def tightest(bounds: Sequence[EvidenceBound]) -> EvidenceBound:
+def tightest(bounds: Sequence[me.models.EvidenceBound]) -> me.models.EvidenceBound:
     """The highest of several lower bounds."""
     return max(bounds, key=lambda bound: bound.mean)
 
@@ -120,21 +104,15 @@ def tightest(bounds: Sequence[EvidenceBound]) -> EvidenceBound:
 def train(
     x: Float64[np.ndarray, "N D"], method: str, seed: int, epochs: int, points: Sequence[int], n_judged: int
 ) -> Run:
-    """Adam in batches from random networks.
-
-    Args:
-        x: images with pixels in [0, 1].
-        method: one of `METHODS`.
-        seed: the seed of networks, masks, draws and batches.
-        epochs: the number of passes over the images.
-        points: the epochs at which the log evidence is bounded. After the last one it is always bounded,
-            with more draws.
-        n_judged: the number of images, from the first on, whose log evidence is bounded.
-    """
+    """Adam in batches from random networks."""
     how, conditioning = METHODS[method]
-    objective: Objective = MaskedObjective(how, seed=seed) if isinstance(how, FixedRate) else Elbo(seed=seed)
-    model = VAE(n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed)
-    model = current_place().put(model)
+    objective: me.MaskedObjective | me.Elbo = (
+        me.MaskedObjective(how, seed=seed) if isinstance(how, me.FixedRate) else me.Elbo(seed=seed)
+    )
+    model = me.models.VAE(
+        n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed
+    )
+    model = put(model)
     model.set_units(x)
     judged = x[:n_judged]
     settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}
@@ -161,7 +139,7 @@ def train(
 
 
 def simple_estimates(
-    model: VAE, x: Float64[np.ndarray, "N D"], draws: int = SIMPLE_DRAWS, seed: int = 0
+    model: me.models.VAE, x: Float64[np.ndarray, "N D"], draws: int = SIMPLE_DRAWS, seed: int = 0
 ) -> dict[str, float]:
     """Simple Monte-Carlo estimates that one might take for the evidence; means over the rows, nats.
 
@@ -192,7 +170,7 @@ def simple_estimates(
     return {name: float((total - in_units).mean()) for name, total in totals.items()}
 
 
-def laplace(model: VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> float:
+def laplace(model: me.models.VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> float:
     """Laplace's approximation of the log evidence, averaged over the rows.
 
     log p(x, z*) + ½ K log 2π - ½ log|H|, with H the curvature at the mode z* of the posterior. Adam climbs to
@@ -222,7 +200,7 @@ def laplace(model: VAE, x: Float64[np.ndarray, "N D"], steps: int = 400) -> floa
     return float(np.mean(values))
 
 
-def code_size(model: VAE, x: Float64[np.ndarray, "N D"]) -> float:
+def code_size(model: me.models.VAE, x: Float64[np.ndarray, "N D"]) -> float:
     """The mean square of draws of q(z | x) per dimension, which is 1 for codes drawn from the prior."""
     with torch.no_grad():
         mean, log_scale = model.encode(model.tokens_given_latent.standard(model.tokens(x).values))
@@ -243,14 +221,6 @@ def figure_3_lower(
     Masked training uses the conditionals of the paper (recursive encoding-decoding) and conditionals that
     know the prior (importance sampling). All trainings start from the same networks and take the same number
     of Adam steps.
-
-    Args:
-        seeds: the seeds of the initialisations.
-        dataset: "mnist" or "fashion-mnist".
-        epochs: the number of passes over the images.
-        n_images: the number of images, from the first on.
-        n_points: how often the log evidence is bounded.
-        n_judged: the number of images whose log evidence is bounded.
     """
     x = grey_images(dataset, n_images)
     points = when(epochs, n_points)
@@ -291,11 +261,11 @@ def figure_3_lower(
         "seconds_of_training": {name: [run.seconds for run in runs[name]] for name in METHODS},
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
-    drawing = _draw(runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
+    drawing = partial(_draw, runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
     table = _table(runs, judged, steps)
     stem = file_stem("figure_3_lower", dataset)
     claims = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH))
-    return PaperFigure(stem, title, claims, long_form(rows), numbers, *drawing, [table], _checks(runs))
+    return PaperFigure(stem, title, claims, long_form(rows), numbers, drawing, [table], _checks(runs))
 
 
 def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> ResultTable:
@@ -385,10 +355,8 @@ def _checks(runs: dict[str, list[Run]]) -> list[Claim]:
     ]
 
 
-def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(3, 12.0, 4.1)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, list[Run]], title: str) -> Any:
+    figure, axes = new_figure(3, 12.0, 4.1)
     for ax, (name, of_method) in zip(axes, runs.items(), strict=True):
         for run in of_method:
             (objective,) = ax.plot(
@@ -430,4 +398,4 @@ def _draw(runs: dict[str, list[Run]], title: str) -> tuple[Any, str | None]:
         title_fontsize=8.5,
     )
     figure.suptitle(title, fontsize=10)
-    return figure, missing
+    return figure

@@ -7,25 +7,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.data.images import read_images
-from maskevidence.data.table import Table
-from maskevidence.errors import unknown_name
-from maskevidence.training.fit import fit
-from maskevidence.training.history import EpochRecord
-from maskevidence.training.objectives import Objective
+import maskevidence as me
 
 DATA_SETS = {"mnist": "mnist:train", "fashion-mnist": "fashion-mnist"}
 
 
-def first_images(dataset: str, n_images: int) -> Table:
+def first_images(dataset: str, n_images: int) -> me.data.Table:
     """The first images of a data set as rows of pixels in [0, 1].
 
     Raises:
         InputError: an unknown data set, or one that cannot be read.
     """
     if dataset not in DATA_SETS:
-        raise unknown_name("data set", dataset, DATA_SETS)
-    return read_images(DATA_SETS[dataset], limit=n_images).table()
+        raise me.InputError(f"unknown data set {dataset!r}; give {' or '.join(DATA_SETS)}")
+    return me.data.read_images(DATA_SETS[dataset], limit=n_images).table()
 
 
 def when(epochs: int, n_points: int = 12) -> list[int]:
@@ -41,20 +36,12 @@ def when(epochs: int, n_points: int = 12) -> list[int]:
 def fit_and_look(
     model: Any,
     x: object,
-    objective: Objective,
+    objective: me.MaskedObjective | me.Elbo,
     look: Callable[[], Any],
     points: Sequence[int],
     **settings: Any,
 ) -> tuple[Float64[np.ndarray, " E"], dict[int, Any], float]:
     """Train a model with `fit`, and measure it before and between epochs.
-
-    Args:
-        model: the model, trained in place.
-        x: the rows.
-        objective: the objective.
-        look: measures the model; its time does not count.
-        points: the epochs to look at; 0 is before the first step.
-        settings: further settings of `fit`.
 
     Returns:
         Minus the mean loss of each epoch, in nats per image; the measurements by epoch; and the seconds of
@@ -63,7 +50,7 @@ def fit_and_look(
     looks = {0: look()} if 0 in points else {}
     spent = 0.0
 
-    def callback(record: EpochRecord, _model: Any) -> None:
+    def callback(record: Any, _model: Any) -> None:
         nonlocal spent
         if record.epoch in points:
             start = time.perf_counter()
@@ -71,21 +58,14 @@ def fit_and_look(
             spent += time.perf_counter() - start
 
     start = time.perf_counter()
-    history = fit(model, x, objective, evidence_every=0, callbacks=[callback], **settings)
+    history = me.fit(model, x, objective, evidence_every=0, callbacks=[callback], **settings)
     return history.objective, looks, time.perf_counter() - start - spent
 
 
 def course(
     method: str, seed: int, objective: Mapping[int, float], log_evidence: Mapping[int, float]
 ) -> list[dict[str, Any]]:
-    """The rows of one training in the figure's CSV.
-
-    Args:
-        method: how it was trained.
-        seed: the seed of the initialisation.
-        objective: the objective by epoch, one for every step through the images.
-        log_evidence: the log evidence by epoch, for the epochs at which it is known.
-    """
+    """The rows of one training in the figure's CSV."""
     return [
         {
             "method": method,

@@ -1,8 +1,9 @@
-"""What every figure of the paper is made of: claims with their numbers, tables, a CSV file and a picture."""
+"""What every figure of the paper is made of: claims with their numbers, tables and a CSV file."""
 
+import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.display.curve_picture import COLOURS as COLOURS
-from maskevidence.errors import MissingExtraError, import_extra
-from maskevidence.support.files import csv_text, write_atomic
+from paper.pictures import picture
 
 SEEDS = (4, 44, 444, 4444, 44444)
-BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,14 @@ class ResultTable(NamedTuple):
     columns: Sequence[str]
     rows: list[list[str]]
 
+    def in_words(self) -> str:
+        """The table in plain text, the first column to the left and the others to the right."""
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        cells = [[name.ljust(widths[0]), *map(str.rjust, row, widths[1:])] for name, *row in lines]
+        title = [self.title] if self.title else []
+        return "\n".join([*title, *("  ".join(row).rstrip() for row in cells), ""])
+
 
 @dataclass(frozen=True)
 class PaperFigure:
@@ -76,8 +82,7 @@ class PaperFigure:
         claims: the claims of the figure.
         columns: the numbers behind the panels in long form, one list per column, all of the same length.
         numbers: further numbers for `--json`.
-        figure: the matplotlib figure; None without matplotlib.
-        missing: one line that says why there is no picture; None if there is one.
+        draw: draws the picture, a matplotlib figure.
         tables: tables that are printed as they are.
         checks: what is true by construction and fails only if the code is wrong; not findings.
     """
@@ -87,23 +92,43 @@ class PaperFigure:
     claims: list[Claim]
     columns: dict[str, list[Any]]
     numbers: dict[str, Any] = field(default_factory=dict)
-    figure: Any = None
-    missing: str | None = None
+    draw: Callable[[], Any] | None = None
     tables: list[ResultTable] = field(default_factory=list)
     checks: list[Claim] = field(default_factory=list)
 
     def to_csv(self) -> str:
         """The columns as CSV text; None and NaN become empty cells."""
-        return csv_text(self.columns, zip(*self.columns.values(), strict=True))
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(self.columns)
+        for row in zip(*self.columns.values(), strict=True):
+            rows.writerow("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row)
+        return text.getvalue()
 
-    def write(self, out: Path) -> list[str]:
-        """Write the CSV and, if there is a picture, its PNG and PDF; return the names of the files."""
-        contents: dict[str, str | bytes] = {f"{self.name}.csv": self.to_csv()}
-        if self.figure is not None:
-            contents |= {f"{self.name}.{kind}": picture(self.figure, kind) for kind in ("png", "pdf")}
+    def write(self, out: Path) -> str:
+        """Write the CSV and, with matplotlib, the picture as PNG and PDF; say what was written."""
+        contents = {f"{self.name}.csv": self.to_csv().encode()}
+        missing = ""
+        try:
+            figure = None if self.draw is None else self.draw()
+            if figure is not None:
+                contents |= {f"{self.name}.{kind}": picture(figure, kind) for kind in ("png", "pdf")}
+        except ImportError:
+            missing = "; no picture: it needs matplotlib, pip install 'maskevidence[plots]'"
+        out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            write_atomic(out / name, content)
-        return list(contents)
+            (out / name).write_bytes(content)
+        return f"Written to {out}: {', '.join(contents)}{missing}"
+
+    def in_words(self) -> str:
+        """What the terminal shows: the tables, the claims and the checks."""
+        lines = [self.title, *(f"\n{table.in_words()}" for table in self.tables)]
+        lines += [f"  {claim.claim}\n    {claim.verdict}: {claim.measured}" for claim in self.claims]
+        if self.checks:
+            lines.append("\nChecks of the code, true by construction:")
+        for check in self.checks:
+            lines.append(f"  {check.claim}\n    {'passed' if check.holds else 'FAILED'}: {check.measured}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` writes: title, claims, checks, tables and numbers, with None for NaN and infinity."""
@@ -120,50 +145,6 @@ def _finite(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
-def new_figure(
-    n_panels: int, width: float, height: float, n_rows: int = 1
-) -> tuple[Any, Sequence[Any], str | None]:
-    """An empty figure with panels side by side.
-
-    Args:
-        n_panels: the number of panels in a row.
-        width: the width in inches.
-        height: the height in inches.
-        n_rows: the number of rows.
-
-    Returns:
-        The figure, its panels row by row, and None; or None, no panels, and one line that says why, if
-        matplotlib is not installed.
-    """
-    try:
-        module = import_extra("matplotlib.figure", "plots", "drawing a figure")
-    except MissingExtraError as error:
-        return None, (), f"the picture was not drawn: {error}"
-    figure = module.Figure(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8)
-        ax.xaxis.label.set_fontsize(9)
-        ax.yaxis.label.set_fontsize(9)
-    return figure, axes, None
-
-
-def legend_below(figure: Any, ax: Any, **settings: Any) -> None:
-    """Put the legend of a panel below all panels."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, **settings)
-
-
-def picture(figure: Any, kind: str) -> bytes:
-    """The figure as the bytes of a "png" or "pdf" file, which do not depend on when it is drawn."""
-    buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"CreationDate": None}
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()
 
 
 def long_form(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize, FixedRate, MaskDesign, RandomSize
-from maskevidence.paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, long_form, new_figure
-from maskevidence.paper.known_noise import (
+import maskevidence as me
+from maskevidence.support.progress import progress
+from maskevidence.training.objectives import shared_masks
+from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.known_noise import (
     PRECISION,
     best_with_known_noise,
     initial_loadings,
@@ -22,9 +24,8 @@ from maskevidence.paper.known_noise import (
     published,
     second_moments,
 )
-from maskevidence.support.devices import current_place
-from maskevidence.support.progress import progress
-from maskevidence.training.objectives import MaskedObjective, shared_masks
+from paper.pictures import BLACK, BLUE, ORANGE, new_figure
+from paper.place import move
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
@@ -61,26 +62,19 @@ def every_mask_of_size(width: int, size: int) -> Bool[Tensor, "P D"]:
 
 
 def train_together(
-    x: Tensor, design: MaskDesign, seeds: Sequence[int], epochs: int, bias_epochs: Sequence[int] = ()
+    x: Tensor, design: me.MaskDesign, seeds: Sequence[int], epochs: int, bias_epochs: Sequence[int] = ()
 ) -> Training:
     """Adam from W = randn(D, K) for every seed at once, with known noise and new masks at every epoch.
 
     `RandomSize` draws a mask for every row. The masks of the other designs are shared by the rows, one set
     per initialisation and epoch, and scored on the moments of the rows.
-
-    Args:
-        x: the rows, shape (N, D).
-        design: how masks are drawn.
-        seeds: the seeds of the initialisations and of their masks.
-        epochs: the number of steps, each on all rows.
-        bias_epochs: the epochs at which the bias of 20 % is enumerated.
     """
-    moments = GaussianMoments.from_rows(x)
+    moments = me.GaussianMoments.from_rows(x)
     width = x.shape[1]
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
-    second = current_place().move(second_moments(moments))
-    objectives = [MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
+    second = move(second_moments(moments))
+    objectives = [me.MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
     masks_of_rate = _every_mask_of_rate(width, len(seeds))
     objective, evidence, bias = [], [], []
     with progress(f"Figure 2, {design.name}", epochs) as advance:
@@ -92,13 +86,11 @@ def train_together(
             if epoch == epochs:
                 break
             optimizer.zero_grad()
-            if isinstance(design, RandomSize):
+            if isinstance(design, me.RandomSize):
                 value = _score_rows(loadings, x, design, seeds, epoch)
             else:
                 drawn = [shared_masks(design, o.step_key(epoch), width) for o in objectives]
-                masked, weight = (
-                    current_place().move(torch.stack(parts)) for parts in zip(*drawn, strict=True)
-                )
+                masked, weight = (move(torch.stack(parts)) for parts in zip(*drawn, strict=True))
                 value = (weight * moment_scores(loadings, second, masked)).sum(1)
             loss = -value.sum()  # the gradient of one initialisation does not depend on the others
             loss.backward()  # type: ignore[no-untyped-call]
@@ -116,10 +108,12 @@ def train_together(
 
 def _every_mask_of_rate(width: int, n_initialisations: int) -> Bool[Tensor, "R P D"]:
     masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9)))
-    return current_place().move(masked.expand(n_initialisations, -1, -1))
+    return move(masked.expand(n_initialisations, -1, -1))
 
 
-def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence[int], epoch: int) -> Tensor:
+def _score_rows(
+    loadings: Tensor, x: Tensor, design: me.RandomSize, seeds: Sequence[int], epoch: int
+) -> Tensor:
     """D·S(x; M) of one mask of random size for every row, averaged over the rows, for each initialisation.
 
     The formula of PPCA for a batch of all rows of all initialisations. K = 2, so that A⁻¹ is written out.
@@ -129,10 +123,10 @@ def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence
     lengths, noise = np.full(n_rows, width), 1.0 / PRECISION
     masked = []
     for seed in seeds:
-        key = MaskedObjective(design, seed=seed).step_key(epoch)
+        key = me.MaskedObjective(design, seed=seed).step_key(epoch)
         draw, size = design.plan(key, ids, lengths, np.zeros_like(ids))
         masked.append(torch.from_numpy(design.masked(key, ids, draw, size, maskable)))
-    x, hidden = current_place().move(x), current_place().move(torch.stack(masked).double())  # (R, N, D)
+    x, hidden = move(x), move(torch.stack(masked).double())  # (R, N, D)
     seen = 1 - hidden
     outer = (loadings[:, :, :, None] * loadings[:, :, None, :]).reshape(len(seeds), width, -1)
     a, b, _, d = (torch.eye(2, dtype=x.dtype, device=x.device).flatten() + seen @ outer / noise).unbind(2)
@@ -145,7 +139,7 @@ def _score_rows(loadings: Tensor, x: Tensor, design: RandomSize, seeds: Sequence
     return (width * (hidden * log_density).sum(2) / hidden.sum(2)).mean(1)
 
 
-def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
+def optimum_of_rate(moments: me.GaussianMoments, seeds: Sequence[int]) -> float:
     """The exact log evidence at the optimum of the 20 % objective, maximised by L-BFGS.
 
     Every mask of the size is scored, so that the objective has no noise. Of the optima that the
@@ -153,14 +147,10 @@ def optimum_of_rate(moments: GaussianMoments, seeds: Sequence[int]) -> float:
     """
     width = len(moments.mean)
     masked = _every_mask_of_rate(width, len(seeds))
-    second = current_place().move(second_moments(moments))
+    second = move(second_moments(moments))
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
-        [loadings],
-        max_iter=1000,
-        tolerance_grad=1e-10,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
+        [loadings], max_iter=1000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
     def loss() -> Tensor:
@@ -180,19 +170,15 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
 
     Adam with learning rate 0.01, one new mask per epoch and size (P=1), and five initialisations, on the
     published data and on data drawn from the model.
-
-    Args:
-        seeds: the seeds of the initialisations.
-        epochs: the number of epochs; the paper's code runs 1000.
     """
-    designs = (EverySize(1), RandomSize(1, 1), FixedRate(RATE, 1))
+    designs = (me.EverySize(1), me.RandomSize(1, 1), me.FixedRate(RATE, 1))
     bias_epochs = sorted({round(epochs * share) for share in (0, 0.1, 0.2, 0.5, 1)})
     x, model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
     own = torch.from_numpy(model.sample(N_ROWS, seed=1991))
     claims, rows, numbers = [], [], {}
     runs: dict[str, dict[str, Training]] = {}
     for source, data in (("published data", x), ("data from the model", own)):
-        moments = GaussianMoments.from_rows(data)
+        moments = me.GaussianMoments.from_rows(data)
         true = log_evidence(model, moments)
         best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
         runs[source] = {
@@ -225,8 +211,8 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
             for epoch in range(epochs + 1)
         ]
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
-    drawing = _draw(runs["published data"], numbers["published data"])
-    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, *drawing)
+    drawing = partial(_draw, runs["published data"], numbers["published data"])
+    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, drawing)
 
 
 def _claims(
@@ -294,10 +280,8 @@ def _claims(
     return claims
 
 
-def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(3, 12.0, 3.8)
-    if figure is None:
-        return figure, missing
+def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> Any:
+    figure, axes = new_figure(3, 12.0, 3.8)
     true, best = numbers["true_model"], numbers["maximum_likelihood"]
     epochs = runs["20 %"].objective.shape[1]
     panels = (
@@ -331,4 +315,4 @@ def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> tuple[Any, str 
         title="5 initialisations" if len(runs["20 %"].objective) == 5 else None,
         title_fontsize=7.5,
     )
-    return figure, missing
+    return figure

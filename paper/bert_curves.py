@@ -11,13 +11,10 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.errors import InputError
-from maskevidence.masks import MaskKey, Rates, size_of_rate
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.paper.figures import BLUE, GREEN, ORANGE
-from maskevidence.score import score_masks
+import maskevidence as me
+from maskevidence.masks import MaskKey, size_of_rate
 from maskevidence.support.progress import Advance
-from maskevidence.tokens import Tokens
+from paper.pictures import BLUE, GREEN, ORANGE
 
 RATES = np.arange(1, 100) / 100
 WIDTH = 512  # the paper's D
@@ -113,23 +110,21 @@ def published_curves() -> Curves:
 
 
 def rate_curve(
-    model: MaskedLM, tokens: Tokens, rates_per_block: int, *, seed: int = 0, advance: Advance | None = None
+    model: me.models.MaskedLM,
+    tokens: me.Tokens,
+    rates_per_block: int,
+    *,
+    seed: int = 0,
+    advance: Advance | None = None,
 ) -> RateCurve:
     """Score blocks at a few rates each, so that together they cover the 99 rates evenly.
-
-    Args:
-        model: the model.
-        tokens: the blocks of text.
-        rates_per_block: the number of masks of each block, all at different rates.
-        seed: the seed of the masks.
-        advance: called with the number of masks that were just scored.
 
     Raises:
         InputError: too few blocks to cover the rates.
     """
     n_pairs = len(tokens) * rates_per_block
     if n_pairs < len(RATES):
-        raise InputError(
+        raise me.InputError(
             f"{len(tokens)} blocks at {rates_per_block} rates each do not cover {len(RATES)} rates; give "
             "more text"
         )
@@ -137,14 +132,14 @@ def rate_curve(
     rate = np.arange(n_pairs) * _STRIDE % len(RATES)
     ids, n_tokens = tokens.ids.numpy()[block], tokens.n_tokens.numpy()[block]
     sizes = size_of_rate(RATES[rate], n_tokens)
-    design = Rates(tuple(RATES.tolist()))
+    design = me.Rates(tuple(RATES.tolist()))
     masked = design.masked(MaskKey(seed), ids, rate, sizes, tokens.maskable.numpy()[block])
     present = (tokens.maskable | tokens.context).sum(1).numpy()[block]
     score = np.empty(n_pairs)
     with torch.no_grad():
         for part in model.batches(present):
             rows = torch.from_numpy(block[part])
-            scores = score_masks(model, tokens[rows], torch.from_numpy(masked[part]))
+            scores = me.score_masks(model, tokens[rows], torch.from_numpy(masked[part]))
             score[part] = scores.double().cpu().numpy()
             if advance is not None:
                 advance(len(part))
@@ -154,13 +149,7 @@ def rate_curve(
 def curve_of(
     block: Int64[np.ndarray, " n"], rate: Int64[np.ndarray, " n"], score: Float64[np.ndarray, " n"]
 ) -> RateCurve:
-    """The curve of scored masks.
-
-    Args:
-        block: the block of each mask.
-        rate: the index into `RATES` of each mask.
-        score: the score of each mask, in nats.
-    """
+    """The curve of scored masks."""
     counts = np.bincount(rate, minlength=len(RATES))
     mean = np.bincount(rate, weights=score, minlength=len(RATES)) / counts
     smooth = np.polynomial.Polynomial.fit(RATES[rate], score, _DEGREE)(RATES[rate])
@@ -176,12 +165,7 @@ def mean_curve(curves: Sequence[RateCurve]) -> RateCurve:
 
 
 def curve_rows(curves: Curves, first: str) -> list[dict[str, Any]]:
-    """The curves in long form, one row per rate.
-
-    Args:
-        curves: the curves.
-        first: the name of the first column, which holds the first part of each key.
-    """
+    """The curves in long form, one row per rate."""
     return [
         {first: name, "weights": weights, "rate": float(rate), "score": float(score), "n_masks": int(n)}
         for (name, weights), curve in curves.items()
@@ -190,13 +174,7 @@ def curve_rows(curves: Curves, first: str) -> list[dict[str, Any]]:
 
 
 def draw_base(ax: Any, curves: Curves, label: str = "here, {}") -> None:
-    """Draw the paper's eight curves, and those of BERT-base measured here.
-
-    Args:
-        ax: the panel.
-        curves: the measured curves.
-        label: their label, with a place for the weights.
-    """
+    """Draw the paper's eight curves, and those of BERT-base measured here."""
     for (_, weights), curve in published_curves().items():
         style = "-" if weights == "pretrained" else "--"
         ax.plot(100 * RATES, curve.score, color=GREEN, linestyle=style, linewidth=0.7, alpha=0.7)

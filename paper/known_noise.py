@@ -7,22 +7,42 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from maskevidence.data.synthetic import published_ppca_data
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.models import PPCA
-from maskevidence.support.devices import current_place
+import maskevidence as me
+from paper.place import move, put
 
 PRECISION = 5.0
 DATA_SEED = 1991
 
 
-def published(n_rows: int, n_features: int, n_components: int, seed: int = DATA_SEED) -> tuple[Tensor, PPCA]:
+def published_ppca_data(
+    n_rows: int, n_features: int, n_components: int, precision: float = PRECISION, seed: int = DATA_SEED
+) -> tuple[Float[Tensor, "N D"], me.models.PPCA]:
+    """Draw the data of the paper's Table 1 and figures exactly as its public code does, and their model.
+
+    x = z Wᵀ + e with one noise draw e = randn/β that all features of a row share, shape (N, D), float32. The
+    model is N(0, W Wᵀ + I/β): its own noise is randn/√β for each feature. The model's `sample` draws from it.
+
+    Example:
+        >>> x, model = published_ppca_data(n_rows=3, n_features=4, n_components=2)
+        >>> x.shape, round(model.noise_variance.item(), 6)
+        (torch.Size([3, 4]), 0.2)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    loadings = torch.randn(n_features, n_components, generator=generator)
+    latent = torch.randn(n_rows, n_components, generator=generator)
+    noise = torch.randn(n_rows, 1, generator=generator) / precision
+    return latent @ loadings.T + noise, me.models.PPCA.from_parameters(loadings, 1.0 / precision)
+
+
+def published(
+    n_rows: int, n_features: int, n_components: int, seed: int = DATA_SEED
+) -> tuple[Tensor, me.models.PPCA]:
     """The rows of the published generator in float64, and the model with its parameters."""
     x, model = published_ppca_data(n_rows, n_features, n_components, PRECISION, seed)
-    return x.double(), current_place().put(model)
+    return x.double(), put(model)
 
 
-def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
+def best_with_known_noise(moments: me.GaussianMoments, n_components: int) -> me.models.PPCA:
     """PPCA with the maximum likelihood loadings for the known noise variance 1/β and mean 0.
 
     W = U_K (Λ_K - σ²)^½ from the leading eigenvectors of the second moments about 0 (Tipping and Bishop
@@ -31,7 +51,7 @@ def best_with_known_noise(moments: GaussianMoments, n_components: int) -> PPCA:
     noise = 1.0 / PRECISION
     values, vectors = torch.linalg.eigh(second_moments(moments))
     scale = (values[-n_components:] - noise).clamp(min=0.0).sqrt()
-    return current_place().put(PPCA.from_parameters(vectors[:, -n_components:] * scale, noise))
+    return put(me.models.PPCA.from_parameters(vectors[:, -n_components:] * scale, noise))
 
 
 def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -> Float[Tensor, "R D K"]:
@@ -39,7 +59,7 @@ def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -
     draws = [
         torch.randn(n_features, n_components, generator=torch.Generator().manual_seed(seed)) for seed in seeds
     ]
-    return current_place().move(torch.stack(draws).double())
+    return move(torch.stack(draws).double())
 
 
 def moment_scores(
@@ -49,11 +69,6 @@ def moment_scores(
 
     This is `PPCA.score_moments` for mean 0 and known noise with one more leading dimension, so that small
     problems do not pay for every operation R times.
-
-    Args:
-        loadings: W, shape (R, D, K).
-        second: the second moments of the rows about 0, shape (D, D).
-        masked: shape (R, P, D).
 
     Returns:
         The score of each mask averaged over the rows, in nats, shape (R, P).
@@ -88,12 +103,12 @@ def moment_scores(
     return -0.5 * (math.log(2 * math.pi) + total / hidden.sum(2))
 
 
-def second_moments(moments: GaussianMoments) -> Float[Tensor, "D D"]:
+def second_moments(moments: me.GaussianMoments) -> Float[Tensor, "D D"]:
     """The second moments of the rows about 0."""
     return moments.about(torch.zeros_like(moments.mean))
 
 
-def log_evidences(loadings: Float[Tensor, "R D K"], moments: GaussianMoments) -> Float[Tensor, " R"]:
+def log_evidences(loadings: Float[Tensor, "R D K"], moments: me.GaussianMoments) -> Float[Tensor, " R"]:
     """Exact log evidence of each loadings, in nats per observation, averaged over the rows.
 
     -½ (D log 2π + log|C| + tr C⁻¹ S), C = W Wᵀ + I/β, S the second moments about 0.
@@ -107,6 +122,6 @@ def log_evidences(loadings: Float[Tensor, "R D K"], moments: GaussianMoments) ->
     return -0.5 * (width * math.log(2 * math.pi) + log_determinant + distance)
 
 
-def log_evidence(model: PPCA, moments: GaussianMoments) -> float:
+def log_evidence(model: me.models.PPCA, moments: me.GaussianMoments) -> float:
     """Exact log evidence of a model with mean 0 and the known noise, averaged over the rows."""
     return float(log_evidences(model.loadings.detach().double()[None], moments))

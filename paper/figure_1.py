@@ -2,22 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence.evidence import estimate_evidence
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize, FixedRate, MaskDesign
-from maskevidence.model import beside
-from maskevidence.models import PPCA
-from maskevidence.paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, long_form, new_figure
-from maskevidence.paper.known_noise import published
-from maskevidence.rate_bias import RateBias, bias
+import maskevidence as me
 from maskevidence.support.progress import progress
-from maskevidence.tokens import Tokens
+from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.known_noise import published
+from paper.pictures import BLACK, COLOURS, new_figure
+from paper.place import move
 
 N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
 WIDTHS = (5, 50)  # D of the panels with all sizes
@@ -30,28 +27,21 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
 
     N=100, K=2, β=5. Every seed draws its own parameters, data and masks, which all rows share. An estimate
     from P masks uses the first P of one sequence, so that a single run gives the estimates for every P.
-
-    Args:
-        seeds: one line for each.
-        max_masks: the largest P.
-
-    Returns:
-        The figure, which claims that all sizes converge to 0 and 15 % to a bias.
     """
     lines: dict[int, list[Float64[np.ndarray, " P"]]] = {width: [] for width in (*WIDTHS, RATE_WIDTH)}
     errors: dict[int, list[float]] = {width: [] for width in lines}
-    biases: list[RateBias] = []
+    biases: list[me.RateBias] = []
     with progress("Figure 1", len(lines) * len(seeds)) as advance:
         for width in lines:
-            design: MaskDesign = (
-                EverySize(max_masks).in_training() if width in WIDTHS else FixedRate(RATE, max_masks)
+            design: me.MaskDesign = (
+                me.EverySize(max_masks).in_training() if width in WIDTHS else me.FixedRate(RATE, max_masks)
             )
             for seed in seeds:
                 x, model = published(N_ROWS, width, N_COMPONENTS, seed)
-                tokens = beside(model, Tokens.from_array(x))
+                tokens = move(me.Tokens.from_array(x))
                 with torch.no_grad():
                     true = float(model.log_evidence(tokens).mean())
-                estimate = estimate_evidence(model, GaussianMoments.from_rows(x), design, seed=seed)
+                estimate = me.estimate_evidence(model, me.GaussianMoments.from_rows(x), design, seed=seed)
                 lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
                 errors[width].append(math.nan if estimate.mask_se is None else estimate.mask_se)
                 if width == RATE_WIDTH:
@@ -74,21 +64,15 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
         "bias_of_rate_se": expected_se,
     }
     title = "Figure 1: true log evidence minus its estimate, by number of masks"
-    claims, drawing = _claims(mean, pooled, max_masks), _draw(lines, seeds, expected)
+    claims, drawing = _claims(mean, pooled, max_masks), partial(_draw, lines, seeds, expected)
     checks = _checks(mean[RATE_WIDTH], pooled[RATE_WIDTH], expected, expected_se, biases)
-    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, *drawing, checks=checks)
+    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, drawing, checks=checks)
 
 
-def _rate_bias(model: PPCA, tokens: Tokens, seed: int, max_masks: int) -> list[RateBias]:
+def _rate_bias(model: me.models.PPCA, tokens: me.Tokens, seed: int, max_masks: int) -> list[me.RateBias]:
     """The bias of the rate by other masks."""
-    return bias(
-        model,
-        RATE,
-        tokens,
-        masks_per_row=min(40, max_masks),
-        seed=seed + 1,
-        masks="shared",
-        block_rows=2,
+    return me.bias(
+        model, RATE, tokens, masks_per_row=min(40, max_masks), seed=seed + 1, masks="shared", block_rows=2
     )
 
 
@@ -120,7 +104,7 @@ def _claims(mean: dict[int, float], pooled: dict[int, float], max_masks: int) ->
 
 
 def _checks(
-    mean: float, pooled: float, expected: float, expected_se: float, biases: Sequence[RateBias]
+    mean: float, pooled: float, expected: float, expected_se: float, biases: Sequence[me.RateBias]
 ) -> list[Claim]:
     apart = abs(mean - expected) / math.hypot(pooled, expected_se)
     same = Claim(
@@ -131,7 +115,7 @@ def _checks(
     return [same, _identity(biases)]
 
 
-def _identity(biases: Sequence[RateBias]) -> Claim:
+def _identity(biases: Sequence[me.RateBias]) -> Claim:
     block = float(np.mean([b.block_bias for b in biases]))
     visible = float(np.mean([b.visible_evidence for b in biases]))
     error = max(b.identity_error for b in biases)
@@ -142,12 +126,8 @@ def _identity(biases: Sequence[RateBias]) -> Claim:
     )
 
 
-def _draw(
-    lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(len(lines), 11.0, 3.4)
-    if figure is None:
-        return figure, missing
+def _draw(lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float) -> Any:
+    figure, axes = new_figure(len(lines), 11.0, 3.4)
     for ax, (width, of_width) in zip(axes, lines.items(), strict=True):
         for seed, line, colour in zip(seeds, of_width, COLOURS * len(seeds), strict=False):
             ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"mask seed {seed}")
@@ -162,4 +142,4 @@ def _draw(
     last.axhline(expected, color=BLACK, linewidth=1.0, linestyle=":")
     note = "dashed: 0; dotted: mean bias by other masks"
     last.text(0.98, 0.03, note, fontsize=7, ha="right", transform=last.transAxes)
-    return figure, missing
+    return figure

@@ -1,7 +1,6 @@
 """Table 1: the sum of scores over mask sizes and the true log evidence of a PPCA model."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,16 +8,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from maskevidence.data.synthetic import published_ppca_data
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.model import beside
-from maskevidence.models import PPCA
-from maskevidence.support.devices import current_place
-from maskevidence.support.files import csv_text, write_atomic
+import maskevidence as me
 from maskevidence.support.progress import progress
-from maskevidence.tokens import Tokens
+from paper.figures import SEEDS, PaperFigure, ResultTable
+from paper.known_noise import published_ppca_data
+from paper.place import move, put
 
-SEEDS = (4, 44, 444, 4444, 44444)
 PRINTED_TRUE = -60.34
 PRINTED = {1: (-60.44, 0.47), 10: (-60.22, 0.12), 100: (-60.34, 0.03)}  # P: mean, sd
 QUICK = {"masks_per_size": (1, 10)}
@@ -26,7 +21,15 @@ N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 200, 5
 _SIZES_AT_ONCE = 50
 
 
-def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
+class Table1(PaperFigure):
+    """The table, whose JSON is its numbers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers alone."""
+        return self.numbers
+
+
+def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tuple(PRINTED)) -> Table1:
     """The paper's Table 1, with the same draws of data and masks as the published code.
 
     The data have N=1000, D=200, K=5, β=5 and seed 1991. For each mask seed, size M = 1..D and p = 1..P, a
@@ -35,20 +38,20 @@ def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int]
     standard deviation (n - 1) of the estimates over the seeds.
 
     Args:
-        masks_per_size: the values of P.
         seeds: the seeds of the masks.
+        masks_per_size: the values of P.
 
     Returns:
-        {"true": closed form, "paper_true": ..., "rows": [{"masks_per_size", "mean", "sd", "paper_mean",
-        "paper_sd", "estimates"}]}, in nats per observation. The paper's entries are None for a P that it does
-        not have.
+        Its `numbers` are {"true": closed form, "paper_true": ..., "rows": [{"masks_per_size", "mean", "sd",
+        "paper_mean", "paper_sd", "estimates"}]}, in nats per observation. The paper's entries are None for a
+        P that it does not have.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
-    model = current_place().put(model)
-    moments = beside(model, GaussianMoments.from_rows(x))
-    rows = []
+    model = put(model)
+    moments = move(me.GaussianMoments.from_rows(x))
+    rows: list[dict[str, Any]] = []
     with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
-        true = float(model.log_evidence(beside(model, Tokens.from_array(x))).mean())
+        true = float(model.log_evidence(move(me.Tokens.from_array(x))).mean())
         for p in masks_per_size:
             estimates = []
             for seed in seeds:
@@ -65,19 +68,31 @@ def table_1(masks_per_size: Sequence[int] = tuple(PRINTED), seeds: Sequence[int]
                     "estimates": estimates,
                 }
             )
-    return {"true": true, "paper_true": PRINTED_TRUE, "seeds": list(seeds), "rows": rows}
+    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "estimates"}
+    cells = [
+        [
+            f"P = {row['masks_per_size']}",
+            _plus_minus(row["mean"], row["sd"]),
+            _plus_minus(row["paper_mean"], row["paper_sd"]),
+        ]
+        for row in rows
+    ]
+    cells.append(["closed form", f"{true:.2f}", f"{PRINTED_TRUE:.2f}"])
+    title = f"Table 1: log evidence, nats per observation, mean ± sd over {len(seeds)} mask seeds"
+    table = ResultTable("", ["masks per size", "here", "printed"], cells)
+    numbers = {"true": true, "paper_true": PRINTED_TRUE, "seeds": list(seeds), "rows": rows}
+    return Table1("table_1", title, [], columns, numbers, tables=[table])
 
 
-def write_csv(result: dict[str, Any], out: Path) -> None:
-    """Write the rows of the table to `table_1.csv` in a folder."""
-    names = ("masks_per_size", "mean", "sd", "paper_mean", "paper_sd")
-    rows = ([row[name] for name in names] for row in result["rows"])
-    write_atomic(out / "table_1.csv", csv_text(names, rows))
+def _plus_minus(mean: float | None, sd: float | None) -> str:
+    if mean is None:
+        return "–"
+    return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _estimate(model: PPCA, moments: GaussianMoments, masks_per_size: int, seed: int) -> float:
+def _estimate(model: me.models.PPCA, moments: me.GaussianMoments, masks_per_size: int, seed: int) -> float:
     drawn = _published_masks(masks_per_size, seed)
-    scores = [model.score_moments(moments, current_place().move(masked)) for masked in drawn]
+    scores = [model.score_moments(moments, move(masked)) for masked in drawn]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 

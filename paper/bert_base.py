@@ -7,17 +7,12 @@ from typing import Any
 
 import torch
 
-from maskevidence.data.sources import HubSet
-from maskevidence.data.text import read_texts
-from maskevidence.errors import InputError, import_extra
-from maskevidence.models.text.loading import load_tokenizer
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import new_bert
-from maskevidence.paper.bert_curves import Curves, rate_curve
-from maskevidence.support.devices import current_place
+import maskevidence as me
+from maskevidence.integrations.huggingface import load_tokenizer, new_bert
 from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import progress
-from maskevidence.tokens import Tokens
+from paper.bert_curves import Curves, rate_curve
+from paper.place import current_place, put
 
 PRETRAINED = "google-bert/bert-base-uncased"
 VOCABULARY = "bert-base-uncased-vocab/vocab.txt"  # below MASKEVIDENCE_DATA
@@ -35,21 +30,15 @@ def base_curves(
 ) -> Curves:
     """The curves of BERT-base by text and weights ("random, seed 1" or "pretrained").
 
-    Args:
-        seeds: the seeds of the random weights.
-        model: BERT with pre-trained weights, a folder or OWNER/NAME. None for bert-base-uncased if the hub
-            answers; if not, there are random weights alone, with the vocabulary in MASKEVIDENCE_DATA.
-        n_blocks: the number of blocks of each text, or of all texts together if weights are random alone.
-        rates_per_block: the number of masks of each block.
-        block_size: the number of tokens of a block, special tokens included.
-
     Raises:
         InputError: no text, no vocabulary, or too few blocks.
     """
     texts = texts_at_hand()
     if model is None and hub_reachable():
         model = PRETRAINED
-    given = None if model is None else MaskedLM.from_pretrained(model, device=current_place().device)
+    given = (
+        None if model is None else me.models.MaskedLM.from_pretrained(model, device=current_place().device)
+    )
     if given is None:
         parts = {ALL if len(texts) > 1 else next(iter(texts)): texts}
     else:
@@ -73,22 +62,23 @@ def _vocabulary() -> Any:
     root = os.environ.get("MASKEVIDENCE_DATA")
     file = None if root is None else Path(root) / VOCABULARY
     if file is None or not file.is_file():
-        raise InputError(
+        raise me.InputError(
             "there is no vocabulary of BERT-base: the hub does not answer, and MASKEVIDENCE_DATA has no "
             f"{VOCABULARY}; set it to a folder that has one, or give --model FOLDER"
         )
     return load_tokenizer(file)
 
 
-def _random_weights(tokenizer: Any, given: MaskedLM | None, seed: int) -> MaskedLM:
+def _random_weights(tokenizer: Any, given: me.models.MaskedLM | None, seed: int) -> me.models.MaskedLM:
     """A model with the shape of the given one, or of BERT-base, and untrained weights."""
     if given is None:
-        return current_place().put(new_bert(tokenizer, "base", seed=seed))
-    transformers = import_extra("transformers", "hf", "a masked language model")
+        return put(new_bert(tokenizer, "base", seed=seed))
+    import transformers
+
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = transformers.AutoModelForMaskedLM.from_config(given.network.config)
-    return MaskedLM(network.to(given.device).eval(), tokenizer)
+        network = transformers.AutoModelForMaskedLM.from_config(given.network.config)  # type: ignore[no-untyped-call]
+    return me.models.MaskedLM(network.to(given.device).eval(), tokenizer)
 
 
 def texts_at_hand() -> dict[str, list[str]]:
@@ -99,27 +89,23 @@ def texts_at_hand() -> dict[str, list[str]]:
     """
     texts = {}
     for name, (word, columns) in _SETS.items():
-        local = HubSet(word.partition(":")[0], None).local()
-        if local is None and not hub_reachable():
+        root = os.environ.get("MASKEVIDENCE_DATA")
+        if not (root and (Path(root) / word.partition(":")[0]).is_dir()) and not hub_reachable():
             continue
-        fields = read_texts(word, list(columns)).fields
+        fields = me.data.read_texts(word, list(columns)).fields
         texts[name] = [text for row in zip(*fields, strict=True) for text in row]
     if not texts:
-        raise InputError(
+        raise me.InputError(
             "there is no GLUE text: the hub does not answer, and MASKEVIDENCE_DATA names no folder with "
             "glue/; set that variable, or HF_HOME to a cache that holds it"
         )
     return texts
 
 
-def blocks_of(model: MaskedLM, texts: Mapping[str, Sequence[str]], n_blocks: int, block_size: int) -> Tokens:
+def blocks_of(
+    model: me.models.MaskedLM, texts: Mapping[str, Sequence[str]], n_blocks: int, block_size: int
+) -> me.Tokens:
     """Blocks from the start of each set, in equal shares, numbered from 0.
-
-    Args:
-        model: the model whose tokenizer cuts the texts.
-        texts: the texts of each set.
-        n_blocks: the number of blocks in total.
-        block_size: the number of tokens of a block, special tokens included.
 
     Raises:
         InputError: a set with too little text.
@@ -129,11 +115,11 @@ def blocks_of(model: MaskedLM, texts: Mapping[str, Sequence[str]], n_blocks: int
     for name, lines in texts.items():
         tokens = model.tokens(list(lines), block_size=block_size)
         if len(tokens) < share:
-            raise InputError(
+            raise me.InputError(
                 f"{name} has {len(tokens)} blocks of {block_size} tokens, {share} are needed; give more"
             )
         parts.append(tokens[:share])
     values, maskable, context = (
         torch.cat([getattr(part, field) for part in parts]) for field in ("values", "maskable", "context")
     )
-    return Tokens(values, maskable, context, torch.arange(len(values)))[:n_blocks]
+    return me.Tokens(values, maskable, context, torch.arange(len(values)))[:n_blocks]

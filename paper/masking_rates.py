@@ -4,46 +4,37 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 
-from maskevidence.errors import import_extra
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
-from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import FixedRate, Integers, MaskDesign, MaskKey, Plan, Positions, RandomSize
-from maskevidence.paper.figures import (
-    BLACK,
-    COLOURS,
-    Claim,
-    PaperFigure,
-    ResultTable,
-    legend_below,
-    long_form,
-    new_figure,
-    standard_error,
-)
-from maskevidence.standard_errors import student_t_quantile
-from maskevidence.support.devices import current_place
+import maskevidence as me
+from maskevidence.integrations.huggingface import Recipe
+from maskevidence.masks import Integers, MaskKey, Plan, Positions
 from maskevidence.support.progress import progress
 from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
+from paper.figures import Claim, PaperFigure, ResultTable, long_form, standard_error
+from paper.pictures import BLACK, COLOURS, legend_below, new_figure
+from paper.place import current_place
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
 QUICK = {"steps": 80, "limit": 64}
 RANDOM, USUAL = "random sizes", "15 %"
-DESIGNS: dict[str, MaskDesign] = {
-    USUAL: FixedRate(0.15, 1),
-    "25 %": FixedRate(0.25, 1),
-    "40 %": FixedRate(0.40, 1),
-    "75 %": FixedRate(0.75, 1),
-    RANDOM: RandomSize(1, 1),
+DESIGNS: dict[str, me.MaskDesign] = {
+    USUAL: me.FixedRate(0.15, 1),
+    "25 %": me.FixedRate(0.25, 1),
+    "40 %": me.FixedRate(0.40, 1),
+    "75 %": me.FixedRate(0.75, 1),
+    RANDOM: me.RandomSize(1, 1),
 }
 _BINS = 12
 
 
-class SizesById(RandomSize):
+class SizesById(me.RandomSize):
     """Random sizes that follow the ids of the blocks, as in training."""
 
     def plan(
@@ -110,14 +101,7 @@ def masking_rates(
         "minus_15_percent": {name: d._asdict() for name, d in differences.items()},
     }
     rows = [
-        {
-            "trained_at": name,
-            "seed": seed,
-            "size": int(size),
-            "rate": rate,
-            "score": score,
-            "n_masks": int(n),
-        }
+        {"trained_at": name, "seed": seed, "size": int(size), "rate": rate, "score": score, "n_masks": int(n)}
         for name, estimates in by_design.items()
         for seed, e in zip(seeds, estimates, strict=True)
         for size, rate, score, n in zip(
@@ -129,17 +113,18 @@ def masking_rates(
         f"{numbers['tokens_per_block']} tokens"
     )
     claims, tables = _claims(differences, summary, numbers), [_table(summary, differences)]
-    columns, drawing = long_form(rows), _draw(by_design, numbers)
-    return PaperFigure("masking_rates", title, claims, columns, numbers, *drawing, tables)
+    columns, drawing = long_form(rows), partial(_draw, by_design, numbers)
+    return PaperFigure("masking_rates", title, claims, columns, numbers, drawing, tables)
 
 
 def _trained_and_scored(
     text: EmbeddedText, seeds: Sequence[int], steps: int
-) -> dict[str, list[EvidenceEstimate]]:
-    joblib = import_extra("joblib", "hf", "training several models at once")
+) -> dict[str, list[me.EvidenceEstimate]]:
+    import joblib
+
     jobs = [(name, seed) for seed in seeds for name in DESIGNS]
     recipes = {seed: Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed) for seed in seeds}
-    estimates: dict[tuple[str, int], EvidenceEstimate] = {}
+    estimates: dict[tuple[str, int], me.EvidenceEstimate] = {}
     n_jobs = min(torch.get_num_threads(), len(jobs))
     with (
         progress("masking rates", len(jobs)) as advance,
@@ -157,13 +142,13 @@ def _trained_and_scored(
 
 
 def _one(
-    text: EmbeddedText, name: str, design: MaskDesign, recipe: Recipe
-) -> tuple[str, int, EvidenceEstimate]:
-    estimate = estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
+    text: EmbeddedText, name: str, design: me.MaskDesign, recipe: Recipe
+) -> tuple[str, int, me.EvidenceEstimate]:
+    estimate = me.estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
     return name, recipe.seed, estimate
 
 
-def difference(better: Sequence[EvidenceEstimate], other: Sequence[EvidenceEstimate]) -> Difference:
+def difference(better: Sequence[me.EvidenceEstimate], other: Sequence[me.EvidenceEstimate]) -> Difference:
     """The paired difference of the held-out evidence of two ways to train, seed by seed."""
     by_seed = np.array([a.log_evidence - b.log_evidence for a, b in zip(better, other, strict=True)])
     by_block = np.mean(
@@ -171,11 +156,11 @@ def difference(better: Sequence[EvidenceEstimate], other: Sequence[EvidenceEstim
     )
     mean, n = float(by_seed.mean()), len(by_seed)
     se = standard_error(by_seed)
-    half = student_t_quantile(0.975, n - 1) * se if n > 1 else math.inf
+    half = float(stdtrit(n - 1, 0.975)) * se if n > 1 else math.inf
     return Difference(mean, se, mean - half, mean + half, standard_error(by_block))
 
 
-def _summary(estimates: Sequence[EvidenceEstimate]) -> dict[str, float]:
+def _summary(estimates: Sequence[me.EvidenceEstimate]) -> dict[str, float]:
     values = np.array([estimate.log_evidence for estimate in estimates])
     blocks = np.mean([estimate.per_observation for estimate in estimates], axis=0)
     mask = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
@@ -230,7 +215,7 @@ def _claims(
     ]
 
 
-def _binned(estimates: Sequence[EvidenceEstimate]) -> tuple[np.ndarray, np.ndarray]:
+def _binned(estimates: Sequence[me.EvidenceEstimate]) -> tuple[np.ndarray, np.ndarray]:
     """Mean rate and score in bins of equal width over the masks of all seeds; rate 1 has its own bin."""
     rate = np.concatenate([e.scores.size / e.scores.n_tokens for e in estimates])
     score = np.concatenate([e.scores.score for e in estimates])
@@ -239,12 +224,8 @@ def _binned(estimates: Sequence[EvidenceEstimate]) -> tuple[np.ndarray, np.ndarr
     return np.bincount(place, weights=rate) / counts, np.bincount(place, weights=score) / counts
 
 
-def _draw(
-    by_design: Mapping[str, Sequence[EvidenceEstimate]], numbers: Mapping[str, Any]
-) -> tuple[Any, str | None]:
-    figure, axes, missing = new_figure(2, 10.5, 4.2)
-    if figure is None:
-        return figure, missing
+def _draw(by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mapping[str, Any]) -> Any:
+    figure, axes = new_figure(2, 10.5, 4.2)
     left, right = axes
     markers = ("o", "s", "^", "v", "D")
     for place, (name, estimates) in enumerate(by_design.items()):
@@ -268,4 +249,4 @@ def _draw(
     right.set_title("area: each seed; mean ± standard error", fontsize=10)
     right.set_xlim(-0.6, len(by_design) - 0.4)
     legend_below(figure, left, fontsize=8, ncols=6, title="trained with masks of", title_fontsize=8)
-    return figure, missing
+    return figure

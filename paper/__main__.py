@@ -1,0 +1,293 @@
+"""The paper's tables and figures from a shell: `python -m paper table-1 --quick`, or `all` of them."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import maskevidence as me
+
+EXACT, TRANSFORMER = "float64", "float32"
+_DATASET = {"dataset": {"choices": ("mnist", "fashion-mnist"), "help": "by default mnist"}}
+_BERT = {
+    "model": {
+        "metavar": "NAME|FOLDER",
+        "help": "pre-trained BERT; by default bert-base-uncased if the hub answers, otherwise none",
+    }
+}
+_VIT_MAE = {
+    "model": {
+        "metavar": "NAME|FOLDER|small",
+        "help": "a trained ViT-MAE, or small to train small ones in 20 minutes; by default "
+        "facebook/vit-mae-base if the hub answers, otherwise small",
+    }
+}
+
+
+def _whole(word: str) -> int:
+    """A whole number of 1 or more."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of 1 or more")
+    return int(word)
+
+
+def _seeds(word: str) -> tuple[int, ...]:
+    """The whole numbers of a comma-separated list."""
+    try:
+        return tuple(int(part) for part in word.split(","))
+    except ValueError as error:
+        message = f"{word!r} are not whole numbers between commas; write 4,44,444"
+        raise argparse.ArgumentTypeError(message) from error
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure: the function of the same name in this package, as a command.
+
+    Attributes:
+        word: the command. `figure-1` calls `paper.figure_1.figure_1`.
+        help: one line on what it computes.
+        takes: how long that takes on two cores, without and with --quick.
+        options: its own options, with argparse's settings.
+        optional: whether `all` skips it when its data, model or extra is missing.
+        precision: None if --dtype sets it; otherwise the one in which it computes.
+    """
+
+    word: str
+    help: str
+    takes: tuple[str, str]
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    optional: bool = False
+    precision: str | None = None
+
+    def place(self, given: argparse.Namespace) -> Any:
+        """Where and in which precision the entry computes; an InputError if it cannot."""
+        import torch
+
+        from paper.place import Place, choose_device
+
+        if given.dtype is not None and self.precision not in (None, given.dtype):
+            raise me.InputError(f"{self.word} computes in {self.precision}; leave --dtype out")
+        rows = self.precision != TRANSFORMER
+        device = None if given.device is None else choose_device(given.device, float64=rows)
+        return Place(device, None if given.dtype is None else getattr(torch, given.dtype))
+
+    def make(self, given: argparse.Namespace, out: Path | None, screen: Any) -> dict[str, Any]:
+        """Compute the table or figure, show it, write its files, and return its JSON."""
+        from paper.place import computing_at
+
+        name = self.word.replace("-", "_")
+        module = import_module(f"paper.{name}")
+        settings = dict(module.QUICK) if given.quick else {}
+        own = {
+            option: value for option in self.options if (value := getattr(given, option, None)) is not None
+        }
+        for option in settings.keys() & own.keys():
+            raise me.InputError(f"--quick has its own number of {option}; leave --{option} out")
+        if given.seeds is not None:
+            own["seeds"] = given.seeds
+        start = time.perf_counter()
+        with computing_at(self.place(given)):
+            figure = getattr(module, name)(**settings | own)
+        print(f"{figure.in_words()}\n\n{time.perf_counter() - start:.1f} s", file=screen)
+        if out is not None:
+            print(figure.write(out), file=screen)
+        return figure.to_dict()
+
+
+ENTRIES = (
+    Entry(
+        "table-1",
+        "Table 1: the sum of scores over mask sizes and the true log evidence (PPCA, D=200, K=5, N=1000).",
+        ("6 s", "2 s"),
+    ),
+    Entry(
+        "figure-1",
+        "Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512).",
+        ("4 s", "3 s"),
+        precision=EXACT,
+    ),
+    Entry(
+        "figure-2",
+        "Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs).",
+        ("67 s", "9 s"),
+        precision=EXACT,
+    ),
+    Entry(
+        "figure-3-upper",
+        "Figure 3, upper: linear Bernoulli models, masked training and the ELBO (2000 images, 800 epochs).",
+        ("6 minutes", "11 s"),
+        _DATASET,
+        optional=True,
+    ),
+    Entry(
+        "figure-3-lower",
+        "Figure 3, lower: a deep VAE, masked training and the ELBO (2000 grey images, 600 steps).",
+        ("14 minutes", "43 s"),
+        _DATASET,
+        optional=True,
+    ),
+    Entry(
+        "figure-4",
+        "Figure 4: the score by mask size of trained PPCA models (D=200, K=5 and 50).",
+        ("8 s", "4 s"),
+    ),
+    Entry(
+        "figure-5-left",
+        "Figure 5, left: the curve of PPCA at epochs 0, 100, ..., 600 of training (D=50, K=2).",
+        ("11 s", "5 s"),
+    ),
+    Entry(
+        "table-2",
+        "Table 2: the area under BERT-base's curve, random and pre-trained weights, GLUE text.",
+        ("10 minutes", "30 s"),
+        _BERT,
+        optional=True,
+        precision=TRANSFORMER,
+    ),
+    Entry(
+        "figure-5-right",
+        "Figure 5, right: BERT-base beside the published curves; a small BERT before and after training.",
+        ("4 minutes", "1 minute"),
+        _BERT,
+        optional=True,
+        precision=TRANSFORMER,
+    ),
+    Entry(
+        "figure-6",
+        "Figure 6: masked autoencoders of images, random and trained weights, on three data sets.",
+        ("11 minutes", "160 s"),
+        _VIT_MAE,
+        optional=True,
+        precision=TRANSFORMER,
+    ),
+    Entry(
+        "masking-rates",
+        "Which masking rate: small BERTs trained at 15, 25, 40, 75 % and by random sizes.",
+        ("12 minutes", "92 s"),
+        {"steps": {"type": _whole, "metavar": "N", "help": "steps of each training, by default 700"}},
+        optional=True,
+        precision=TRANSFORMER,
+    ),
+)
+
+
+def _make_all(given: argparse.Namespace, out: Path | None, screen: Any) -> dict[str, Any]:
+    for entry in ENTRIES:
+        entry.place(given)  # an option that one of them refuses is refused before any work
+    results = {}
+    for entry in ENTRIES:
+        try:
+            results[entry.word] = entry.make(given, out and out / entry.word, screen)
+        except (me.InputError, ImportError) as error:
+            if not entry.optional:
+                raise
+            print(f"{entry.word} was skipped: {error}", file=screen)
+    return results
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(2, f"error: {message} Try: {self.prog} --help\n")
+
+
+def parser() -> Parser:
+    """The commands and their options."""
+    common = Parser(add_help=False)
+    common.add_argument("--out", type=Path, metavar="DIR", help="write pictures and numbers into this folder")
+    common.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - is standard output")
+    common.add_argument(
+        "--seeds", type=_seeds, metavar="S,S,...", help="random seeds, by default the paper's"
+    )
+    common.add_argument(
+        "--quick", action="store_true", help="a smaller version, in which some claims get no verdict"
+    )
+    common.add_argument("--device", help="cpu, cuda, cuda:N, mps or auto; by default each model's own")
+    common.add_argument(
+        "--dtype", choices=(EXACT, TRANSFORMER), help="precision, by default each model's own"
+    )
+    common.add_argument("--threads", type=_whole, metavar="N", help="threads of torch, by default all cores")
+    top = Parser(
+        prog="python -m paper", description="The paper's tables and figures, with our numbers beside."
+    )
+    commands = top.add_subparsers(dest="word", metavar="ENTRY")
+
+    def add(word: str, help_: str, make: Callable[..., Any], where: Callable[..., Any]) -> Parser:
+        command = commands.add_parser(
+            word, help=help_.replace("%", "%%"), description=help_, parents=[common]
+        )
+        command.set_defaults(make=make, where=where)
+        return command
+
+    for entry in ENTRIES:
+        takes = "Takes {}, with --quick {}, on two cores.".format(*entry.takes)
+        command = add(entry.word, f"{entry.help} {takes}", entry.make, entry.place)
+        for name, settings in entry.options.items():
+            command.add_argument(f"--{name}", **settings)
+    every = "Each in its own folder below --out, in about an hour; what lacks data or a model is skipped."
+    add("all", every, _make_all, lambda given: [entry.place(given) for entry in ENTRIES])
+    return top
+
+
+def _prepare(given: argparse.Namespace) -> None:
+    """Refuse a place that cannot be written to, before any work."""
+    file = None if given.json in (None, "-") else Path(given.json)
+    place = given.out or file
+    if given.out is not None and file is not None:
+        folder = given.out.resolve()
+        if file.resolve() in (folder, *folder.parents):
+            raise me.InputError(
+                f"--json {given.json!r} is the place of --out {str(given.out)!r}; give another file"
+            )
+    try:
+        for folder in filter(None, (given.out, file and file.parent)):
+            place = folder
+            folder.mkdir(parents=True, exist_ok=True)
+        if file is not None:
+            place = file
+            file.open("ab").close()
+    except OSError as error:
+        raise me.InputError(
+            f"{str(place)!r} cannot be written ({error.strerror}); give another place"
+        ) from error
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 2 after bad input (one line), or 130 after Ctrl-C."""
+    top = parser()
+    given = top.parse_args(words)
+    if given.word is None:
+        top.print_help()
+        return 0
+    screen = sys.stderr if given.json == "-" else sys.stdout
+    try:
+        given.where(given)
+        _prepare(given)
+        if given.threads is not None:
+            import torch
+
+            torch.set_num_threads(given.threads)
+        content = json.dumps(given.make(given, given.out, screen), indent=2, ensure_ascii=False) + "\n"
+        if given.json == "-":
+            sys.stdout.write(content)
+        elif given.json is not None:
+            Path(given.json).write_text(content, encoding="utf-8")
+    except (me.MaskEvidenceError, ImportError) as error:
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
