@@ -22,7 +22,7 @@ def test_it_is_short_and_in_its_order() -> None:
     places = [README.index(part) for part in parts]
     assert places == sorted(places)
     assert sum(line.startswith((">>> ", "... ")) for line in block("python")) <= 10
-    assert len(block("sh")) == 6
+    assert len(block("sh")) == 5
     numbers = README[README.index("## Five numbers") :].split("\n## ")[0]
     assert len(re.findall(r"^\| (?!what|---)", numbers, re.M)) == 5
     assert len(README.split()) < 1300
