@@ -47,7 +47,6 @@ def demo(
     if not overwrite and folder.manifest() is not None:
         raise InputError(f"{str(out)!r} holds a run; give another folder, or --overwrite to replace it")
     screen = output.console(common.json)
-    screen.print("The paper's Table 1 is not in the package; in a clone: python -m paper table-1\n")
     with _timed(screen, "Part 1, PPCA on digits"):
         ranked = _choose_model(screen, seed)
         missing = _write_run(folder, ranked[0], overwrite=overwrite)
