@@ -53,4 +53,5 @@ def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
     values = torch.where(tokens.maskable, tokens.values.detach(), 0).float().cpu() + 0.0  # -0.0 + 0.0 is 0.0
     present = tokens.maskable.cpu().numpy()
     words = np.where(present, values.numpy().view(np.int32), -1).astype(np.int64)
-    return (keyed_bits(*words.T) >> np.uint64(11)).astype(np.int64)
+    factors = (keyed_bits(np.arange(words.shape[1])) | np.uint64(1)).astype(np.int64)
+    return (keyed_bits(words @ factors) >> np.uint64(11)).astype(np.int64)  # whole numbers modulo 2^64
