@@ -29,7 +29,7 @@ where v_k is the estimate of ē by mask k, and s̃ = 1.4826 times the median of 
 that rare masks do not move. Few masks cannot show that a tail is light, hence the factor, 0 up to 8 masks.
 The lower end of an interval lies 3·d/n below that of Student's t. Differences have it at both ends, with the
 largest rise above. Masks that are drawn without replacement have √(1 - k/C) times their drop. Normal scores
-make the interval 1 % wider at 800 masks and 4 % wider at 160; benchmarks/coverage.py measures the coverage.
+make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures the coverage.
 """
 
 import math
