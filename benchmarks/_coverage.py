@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
 from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import MeanWithErrors, interval_with_tails, t_half_width
+from maskevidence.standard_errors import MeanWithErrors, t_half_width
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of
 
@@ -239,7 +239,7 @@ def coverage(found: Iterable[tuple[MeanWithErrors, float]]) -> Cell:
         errors.append(error)
         if one.mask_se is None:
             continue
-        interval = interval_with_tails(one.mean, one.mask_se, one.mask_df, (one.tails[0], 0.0), 0.95)
+        interval = one.interval(0.95)
         half = t_half_width(one.mask_se, one.mask_df or math.inf, 0.95)
         now.append(interval[0] - COVERED <= truth <= interval[1] + COVERED)
         student.append(abs(error) <= half + COVERED)

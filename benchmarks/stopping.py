@@ -32,7 +32,7 @@ import maskevidence as me
 from _precision_models import trained
 from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import MaskKey
-from maskevidence.standard_errors import Tails, interval_with_tails
+from maskevidence.standard_errors import MeanWithErrors, Tails
 
 GRID = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the numbers of draws whose true error is measured, over the oracle's
 
@@ -51,9 +51,12 @@ class Found(NamedTuple):
     def mean(self) -> float:
         return self.log_evidence
 
+    def interval(self, level: float) -> tuple[float, float]:
+        errors = MeanWithErrors(self.mean, self.mask_se or 0.0, self.mask_df, self.data_se, self.tails)
+        return errors.interval(level)
+
     def covers(self, truth: float) -> bool:
-        below = self.tails[0], 0.0
-        low, high = interval_with_tails(self.mean, self.mask_se or 0.0, self.mask_df, below, 0.95)
+        low, high = self.interval(0.95)
         return low <= truth <= high
 
 

@@ -48,7 +48,7 @@ class Difference:
             comparison of two models.
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
-        no_interval: why there is no interval, if an estimate has none; otherwise None.
+        no_interval: why the difference has no interval; None if both estimates have one.
     """
 
     first: str
@@ -466,7 +466,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     blind = [name for name, one in ((first, a), (second, b)) if one.mask_se == 0 and one.no_interval]
     no_interval = None
     if blind:
-        no_interval = f"{' and '.join(blind)} has an error of its conditionals that is not known"
+        no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations

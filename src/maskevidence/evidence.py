@@ -37,7 +37,6 @@ from maskevidence.standard_errors import (
     MeanWithErrors,
     Tails,
     cell_variances,
-    interval_with_tails,
     mean_with_errors,
     tails,
 )
@@ -195,8 +194,8 @@ class EvidenceEstimate:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
         if self.mask_se is None or self.no_interval is not None:
             raise InputError(f"there is no interval: {self.no_interval}")
-        below = self.tails[0], 0.0  # log-probabilities have a heavy tail on one side
-        return interval_with_tails(self.log_evidence, self.mask_se, self.mask_df, below, level)
+        mean = MeanWithErrors(self.log_evidence, self.mask_se, self.mask_df, self.data_se, self.tails)
+        return mean.interval(level)
 
     def __repr__(self) -> str:
         from maskevidence.display.estimate import estimate_line

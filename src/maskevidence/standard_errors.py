@@ -63,6 +63,17 @@ class MeanWithErrors(NamedTuple):
     data_se: float | None
     tails: Tails = (0.0, 0.0)
 
+    def interval(self, level: float) -> tuple[float, float]:
+        """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
+
+        The upper end is that of Student's t, since log-probabilities have a heavy tail on one side.
+
+        Args:
+            level: nominal coverage, in (0, 1).
+        """
+        assert self.mask_se is not None
+        return interval_with_tails(self.mean, self.mask_se, self.mask_df, (self.tails[0], 0.0), level)
+
 
 def mean_with_errors(
     contribution: Floats,
@@ -135,17 +146,23 @@ def cell_variances(
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
     """
+    totals, correction = _totals(contribution, cell, replicate, n_replicates, unseen)
+    return totals.var(axis=1, ddof=1) * n_replicates * correction
+
+
+def _totals(
+    contribution: Floats, cell: Integers, replicate: Integers, n_replicates: int, unseen: Floats | None
+) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+    """The sum of each replicate of each cell, and the finite-population correction of each cell."""
     _, dense = np.unique(cell, return_inverse=True)
     n_cells = int(dense.max()) + 1
     totals = np.bincount(
         dense * n_replicates + replicate, weights=contribution, minlength=n_cells * n_replicates
     )
-    variances = totals.reshape(n_cells, n_replicates).var(axis=1, ddof=1) * n_replicates
-    if unseen is None:
-        return variances
-    correction = np.zeros(n_cells)
-    np.maximum.at(correction, dense, unseen)
-    return variances * correction
+    correction = np.full(n_cells, 1.0 if unseen is None else 0.0)
+    if unseen is not None:
+        np.maximum.at(correction, dense, unseen)
+    return totals.reshape(n_cells, n_replicates), correction
 
 
 def tails(contribution: Floats, cell: Integers, unit: Integers, unseen: Floats | None = None) -> Tails:
@@ -165,25 +182,18 @@ def tails(contribution: Floats, cell: Integers, unit: Integers, unseen: Floats |
         >>> round(below, 1), round(tails(light, cell, unit)[0], 1)
         (0.8, 26.7)
     """
-    _, dense = np.unique(cell, return_inverse=True)
-    shape = int(dense.max()) + 1, int(unit.max()) + 1
-    place = dense * shape[1] + unit
-    drawn = np.bincount(place, minlength=math.prod(shape)).reshape(shape) > 0
-    sums = np.bincount(place, weights=contribution, minlength=math.prod(shape)).reshape(shape)
-    share = np.ones(shape[0])
-    if unseen is not None:
-        share[:] = 0.0
-        np.maximum.at(share, dense, unseen)
-    others = drawn.sum(1) - 1
-    some = (share > 0) & (others > 0)
-    if not some.any():
+    n_units = int(unit.max()) + 1
+    totals, correction = _totals(contribution, cell, unit, n_units, unseen)
+    random = totals[correction > 0]
+    if n_units < 2 or random.size == 0:
         return 0.0, 0.0
-    sums, drawn, others = sums[some], drawn[some], others[some, None]
-    drop = ((sums.sum(1, keepdims=True) - sums) / others - sums)[drawn]
-    n = len(drop)
+    drop = (random.sum(1, keepdims=True) - random) / (n_units - 1) - random
     width = 1.4826 * float(np.median(np.abs(drop)))
-    light = max(0.0, 1.0 - math.sqrt(UNKNOWN_TAILS / n)) * width * math.sqrt(2.0 * math.log(n))
-    drop *= np.sqrt(np.broadcast_to(share[some, None], drawn.shape)[drawn])
+    shown = max(
+        0.0, 1.0 - math.sqrt(UNKNOWN_TAILS / drop.size)
+    )  # how far the masks show that a tail is light
+    light = shown * width * math.sqrt(2.0 * math.log(drop.size))
+    drop *= np.sqrt(correction[correction > 0, None])
     return max(0.0, float(drop.max()) - light), max(0.0, -float(drop.min()) - light)
 
 
