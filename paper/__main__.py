@@ -32,7 +32,7 @@ _VIT_MAE = {
 def _whole(word: str) -> int:
     """A whole number of 1 or more."""
     if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of 1 or more")
     return int(word)
 
 

@@ -250,7 +250,7 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
 
 
 def _refuse_words(given: np.ndarray, names: list[str] | None) -> None:
-    """Refuse columns with a cell that is no number, all in one message."""
+    """Refuse columns with cells that are not numbers, all in one message."""
     bad: dict[int, str] = {}
     for place, cell in enumerate(given.flat):
         if isinstance(cell, str) or not isinstance(cell, int | float | np.number | np.bool_ | None):

@@ -298,7 +298,7 @@ class TestMissingValues:
 
 @pytest.mark.parametrize("value", [None, 7, [7]])
 def test_a_result_that_was_changed_is_one_line(run: CommandLine, tmp_path: Path, value: object) -> None:
-    """Whatever entry of a finished run's estimate.json is edited, it is refused; notes are written anew."""
+    """An edit of any entry in the estimate.json of a finished run is refused, except for the notes."""
     words = ("score", "gaussian", a_table(tmp_path), "--masks-per-size", 2, "--out", tmp_path / "run")
     assert run(*words).code == 0
     file = tmp_path / "run" / "estimate.json"

@@ -227,7 +227,7 @@ def test_the_list_of_observations_has_the_numbers_of_the_best_two(runs: list[Rep
 
 
 def test_a_page_calls_its_numbers_by_their_names(tmp_path: Path) -> None:
-    """A leave-one-out score is no log evidence, and a BERT defines no p(x)."""
+    """A leave-one-out score is not a log evidence, and a BERT does not define p(x)."""
     table, texts = write_table(tmp_path / "table.csv"), tmp_path / "texts.jsonl"
     command("score", "ppca:1", table, "--design", "leave-one-out", "--out", tmp_path / "alone")
     save_bert(tmp_path / "bert")

@@ -64,7 +64,7 @@ _DISTRIBUTIONS = "where log_distributions reads tokens.values: only tokens.visib
 def absent(trial: Trial) -> Finding:
     """The answer does not change with absent tokens: the values of padding and missing ones, or their number.
 
-    Where no token of the data is absent, a model that cannot leave one out is no worse for it: it is noted.
+    If the data have no absent token, a model that cannot leave tokens out is noted and does not fail.
     """
     did = "The values of absent tokens were replaced by others and, in numbers, by NaN; padding was added."
     whole = bool((trial.data.maskable | trial.data.context).all())

@@ -21,7 +21,7 @@ def critical(df: float) -> float:
 
 
 def in_bound(n_above: int, n: int) -> bool:
-    """Whether so many of n differences may be above 0 if their signs are random (sign test, one-sided).
+    """Whether random signs explain that n_above of n differences are positive (one-sided sign test).
 
     Example:
         >>> in_bound(15, 16), in_bound(16, 16)

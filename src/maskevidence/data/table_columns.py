@@ -155,7 +155,7 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     absent = pa.array(sorted({*MISSING, *missing}), column.type)
     cells = compute.utf8_trim_whitespace(column)
     cells = compute.if_else(compute.is_in(cells, absent), None, cells)
-    if raw.decimal != ".":  # a point is no decimal mark here
+    if raw.decimal != ".":  # where the decimal mark is a comma
         cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
     try:
         numbers = cells.cast(pa.float64())
