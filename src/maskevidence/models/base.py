@@ -14,10 +14,12 @@ from maskevidence.errors import InputError
 from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
 from maskevidence.models.fitted_rows import marks_of, share_fitted
-from maskevidence.models.saving import save_model
 from maskevidence.support.checks import check_memory, whole_number
+from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens, column_names
+
+FORMAT = 1  # of the folder of a saved model
 
 
 class TableModel(nn.Module, ABC):
@@ -195,7 +197,18 @@ class TableModel(nn.Module, ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
-        save_model(self, self.arguments(), self.columns, self.fitted_rows, folder)
+        from safetensors.torch import save
+
+        state = {name: value.detach().contiguous() for name, value in self.state_dict().items()}
+        write_atomic(Path(folder) / "model.safetensors", save(state))
+        config = {
+            "format": FORMAT,
+            "class": type(self).__name__,
+            "arguments": self.arguments(),
+            "columns": self.columns,
+            "fitted_rows": self.fitted_rows,
+        }
+        write_json(Path(folder) / "config.json", config)
 
     def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
         """A note if the model was fitted to these rows, or to many of them, before or after it was saved."""

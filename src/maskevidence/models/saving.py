@@ -9,45 +9,11 @@ from torch import Tensor, nn
 
 from maskevidence import models
 from maskevidence.errors import InputError
-from maskevidence.support.files import read_json, write_atomic, write_json
+from maskevidence.models.base import FORMAT, TableModel
+from maskevidence.support.files import read_json
 
-FORMAT = 1
 _KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # whatever the dtype of a model
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
-
-
-def save_model(
-    model: nn.Module,
-    arguments: dict[str, Any],
-    columns: list[str] | None,
-    fitted_rows: str,
-    folder: str | Path,
-) -> None:
-    """Write a model into a folder, which is created if it does not exist.
-
-    Args:
-        model: a model of rows.
-        arguments: the keyword arguments that build it again.
-        columns: the names of the columns that it was fitted to.
-        fitted_rows: hashes of some of the rows that it was fitted to.
-        folder: the folder to write.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
-    from safetensors.torch import save
-
-    path = Path(folder)
-    state = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
-    write_atomic(path / "model.safetensors", save(state))
-    config = {
-        "format": FORMAT,
-        "class": type(model).__name__,
-        "arguments": arguments,
-        "columns": columns,
-        "fitted_rows": fitted_rows,
-    }
-    write_json(path / "config.json", config)
 
 
 def load(folder: str | Path, **networks: nn.Module) -> Any:
@@ -73,8 +39,6 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
-
-    from maskevidence.models.base import TableModel
 
     path = Path(folder)
     if not path.is_dir():

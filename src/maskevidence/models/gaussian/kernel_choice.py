@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from maskevidence.models.gaussian.kernel_gaussian import MAX_CENTRES, KernelGaussian, Part, check_kernel_table
+from maskevidence.models.gaussian.kernels import MAX_CENTRES, Part, around_rows, check_kernel_table
 from maskevidence.models.gaussian.maximum_likelihood import Table
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
 
@@ -68,7 +68,7 @@ def choose_kernels(
     shrinkage, fits = _best_shrinkage(parts, SHRINKAGES if shrinkage is None else (shrinkage,))
     n_values = min(max(_MOST_PAIRS // min(len(x), MAX_CENTRES), _FEWEST_VALUES), _MOST_VALUES)
     each = -(-n_values // len(parts))
-    hidden = [_hide_one(fit, left, out, each, rng) for fit, (left, out) in zip(fits, parts, strict=True)]
+    hidden = [_hide_one(fit, out, each, rng) for fit, (_, out) in zip(fits, parts, strict=True)]
     residuals = [np.concatenate([probe.residuals(h) for probe in hidden]) for h in bandwidths]
     best = int(np.argmin([(residual**2).mean() for residual in residuals]))
     spread = np.concatenate([probe.spreads(bandwidths[best]) for probe in hidden])
@@ -128,7 +128,6 @@ class _Hidden(NamedTuple):
 
 def _hide_one(
     fit: ShrunkFit,
-    left: Float64[np.ndarray, "_ D"],
     out: Float64[np.ndarray, "_ D"],
     n: int,
     rng: np.random.Generator,
@@ -137,12 +136,12 @@ def _hide_one(
     places = np.argwhere(~np.isnan(out))
     places = places[rng.permutation(len(places))[:n]]
     rows, column = torch.from_numpy(out[places[:, 0]]), torch.from_numpy(places[:, 1].copy())
-    model = KernelGaussian.around(fit, ~np.isnan(left), bandwidth=0.5)
+    kernels, _ = around_rows(fit)
     visible = ~torch.isnan(rows) & ~nn.functional.one_hot(column, out.shape[1]).bool()
     with torch.no_grad():
-        parts = list(model.parts(rows, visible))
+        parts = list(kernels.parts(rows, visible))
         wanted = [part.hidden == column[part.rows][:, None] for part in parts]
-        centred = rows - model.gaussian.mean
+        centred = rows - kernels.gaussian.mean
         truth = [
             centred[part.rows].gather(1, part.hidden)[there]
             for part, there in zip(parts, wanted, strict=True)

@@ -1,7 +1,6 @@
 """A Gaussian with a kernel around each training row, for densities that are not Gaussian."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,78 +11,15 @@ from maskevidence.errors import InputError
 from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.full_covariance import Gaussian
-from maskevidence.models.gaussian.maximum_likelihood import Table, check_table
-from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
+from maskevidence.models.gaussian.kernel_choice import choose_kernels
+from maskevidence.models.gaussian.kernels import Kernels, Part, around_rows, check_kernel_table
+from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
-from maskevidence.models.normal import LOG_2PI, normal_log_density
+from maskevidence.models.normal import normal_log_density
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
-MAX_CENTRES = 1000
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one
-_MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
-
-
-class Part(NamedTuple):
-    """Some rows with equally many hidden tokens, and what every bandwidth needs of them.
-
-    With H the hidden and R the visible tokens, c_i the centres about the mean and a = √(1 - h²), the squared
-    distance (x - a c_i)_Rᵀ Σ_RR⁻¹ (x - a c_i)_R is base - 2a cross_i + a² own_i, and kernel i expects the
-    hidden tokens at shift + a moves_i, about the mean.
-
-    Attributes:
-        rows: shape (b,); their positions in the batch.
-        hidden: shape (b, m); the columns that are hidden in each.
-        base: shape (b, 1).
-        cross: shape (b, N).
-        own: shape (b, N).
-        shift: shape (b, m).
-        moves: shape (b, m, N).
-        inverse: shape (b, m, m); A⁻¹, the covariance of the hidden tokens given the visible ones under Σ.
-        pulls: shape (N, D); Λ c_i.
-        log_determinant: shape (b,); of 2π Σ_RR.
-        n_features: D.
-    """
-
-    rows: Int64[Tensor, " b"]
-    hidden: Int64[Tensor, "b m"]
-    base: Float[Tensor, "b 1"]
-    cross: Float[Tensor, "b N"]
-    own: Float[Tensor, "b N"]
-    shift: Float[Tensor, "b m"]
-    moves: Float[Tensor, "b m N"]
-    inverse: Float[Tensor, "b m m"]
-    pulls: Float[Tensor, "N D"]
-    log_determinant: Float[Tensor, " b"]
-
-    n_features: int
-
-    @property
-    def within(self) -> Float[Tensor, "b m"]:
-        """The diagonals of A⁻¹."""
-        return torch.diagonal(self.inverse, dim1=1, dim2=2)
-
-    def log_kernels(self, bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b N"]:
-        """log N(x_R; a c_i, h² Σ_RR) of every kernel, nats."""
-        a = torch.sqrt(1 - bandwidth.square())
-        distance = (self.base - 2 * a * self.cross + a.square() * self.own) / bandwidth.square()
-        n_visible = self.n_features - self.hidden.shape[1]
-        return -0.5 * ((self.log_determinant + 2 * n_visible * torch.log(bandwidth))[:, None] + distance)
-
-    def expected(self, weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b m"]:
-        """The mean of the hidden tokens, about μ, under weights of the kernels that sum to 1."""
-        pulled = (weight @ self.pulls).gather(1, self.hidden)  # one matrix product for all rows
-        moved = (self.inverse @ pulled[:, :, None])[:, :, 0]
-        return self.shift + torch.sqrt(1 - bandwidth.square()) * moved
-
-    def variance(
-        self, mean: Float[Tensor, "b m"], weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]
-    ) -> Float[Tensor, "b m"]:
-        """The variance of the hidden tokens under the same weights, given their mean."""
-        share = 1 - bandwidth.square()
-        square = (self.moves.square() @ weight[:, :, None])[:, :, 0]
-        between = (share * square - (mean - self.shift).square()).clamp(min=0.0)
-        return bandwidth.square() * self.within + between
 
 
 class KernelGaussian(TableModel):
@@ -143,29 +79,12 @@ class KernelGaussian(TableModel):
         """h, in (0, 1)."""
         return torch.sigmoid(self.bandwidth_logit)
 
+    @property
+    def _kernels(self) -> Kernels:
+        return Kernels(self.gaussian, self.centres)
+
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_centres": len(self.centres)}
-
-    @classmethod
-    def around(
-        cls, fitted: ShrunkFit, seen: Bool[np.ndarray, "N D"], bandwidth: float, seed: int = 0
-    ) -> "KernelGaussian":
-        """The model with kernels around the rows of a fit, at most 1,000 of them, drawn at random.
-
-        Args:
-            fitted: mean, covariance and filled rows.
-            seen: shape (N, D); which values of the rows were observed.
-            bandwidth: h, in (0, 1).
-            seed: of the choice of rows.
-        """
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(seen))[:MAX_CENTRES])
-        model = cls(seen.shape[1], len(chosen))
-        with torch.no_grad():
-            model.gaussian = Gaussian(torch.from_numpy(fitted.mean), torch.from_numpy(fitted.covariance))
-            model.centres.copy_(torch.from_numpy(fitted.filled[chosen] - fitted.mean))
-            model.seen.copy_(torch.from_numpy(seen[chosen]))
-            model.bandwidth_logit.fill_(float(np.log(bandwidth / (1 - bandwidth))))
-        return model
 
     def fit(
         self,
@@ -201,15 +120,15 @@ class KernelGaussian(TableModel):
                 "in (0, 1)"
             )
         if shrinkage is None or bandwidth is None:
-            from maskevidence.models.gaussian.kernel_choice import choose_kernels
-
             choice = choose_kernels(table, shrinkage=shrinkage, bandwidth=bandwidth, seed=seed)
             shrinkage, bandwidth = choice.shrinkage, choice.bandwidth
         fitted = fit_shrunk(table, shrinkage, tolerance, max_iterations)
+        kernels, rows = around_rows(fitted, seed)
         like = self._like()
-        other = KernelGaussian.around(fitted, ~np.isnan(table), bandwidth, seed)
-        self.gaussian, self.seen = other.gaussian.to(like), other.seen.to(like)
-        self.centres, self.bandwidth_logit = other.to(like).centres, other.bandwidth_logit
+        self.gaussian, self.centres = kernels.gaussian.to(like), nn.Parameter(kernels.centres.to(like))
+        self.seen = torch.from_numpy(~np.isnan(table[rows])).to(like)
+        logit = np.log(bandwidth / (1 - bandwidth))
+        self.bandwidth_logit = nn.Parameter(torch.tensor(float(logit), dtype=torch.float64).to(like))
         self.n_iterations = fitted.n_iterations
         return self
 
@@ -220,7 +139,7 @@ class KernelGaussian(TableModel):
         """
         self.check_width(tokens.width)
         result = self.centres.new_zeros(masked.shape)
-        for part in self.parts(tokens.values, tokens.visible(masked)):
+        for part in self._kernels.parts(tokens.values, tokens.visible(masked)):
             log_density = self._log_densities(part, tokens.values, masked)
             result = result.index_put((part.rows[:, None].expand_as(part.hidden), part.hidden), log_density)
         return result
@@ -233,7 +152,7 @@ class KernelGaussian(TableModel):
         a = torch.sqrt(1 - h.square())
         weight = torch.log_softmax(part.log_kernels(h), 1)
         wanted = masked[part.rows].gather(1, part.hidden)
-        x = self._centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
+        x = self._kernels.centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
         residual = torch.where(wanted, x - part.shift, 0.0)[:, :, None] - a * part.moves
         variance = (h.square() * part.within)[:, :, None].expand_as(residual)
         log_density = torch.logsumexp(weight[:, None, :] + normal_log_density(residual, variance), 2)
@@ -264,7 +183,7 @@ class KernelGaussian(TableModel):
 
     def _log_density(self, values: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> Float[Tensor, " B"]:
         result = self.centres.new_zeros(len(values))
-        for part in self.parts(values, present):
+        for part in self._kernels.parts(values, present):
             log_kernels = part.log_kernels(self.bandwidth)
             log_density = torch.logsumexp(log_kernels, 1) - np.log(len(self.centres))
             result = result.index_put((part.rows,), log_density)
@@ -272,7 +191,7 @@ class KernelGaussian(TableModel):
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         mean, variance = tokens.values.clone(), torch.zeros_like(tokens.values)
-        for part in self.parts(tokens.values, tokens.maskable):
+        for part in self._kernels.parts(tokens.values, tokens.maskable):
             if part.hidden.shape[1]:
                 weight = self._weights_of_others(tokens, part)
                 expected = part.expected(weight, self.bandwidth)
@@ -288,7 +207,7 @@ class KernelGaussian(TableModel):
         keys = row_keys(seed, tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy())
         noise = KeyedNoise(keys, self._like())
         uniform, normal = noise.uniform(1)[:, 0], noise.normal(self.n_features)
-        for part in self.parts(tokens.values, tokens.maskable):
+        for part in self._kernels.parts(tokens.values, tokens.maskable):
             m = part.hidden.shape[1]
             if m:
                 kernel = chosen(self._weights_of_others(tokens, part), uniform[part.rows])
@@ -329,61 +248,3 @@ class KernelGaussian(TableModel):
         h, factor = self.bandwidth.cpu(), self.gaussian.factor.cpu()
         centres = torch.sqrt(1 - h.square()) * self.centres.cpu()[chosen]
         return self.gaussian.mean.cpu() + centres + h * (noise @ factor.T)
-
-    def _centred(self, values: Float[Tensor, "b D"], known: Bool[Tensor, "b D"]) -> Float[Tensor, "b D"]:
-        """x - μ in the model's dtype, 0 where not known."""
-        return torch.where(known, values - self.gaussian.mean, 0.0).to(self.centres.dtype)
-
-    def parts(self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Iterator[Part]:
-        """The rows of a batch in parts with equally many hidden tokens."""
-        factor = self.gaussian.factor
-        precision = torch.cholesky_inverse(factor)
-        pulls = self.centres @ precision
-        log_determinant = 2 * torch.log(torch.diagonal(factor)).sum()
-        own = (self.centres * pulls).sum(1)
-        counts = (~visible).sum(1)
-        for count in torch.unique(counts).tolist():
-            where = torch.nonzero(counts == count).flatten()
-            for rows in torch.split(where, max(1, _MAX_ELEMENTS // (len(own) * max(1, count)))):
-                hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
-                x = self._centred(values[rows], visible[rows])
-                pull = x @ precision
-                factor_hidden = torch.linalg.cholesky(precision[hidden[:, :, None], hidden[:, None, :]])
-                inverse = torch.cholesky_inverse(factor_hidden)
-                pull_hidden, pulls_hidden = pull.gather(1, hidden), pulls.T[hidden]
-                shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
-                moves = inverse @ pulls_hidden
-                base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
-                cross = x @ pulls.T - (shift[:, None, :] @ pulls_hidden)[:, 0]
-                log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
-                yield Part(
-                    rows,
-                    hidden,
-                    base[:, None],
-                    cross,
-                    own - (pulls_hidden * moves).sum(1),
-                    -shift,
-                    moves,
-                    inverse,
-                    pulls,
-                    log_determinant + log_block + (self.n_features - count) * LOG_2PI,
-                    self.n_features,
-                )
-
-
-def check_kernel_table(table: Table, tolerance: float = 1e-3, max_iterations: int = 1000) -> None:
-    """Check that a `KernelGaussian` can be fitted to a table.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-        tolerance: of EM.
-        max_iterations: the largest number of its iterations.
-
-    Raises:
-        InputError: too few rows, a column that does not vary, or impossible settings of EM.
-    """
-    check_table(table, 0, tolerance, max_iterations)
-    spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
-    if not spread.all():
-        column = int(np.argmin(spread))
-        raise InputError(f"column {column} is constant, its variance would be 0; leave it out")
