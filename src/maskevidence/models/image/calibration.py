@@ -1,24 +1,18 @@
 """Calibration of a masked image model: a variance for each mask size, fitted to held-out images."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from maskevidence.errors import InputError, NumericalError
-from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.errors import NumericalError
 from maskevidence.models.image.patches import random_masks
-from maskevidence.models.image.pixel_density import (
-    DENSITIES,
-    PixelDensity,
-    check_target,
-    discretised_log_prob,
-)
+from maskevidence.models.image.pixel_density import PixelDensity, discretised_log_prob
 from maskevidence.support.checks import whole_number
-from maskevidence.support.choices import Density, PatchStatistics
+from maskevidence.support.choices import Density
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
@@ -31,40 +25,34 @@ _SEARCH_STEPS = 40
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def fit_density(
-    model: MaskedImage,
+def fit_variances(
+    predicted: Callable[[Bool[Tensor, "N D"], PixelDensity], Iterator[tuple[Tensor, Tensor]]],
     tokens: Tokens,
-    density: Density = "gaussian",
-    patch_statistics: PatchStatistics | None = None,
-    sizes: Sequence[int] | None = None,
-    seed: int = 0,
+    density: PixelDensity,
 ) -> PixelDensity:
-    """The density of a model's hidden pixels; see `MaskedImage.calibrate`, which gives it to the model."""
-    if density not in DENSITIES:
-        raise InputError(f"density {density!r}; give {' or '.join(DENSITIES)}")
-    check_target(density, patch_statistics, normalised=model.norm_pix_loss)
-    if not len(tokens):
-        raise InputError("there are no images to calibrate on; give one or more")
-    fitted_sizes = spread_sizes(model.n_patches) if sizes is None else tuple(sorted(set(sizes)))
-    mean, variance = _patch_statistics(model, tokens) if patch_statistics else (None, None)
-    start = PixelDensity(
-        density,
-        fitted_sizes,
-        (1.0,) * len(fitted_sizes),
-        model.n_patches,
-        n_images=len(tokens),
-        seed=seed,
-        patch_statistics=patch_statistics,
-        patch_mean=mean,
-        patch_variance=variance,
-    )
-    pixels_in_patch = model.n_pixels // model.n_patches
+    """The density with a variance for each of its sizes, from one random mask of that size for each image.
+
+    Args:
+        predicted: from a mask to the hidden patches and their predictions, one call after the other.
+        tokens: the images.
+        density: its sizes are fitted; its variances are not read.
+    """
     variances = []
-    with torch.no_grad(), progress("calibrating", len(fitted_sizes) * len(tokens)) as advance:
-        for size in fitted_sizes:
-            pixels = _predicted_pixels(model, tokens, size, start, advance)
-            variances.append(fit_variance(density, pixels, len(tokens) * size * pixels_in_patch, seed))
-    return replace(start, variances=tuple(variances))
+    with torch.no_grad(), progress("calibrating", len(density.sizes) * len(tokens)) as advance:
+        for size in density.sizes:
+            masked = random_masks(tokens, size, int(keyed_bits(density.seed or 0, MASK_KEY)))
+            pixels = _counted(predicted(masked, density), size, advance)
+            n_pixels = len(tokens) * size * tokens.values.shape[2]
+            variances.append(fit_variance(density.name, pixels, n_pixels, density.seed or 0))
+    return replace(density, variances=tuple(variances))
+
+
+def _counted(
+    pixels: Iterator[tuple[Tensor, Tensor]], size: int, advance: Advance
+) -> Iterator[tuple[Tensor, Tensor]]:
+    for values, means in pixels:
+        yield values, means
+        advance(len(values) // size)
 
 
 def fit_variance(
@@ -133,26 +121,6 @@ def spread_sizes(n_patches: int, at_most: int = 32) -> tuple[int, ...]:
         return tuple(range(1, n_patches + 1))
     step = (n_patches - 1) / (at_most - 1)
     return tuple(int(1 + i * step + 0.5) for i in range(at_most))
-
-
-def _predicted_pixels(
-    model: MaskedImage, tokens: Tokens, size: int, density: PixelDensity, advance: Advance
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Hidden patches and their predictions, one call after the other, under one mask for each image."""
-    masked = random_masks(tokens, size, int(keyed_bits(density.seed or 0, MASK_KEY)))
-    for call in model._calls(tokens, masked):
-        yield model._targets(call, density.patch_statistics, density)
-        advance(len(call.rows))
-
-
-def _patch_statistics(model: MaskedImage, tokens: Tokens) -> tuple[float, float]:
-    """Mean and variance of a patch, averaged over all patches of these images, in the network's units."""
-    means, variances = [], []
-    for rows in torch.split(tokens.values, 256):
-        patches = model._in_model_units(rows.to(model.device))
-        means.append(patches.mean(2).flatten())
-        variances.append(patches.var(2).flatten())
-    return float(torch.cat(means).mean()), float(torch.cat(variances).mean())
 
 
 def _golden_section(loss: Callable[[float], float], low: float, high: float) -> float:

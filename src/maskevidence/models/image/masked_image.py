@@ -13,10 +13,11 @@ from maskevidence.display.model import model_line, module_html
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
+from maskevidence.models.image.calibration import fit_variances, spread_sizes
 from maskevidence.models.image.calls import Call, calls_by_size, put_in_place
 from maskevidence.models.image.normalisation import brought_back, normalised, visible_statistics
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
-from maskevidence.models.image.pixel_density import PixelDensity, check_target, pixel_base_measure
+from maskevidence.models.image.pixel_density import DENSITIES, PixelDensity, check_target, pixel_base_measure
 from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.tokens import Tokens
 
@@ -285,16 +286,39 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return put_in_place(self._calls(tokens, masked), log_prob, like=masked)
 
     def reconstruction_losses(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The mean squared error of each hidden patch; see `reconstruction.reconstruction_losses`."""
-        from maskevidence.models.image.reconstruction import reconstruction_losses
+        """The mean squared error of each hidden patch, as ViT-MAE is trained by, shape (B, D); 0 elsewhere.
 
-        return reconstruction_losses(self, tokens, masked)
+        The units are the network's own: squared preprocessed pixels, or squared standard deviations of the
+        patch with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
+        """
+
+        def loss(call: Call) -> Float[Tensor, " n"]:
+            pixels = self._in_model_units(call.levels[call.scored])
+            targets = normalised(pixels) if self.norm_pix_loss else pixels
+            return (call.outputs[call.scored] - targets).double().square().mean(1)
+
+        return put_in_place(self._calls(tokens, masked), loss, like=masked)
 
     def reconstruct(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
-        """The patches with hidden ones replaced by their predictions; see `reconstruction.reconstruct`."""
-        from maskevidence.models.image.reconstruction import reconstruct
+        """The patches with hidden ones replaced by their predictions, in levels (not rounded or clipped).
 
-        return reconstruct(self, tokens, masked)
+        Raises:
+            InputError: a network of normalised patches that is not calibrated with statistics of visible
+                patches, and so says nothing about pixels.
+        """
+        if self.conditionals == "transformed":
+            raise InputError(
+                "the network predicts normalised patches, which are not pixels; calibrate it with "
+                "patch_statistics='visible' (--patch-statistics visible)"
+            )
+        patch_statistics = None if self.density is None else self.density.patch_statistics
+        result = tokens.values.to(self.pixel_mean.dtype).clone()
+        for call in self._calls(tokens, masked):
+            _, means = self._targets(call, patch_statistics, self.density)
+            row, column = torch.nonzero(call.scored, as_tuple=True)
+            rows = call.rows.to(row.device)[row]
+            result[rows.to(result.device), column.to(result.device)] = means.to(result)
+        return result
 
     def calibrate(
         self,
@@ -321,9 +345,32 @@ save_pretrained wrote, or OWNER/NAME on the hub
             InputError: options that do not fit the network.
             NumericalError: predictions without any error, or that are not numbers.
         """
-        from maskevidence.models.image.calibration import fit_density
+        if density not in DENSITIES:
+            raise InputError(f"density {density!r}; give {' or '.join(DENSITIES)}")
+        check_target(density, patch_statistics, normalised=self.norm_pix_loss)
+        if not len(tokens):
+            raise InputError("there are no images to calibrate on; give one or more")
+        fitted_sizes = spread_sizes(self.n_patches) if sizes is None else tuple(sorted(set(sizes)))
+        mean, variance = self._mean_of_patches(tokens) if patch_statistics else (None, None)
+        start = PixelDensity(
+            density,
+            fitted_sizes,
+            (1.0,) * len(fitted_sizes),
+            self.n_patches,
+            n_images=len(tokens),
+            seed=seed,
+            patch_statistics=patch_statistics,
+            patch_mean=mean,
+            patch_variance=variance,
+        )
 
-        self.density = fit_density(self, tokens, density, patch_statistics, sizes, seed)
+        def predicted(
+            masked: Bool[Tensor, "N D"], density: PixelDensity
+        ) -> Iterator[tuple[Shaped[Tensor, "n K"], Float[Tensor, "n K"]]]:
+            for call in self._calls(tokens, masked):
+                yield self._targets(call, density.patch_statistics, density)
+
+        self.density = fit_variances(predicted, tokens, start)
         return self.density
 
     def save(self, folder: str | Path) -> None:
@@ -371,6 +418,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
             row = torch.nonzero(call.scored)[:, 0]
             outputs = brought_back(outputs, *(each[row] for each in statistics))
         return levels, self._in_levels(outputs)
+
+    def _mean_of_patches(self, tokens: Tokens) -> tuple[float, float]:
+        """Mean and variance of a patch, averaged over all patches of these images, in the network's units."""
+        means, variances = [], []
+        for rows in torch.split(tokens.values, 256):
+            patches = self._in_model_units(rows.to(self.device))
+            means.append(patches.mean(2).flatten())
+            variances.append(patches.var(2).flatten())
+        return float(torch.cat(means).mean()), float(torch.cat(variances).mean())
 
     def _in_model_units(self, levels: Shaped[Tensor, "*n K"]) -> Float[Tensor, "*n K"]:
         """(level / 255 - mean) / std; the channel of a patch's entry is its position modulo C."""
