@@ -34,9 +34,8 @@ def test_plan_and_target_agree(kind: str) -> None:
     """A run with the planned draws has about the error that the plan says, and so has one with the target."""
     table = table_of(kind)
     model = model_of(table.shape[1])
-    found = me.plan(model, table, target_se=0.1)
-    planned = found.designs[0]
-    n_draws = int(planned.options.split()[1])
+    planned = me.plan(model, table, me.Precise(target_se=0.1))
+    n_draws = planned.draws
     fixed = me.estimate_evidence(model, table, me.RandomSize(n_draws, n_draws), seed=5)
     reached = me.estimate_evidence(model, table, me.Precise(target_se=0.1), seed=5)
     if table.shape[1] == 1:
@@ -47,7 +46,7 @@ def test_plan_and_target_agree(kind: str) -> None:
     wanted, slack = max(0.1, 0.1 * (reached.data_se or 0.0)), 1.5
     if kind == "very different lengths":  # 20 rows of 20 tokens, whose scores have heavy tails
         slack = 3.0
-    assert (fixed.mask_se or 0.0) <= slack * found.wanted
+    assert (fixed.mask_se or 0.0) <= slack * planned.enough
     assert (reached.mask_se or 0.0) <= wanted
     assert slack**-2 < n_draws / reached.design["draws"] < slack**2
     truth = float(model.score_samples(table).mean())
@@ -73,11 +72,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "memory does not hold the masks that the target takes",
             "give a larger target",
         ),
-        ("one row", ["1"], "the target of 1 nats is reached", "--draws 100"),
-        ("one column", ["0.05"], "there is nothing to draw", "--draws 8"),
-        ("one number", ["0.05"], "there is nothing to draw", "--draws 8"),
-        ("equal rows", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
-        ("very different lengths", ["0.3"], "0.3 nats is reached", "for a mask error of 0.3"),
+        ("one row", ["1"], "the target of 1 nats is reached", "random-size:100 reaches"),
+        ("one column", ["0.05"], "there is nothing to draw", "random-size:8 reaches"),
+        ("one number", ["0.05"], "there is nothing to draw", "random-size:8 reaches"),
+        ("equal rows", ["0.3"], "0.3 nats is reached", "reaches a mask error of 0.3"),
+        ("very different lengths", ["0.3"], "0.3 nats is reached", "reaches a mask error of 0.3"),
     ],
 )
 def test_the_commands_answer(

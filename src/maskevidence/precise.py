@@ -178,7 +178,7 @@ class Precise:
             estimate: from all draws so far.
         """
         draws, n = design.draws, estimate.n_observations
-        needed = self._needed(draws, estimate)
+        needed = self.needed(draws, estimate)
         if needed <= draws or (self.max_passes is None and _too_many(needed * n)):
             return None
         wanted = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
@@ -198,7 +198,7 @@ class Precise:
             return f"{ended}, {estimate.n_masks:,} passes, since more of them would not tell their error"
         if se == 0:
             return f"{ended}, since there is nothing to draw: every mask is scored"
-        target, needed = self.target(estimate.log_evidence), self._needed(draws, estimate)
+        target, needed = self.target(estimate.log_evidence), self.needed(draws, estimate)
         asked = f"the target of {_brief(target)}"
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
@@ -226,7 +226,7 @@ class Precise:
         draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
         if target == 0 or estimate.mask_se is None:
             return "is never reached"
-        needed = self._needed(draws, estimate)
+        needed = self.needed(draws, estimate)
         for_target = max(needed, draws * _square(estimate.mask_se / target))
         takes = f"takes {_passes(for_target, estimate)}"
         if needed == for_target:
@@ -245,16 +245,24 @@ class Precise:
         assert self.target_se is not None
         return self.target_se
 
-    def _needed(self, draws: int, estimate: "EvidenceEstimate") -> float:
-        """How many draws for each observation the error takes that is wanted; `draws` if they are enough."""
+    def enough(self, estimate: "EvidenceEstimate") -> float:
+        """The error that ends the draws, in nats: the target, or a share of the data error if larger."""
+        return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
+
+    def needed(self, draws: int, estimate: "EvidenceEstimate") -> float:
+        """How many draws for each observation that error takes; `draws` or fewer if they are enough.
+
+        Args:
+            draws: those of the estimate.
+            estimate: its errors, log evidence and number of observations are used.
+        """
         if not estimate.mask_se:  # 0, or all masks gave the same number
-            return draws
-        wanted = max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
-        if wanted == 0.0:
+            return 0.0
+        enough = self.enough(estimate)
+        if enough == 0.0:
             return math.inf
         bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
-        ratio = estimate.mask_se * max(1.0, bound / SLACK) / wanted
-        return draws if ratio <= 1.0 else draws * _square(ratio)
+        return draws * _square(estimate.mask_se * max(1.0, bound / SLACK) / enough)
 
 
 def check_own_masks(key: MaskKey) -> None:

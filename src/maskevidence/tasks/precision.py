@@ -36,6 +36,6 @@ def parse_precise(asked: PrecisionOptions, design: DesignOptions, shard: str | N
     if shard is not None:
         raise InputError(
             f"{target} follows the errors of all rows, and a shard sees its own; `maskevidence plan` with "
-            "the same target gives the --draws for all shards"
+            "the same target gives the --design for all shards"
         )
     return precise
