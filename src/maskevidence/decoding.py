@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
-from maskevidence.design_words import as_design
+from maskevidence.design_words import DesignWord, as_design
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, Policy
 from maskevidence.model import (
@@ -140,10 +140,12 @@ def decode(
         >>> decode(uniform, blank, Policy("entropy"), torch.Generator().manual_seed(0)).values.shape
         torch.Size([3, 5])
     """
-    chosen = as_design(policy)
-    if not isinstance(chosen, Policy):
-        raise InputError(f"decoding takes a policy, not {chosen}; give one such as Policy('confidence')")
-    policy = chosen
+    word = as_design(policy)
+    if not isinstance(word.design, Policy) or word != DesignWord(word.design):
+        raise InputError(
+            f"decoding takes a policy alone, not {policy}; give one such as Policy('confidence')"
+        )
+    policy = word.design
     check_policy(model, tokens, policy)
     _check_distributions(model, tokens, "decoding")
     tokens = beside(model, tokens)

@@ -1,126 +1,251 @@
-"""Designs in words: "random-size", "fixed-rate:0.15", "policy:block:4+confidence"."""
+"""A design in one word: "random-size:16,per-token", "fixed-rate:0.15", "policy:entropy,blocks=4,shared".
 
+A word is the design's name, its first option after a colon, and others after commas. The options are the
+arguments of the design's class: KEY=VALUE, a value alone for the first of them, or a key alone for one that
+is true or false. `shared` and `per-token` go with every design; they do what masks="shared" and
+per_token=True do. In keys, - and _ are the same. A list is FIRST-LAST-STEP, numbers between +, or, for the
+`order` of a policy, a file of whole numbers.
+"""
+
+import inspect
 import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from maskevidence.errors import InputError
-from maskevidence.masks import DESIGNS, POLICIES, MaskDesign, design_class
+from maskevidence.masks import DESIGNS, MaskDesign, Masks, design_class
 from maskevidence.support.files import reading
 
 _MAX_RATES = 10_000
-_COUNTS = ("masks_per_size", "draws", "replicates", "orders", "tokens_per_step")
-_OPTIONS = (*_COUNTS, "bound", "order_mixture", "blocks")
+_OF_ALL = ("shared", "per_token")
+_EXAMPLES: dict[Any, str] = {float: "0.15", tuple: "0.1-0.9-0.2"}
 
 
-def as_design(design: object) -> MaskDesign:
-    """A design as it is, or that of a word.
+@dataclass(frozen=True)
+class DesignWord:
+    """What a word says: a design, whether all observations share its masks, and what is recorded.
+
+    Attributes:
+        design: how masks are drawn.
+        masks: "own" for each observation, or "shared" by all.
+        per_token: whether the score of each hidden token is kept.
+        named: the arguments of the design that the word names.
+
+    Example:
+        >>> import maskevidence as me
+        >>> str(DesignWord(me.RandomSize(16), per_token=True))
+        'random-size:16,per-token'
+        >>> str(DesignWord(me.Exhaustive(order_mixture=True, blocks=4), "shared"))
+        'exhaustive:order-mixture,blocks=4,shared'
+    """
+
+    design: MaskDesign
+    masks: Masks = "own"
+    per_token: bool = False
+    named: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def __str__(self) -> str:
+        """The word, from which `parse_design` makes an equal `DesignWord`."""
+        options = [*_written(self.design), *["shared"] * (self.masks == "shared")]
+        options += ["per-token"] * self.per_token
+        return f"{self.design.name}:{','.join(options)}" if options else self.design.name
+
+    def without_tokens(self, owner: str) -> "DesignWord":
+        """The word, unless it asks for scores of tokens, which `owner` does not record."""
+        if self.per_token:
+            raise InputError(f"{owner} records no scores of tokens; leave per-token out")
+        return self
+
+
+def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> DesignWord:
+    """A design or the word of one, with the arguments that stand beside it in a call.
+
+    Masks are shared, and the scores of tokens kept, if the word or the argument says so.
 
     Raises:
         InputError: neither a design nor a word of one.
 
     Example:
-        >>> as_design("fixed-rate:0.15")
+        >>> as_design("fixed-rate:0.15").design
         FixedRate(rate=0.15, masks_per_size=4)
+        >>> as_design("every-size:2,shared", per_token=True).masks
+        'shared'
     """
     if isinstance(design, str):
-        return parse_design(design)
-    if not isinstance(design, MaskDesign):
+        word = parse_design(design)
+    elif isinstance(design, MaskDesign):
+        word = DesignWord(design)
+    else:
         names = ", ".join(one.name for one in DESIGNS)
         given = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
         raise InputError(f"design={given}; give a design such as RandomSize(), or one of the words {names}")
-    return design
+    masks = word.masks if masks == "own" else masks
+    return DesignWord(word.design, masks, word.per_token or per_token, word.named)
 
 
-def parse_design(word: str, **options: Any) -> MaskDesign:
-    """Turn a --design word and its options into a design.
+def parse_design(word: str, **defaults: int) -> DesignWord:
+    """Turn a word into a design.
 
     Args:
-        word: such as "every-size", "fixed-rate:0.15", "rates:0.01-0.99-0.01" or "policy:confidence".
-        options: masks_per_size, draws, replicates, orders, bound, order_mixture, blocks and tokens_per_step;
-            None for the default of the design.
+        word: such as "every-size", "random-size:8,replicates=4" or "policy:order=places.txt".
+        defaults: in place of the defaults of the class, for those of its arguments that the word leaves out.
 
     Raises:
-        InputError: an unknown design (the message lists close matches), a rate that is missing or outside
-            (0, 1], or an option that the design does not have.
+        InputError: an unknown design (the message lists close matches) or option, an option that is given
+            twice or without its value, or a value that the design cannot have.
 
     Example:
-        >>> parse_design("fixed-rate:0.15", masks_per_size=2)
-        FixedRate(rate=0.15, masks_per_size=2)
-        >>> parse_design("policy:block:4+confidence").settings()["blocks"]
-        4
+        >>> parse_design("rates:0.1-0.9-0.4,masks-per-size=2").design
+        Rates(rates=(0.1, 0.5, 0.9), masks_per_size=2)
+        >>> parse_design("random-size:8", draws=1, replicates=1).design
+        RandomSize(draws=8, replicates=1)
     """
-    name, _, argument = word.partition(":")
+    name, *rest = re.split("[:,]", word, maxsplit=1)
     design = design_class(name)
-    fields: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    known = [field for field in design.__dataclass_fields__ if field in _OPTIONS]  # type: ignore[attr-defined]
-    for option in fields:
-        if option not in known:
-            of_design = ", ".join(_flag(field) for field in known) or "no option"
-            raise InputError(f"{_flag(option)} does not belong to {name}, which has {of_design}")
-    if name == "fixed-rate":
-        fields["rate"] = _rates(word, argument, count=1)[0]
-    elif name == "rates":
-        start, stop, step = _rates(word, argument, count=3)
-        if not (step > 0 and start <= stop < math.inf):
+    parameters = _parameters(design)
+    values: dict[str, Any] = {}
+    for place, option in enumerate(rest[0].split(",") if rest else ()):
+        key, value = _option(word, option, parameters, first=place == 0)
+        if key in values:
+            raise InputError(f"design {word!r} gives {_key(key)} twice; leave one of them out")
+        values[key] = value
+    masks: Masks = "shared" if values.pop("shared", False) else "own"
+    per_token = values.pop("per_token", False)
+    named = frozenset(values)
+    if "order" in values and "policy" in parameters:
+        values.setdefault("policy", "order")
+    values = {key: value for key, value in defaults.items() if key in parameters} | values
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in values:
+            example = _EXAMPLES.get(get_origin(parameter.annotation) or parameter.annotation, "VALUE")
+            raise InputError(f"design {word!r} lacks its {key}; write {name}:{example}")
+    return DesignWord(design(**values), masks, per_token, named)
+
+
+def _parameters(design: type[MaskDesign]) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a design, with types that leave out `| None`."""
+    return {
+        name: one.replace(annotation=get_args(one.annotation)[0])
+        if isinstance(one.annotation, UnionType)
+        else one
+        for name, one in inspect.signature(design).parameters.items()
+    }
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _option(
+    word: str, option: str, parameters: Mapping[str, inspect.Parameter], *, first: bool
+) -> tuple[str, Any]:
+    """The key and the value of an option."""
+    bare = [*(name for name, one in parameters.items() if one.annotation is bool), *_OF_ALL]
+    key, equals, text = option.partition("=")
+    key = key.replace("-", "_")
+    if key in bare and not equals:
+        return key, True
+    if first and option and not equals and parameters and next(iter(parameters)) not in bare:
+        key, text = next(iter(parameters)), option
+    elif key not in parameters and key not in bare:
+        known = [_key(name) if name in bare else f"{_key(name)}=" for name in (*parameters, *_OF_ALL)]
+        given = repr(option) if option else "an empty option"
+        raise InputError(f"design {word!r} has {given}; its options are {', '.join(known)}")
+    elif key in bare:
+        raise InputError(f"design {word!r} gives {_key(key)} a value; write {_key(key)} alone")
+    if not text:
+        raise InputError(f"design {word!r} gives {_key(key)} no value; write {_key(key)}=VALUE")
+    return key, _value(word, key, text, parameters[key].annotation)
+
+
+def _value(word: str, key: str, text: str, kind: Any) -> Any:
+    """The value of an option, of the type that the design has for it."""
+    if kind is int:
+        if not re.fullmatch("-?[0-9]{1,30}", text):
+            raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a whole number")
+        return int(text)
+    if kind is float:
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a number") from None
+    if get_origin(kind) is tuple:
+        return _places(text) if get_args(kind)[0] is int else _numbers(word, key, text)
+    return text
+
+
+def _numbers(word: str, key: str, text: str) -> tuple[float, ...]:
+    """The numbers of FIRST-LAST-STEP, or of a list between +."""
+    try:
+        first, last, step = map(float, text.split("-"))
+    except ValueError:
+        try:
+            return tuple(map(float, text.split("+")))
+        except ValueError:
             raise InputError(
-                f"design {word!r} has no rates; write rates:FIRST-LAST-STEP, such as rates:0.01-0.99-0.01"
-            )
-        n_rates = (stop - start) / step + 1
-        if n_rates > _MAX_RATES:
-            raise InputError(f"design {word!r} has {n_rates:.3g} rates; give at most {_MAX_RATES:,}")
-        fields["rates"] = tuple(round(start + i * step, 12) for i in range(int(n_rates + 1e-9)))
-    elif name == "policy":
-        fields |= _policy(word, argument, fields.get("blocks"))
-    elif argument:
-        raise InputError(f"design {word!r}: {name} takes nothing after a colon")
-    return design(**fields)
+                f"design {word!r}: {_key(key)} is {text!r}; write FIRST-LAST-STEP, such as 0.1-0.9-0.2, or "
+                "numbers between +"
+            ) from None
+    if not (step > 0 and first <= last < math.inf):
+        raise InputError(f"design {word!r} has no {key}; write FIRST-LAST-STEP, such as 0.01-0.99-0.01")
+    n_numbers = (last - first) / step + 1
+    if n_numbers > _MAX_RATES:
+        raise InputError(f"design {word!r} has {n_numbers:.3g} {key}; give at most {_MAX_RATES:,}")
+    return tuple(round(first + i * step, 12) for i in range(int(n_numbers + 1e-9)))
 
 
-def _policy(word: str, argument: str, blocks: int | None) -> dict[str, Any]:
-    """The options that a policy's word holds: block:SIZE+NAME, NAME or order:FILE."""
-    if argument.startswith("block:"):
-        size, _, argument = argument.removeprefix("block:").partition("+")
-        if not (size.isascii() and size.isdigit() and int(size)) or blocks not in (None, int(size)):
-            raise InputError(
-                f"design {word!r} lacks the size of its blocks, or has another one than --blocks; write "
-                "policy:block:4+confidence"
-            )
-        blocks = int(size)
-    name, _, file = argument.partition(":")
-    if not name or bool(file) != (name == "order"):
-        raise InputError(
-            f"design {word!r} is not a policy; write policy:NAME with one of {', '.join(POLICIES)}, or "
-            "policy:order:FILE with a file of places"
-        )
-    return {"policy": name, "blocks": blocks, "order": _places(Path(file)) if file else None}
-
-
-def _places(file: Path) -> tuple[int, ...]:
-    """The whole numbers that a text file lists."""
+def _places(text: str) -> tuple[int, ...]:
+    """The whole numbers between +, or those that a text file lists."""
+    if re.fullmatch(r"[0-9]{1,9}(\+[0-9]{1,9})*", text):
+        return tuple(map(int, text.split("+")))
+    file = Path(text)
     with reading(file):
         if file.exists() and not file.is_file():
-            raise InputError(f"{str(file)!r} is not a file; give a text file that lists the places")
+            raise InputError(f"{text!r} is not a file; give a text file that lists the places")
         words = file.read_text(encoding="utf-8", errors="replace").split()
-    bad = next((word for word in words if not (word.isascii() and word.isdigit() and len(word) < 10)), None)
+    bad = next((word for word in words if not re.fullmatch("[0-9]{1,9}", word)), None)
     if bad is not None or not words:
         raise InputError(
-            f"{str(file)!r} {'is empty' if bad is None else f'has {bad[:20]!r}, which is not a place'}; list "
+            f"{text!r} {'is empty' if bad is None else f'has {bad[:20]!r}, which is not a place'}; list "
             "the places 0, 1, ... of the tokens in the order in which they are shown"
         )
     return tuple(map(int, words))
 
 
-def _rates(word: str, argument: str, count: int) -> list[float]:
+def _written(design: MaskDesign) -> list[str]:
+    """The options of a design's word: its first argument, and those that do not follow from the others."""
+    values = {name: getattr(design, name) for name in _parameters(type(design))}
+    first = next(iter(values), None)
+    for name in reversed(tuple(values)):
+        rest = {other: value for other, value in values.items() if other != name}
+        if name != first and _makes(type(design), rest, design):
+            values = rest
+    return [
+        _key(name) if value is True else _text(value) if name == first else f"{_key(name)}={_text(value)}"
+        for name, value in values.items()
+        if value is not False
+    ]
+
+
+def _makes(design: type[MaskDesign], values: Mapping[str, Any], expected: MaskDesign) -> bool:
     try:
-        rates = [float(part) for part in argument.split("-")]
-    except ValueError:
-        rates = []
-    if len(rates) != count:
-        form = "fixed-rate:0.15" if count == 1 else "rates:0.01-0.99-0.01 (first, last, step)"
-        raise InputError(f"design {word!r} lacks its {'rate' if count == 1 else 'rates'}; write {form}")
-    return rates
+        return design(**values) == expected
+    except InputError:
+        return False
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+def _text(value: Any) -> str:
+    """A value as a word has it."""
+    if not isinstance(value, tuple):
+        return str(value)
+    if len(value) > 2 and isinstance(value[0], float):
+        steps = f"{value[0]!r}-{value[-1]!r}-{round(value[1] - value[0], 12)!r}"
+        with suppress(InputError):  # numbers such as 1e-05, which have a - themselves
+            if _numbers(steps, "", steps) == value:
+                return steps
+    return "+".join(map(str, value))

@@ -17,7 +17,7 @@ from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.design_words import as_design
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks, design_from_settings
+from maskevidence.masks import EverySize, LeaveOneOut, MaskDesign, MaskKey, Masks, design_from_settings
 from maskevidence.model import (
     MASS,
     Conditionals,
@@ -289,9 +289,10 @@ def estimate_evidence(
         data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
             values; or `GaussianMoments` for models that score them (all rows then share their masks, and
             data_se is not known).
-        design: how masks are drawn, or a word of the command line such as "random-size" or "fixed-rate:0.15";
-            by default `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws
-            as many random sizes as that error takes.
+        design: how masks are drawn, or a word of the command line such as "random-size:8,per-token" or
+            "fixed-rate:0.15,shared", which also sets `masks` and `per_token`; by default
+            `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws as many random sizes as that error
+            takes.
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
@@ -299,7 +300,8 @@ def estimate_evidence(
         check: whether a row or two are checked first, for at most one pass in twenty: answers outside the
             masks, and answers that change with hidden values; `check_model` checks more.
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
-            sizes smaller without further passes (token_means.py), for 6 bytes each.
+            sizes smaller without further passes (token_means.py), for 6 bytes each. Those of
+            `LeaveOneOut` are in `scores` in any case.
 
     Raises:
         InputError: data, design, options or answers of the model that cannot be used.
@@ -318,7 +320,10 @@ def estimate_evidence(
         True
     """
     design = EverySize() if design is None else design
-    design = design if isinstance(design, Precise) else as_design(design)
+    if not isinstance(design, Precise):
+        word = as_design(design, masks, per_token)
+        design, masks = word.design, word.masks
+        per_token = word.per_token and not isinstance(design, LeaveOneOut)
     check_conditionals(model)
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")

@@ -968,7 +968,9 @@ class Exhaustive(MaskDesign):
         if self.blocks is None:
             return
         if not self.order_mixture:
-            raise InputError("blocks belong to the order mixture; add order_mixture=True (--order-mixture)")
+            raise InputError(
+                "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture)"
+            )
         _check_counts(blocks=self.blocks)
         if self.blocks > MAX_TOKENS_EXHAUSTIVE:
             raise InputError(
@@ -1106,7 +1108,9 @@ class Policy(MaskDesign):
         if self.blocks is not None:
             _check_counts(blocks=self.blocks)
         if (self.policy == "order") != (self.order is not None):
-            raise InputError('an order of places belongs to Policy("order", order=...), and to it alone')
+            raise InputError(
+                'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to it alone'
+            )
         if self.order is not None and sorted(self.order) != list(range(len(self.order))):
             raise InputError(
                 f"the order lists {len(self.order)} places; it must have each of 0 to n - 1 exactly once"

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from maskevidence.design_words import DesignWord
 from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate, mean_of_scores, summarize_scores
 from maskevidence.hidden_tokens import BYTES_PER_TOKEN
@@ -150,7 +151,7 @@ def plan(
         every_mask = int(Exhaustive().n_draws(lengths).sum())
         notes.append(f"exhaustive scores every mask, {every_mask:,} passes without an error of the masks")
     return PassPlan(
-        design=f"{RandomSize.name}:{draws}",
+        design=str(DesignWord(RandomSize(draws), per_token=per_token)),
         draws=draws,
         passes=n * draws,
         minutes=n * draws * pilot.seconds / 60,

@@ -33,6 +33,18 @@ from maskevidence.errors import (
 )
 
 DEBUG = "--debug"
+_IN_DESIGNS = {  # flags of their own once, and how a design has them
+    "--masks-per-size": "every-size:4",
+    "--draws": "random-size:16",
+    "--replicates": "random-size:8,replicates=4",
+    "--orders": "orderings:16",
+    "--bound": "orderings:16,bound=importance",
+    "--order-mixture": "exhaustive:order-mixture",
+    "--blocks": "policy:entropy,blocks=4",
+    "--tokens-per-step": "policy:entropy,tokens-per-step=2",
+    "--masks": "every-size:4,shared",
+    "--per-token": "random-size:8,per-token",
+}
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
 
 app = typer.Typer(
@@ -105,7 +117,8 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
+        message = _in_design(error) or (message and f"{message} Try: {command} --help")
+        code = _failed(message) if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
@@ -115,6 +128,15 @@ def main() -> None:
     except Exception as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _in_design(error: typer.TyperException) -> str | None:
+    """The design that says what an unknown option said once; None for another error or command."""
+    word, context = _IN_DESIGNS.get(getattr(error, "option_name", "")), getattr(error, "ctx", None)
+    if word is None or context is None:
+        return None
+    flags = [one.opts[0] for one in context.command.params if one.opts[0] in ("--design", "--objective")]
+    return f"{error.option_name} is written in the design: {flags[0]} {word}" if flags else None  # type: ignore[attr-defined]
 
 
 def _failed(message: str) -> int:

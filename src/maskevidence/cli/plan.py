@@ -3,7 +3,7 @@
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
-from maskevidence.tasks.options import Common, PrecisionOptions, Preparation
+from maskevidence.tasks.options import Common, Design, PrecisionOptions, Preparation
 
 
 def plan(
@@ -12,6 +12,7 @@ def plan(
     precision: PrecisionOptions,
     preparation: Preparation,
     common: Common,
+    design: Design = None,
 ) -> None:
     """How many passes, minutes and MiB a target for the masks' error takes, from a small pilot.
 
@@ -28,7 +29,7 @@ def plan(
     from maskevidence.support.provenance import command, versions
     from maskevidence.tasks.plan import plan as plan_task
 
-    found, notes = plan_task(model, data, precision, preparation)
+    found, notes = plan_task(model, data, precision, preparation, design)
     screen = output.console(common.json)
     screen.print(f"--design {found}")
     notes = [*notes, *found.notes]

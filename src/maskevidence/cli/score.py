@@ -7,7 +7,7 @@ from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
 from maskevidence.cli.tables import FittingTable
-from maskevidence.tasks.options import DesignOptions, Json, Preparation, RunOptions
+from maskevidence.tasks.options import Design, Json, Preparation, RunOptions
 
 MAX_TOKENS_SHOWN = 40
 
@@ -15,15 +15,15 @@ MAX_TOKENS_SHOWN = 40
 def score(
     model: Model,
     data: Data,
-    design: DesignOptions,
     preparation: Preparation,
     run: RunOptions,
+    design: Design = None,
     json: Json = None,
 ) -> None:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
     With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
-    a larger --draws, --orders or --masks-per-size adds to the existing scores.
+    a larger number of masks, as of random-size:16 after random-size:8, adds to the existing scores.
 
     A model word such as `ppca:8` is fitted to a training part of the rows and scored on the others; a saved
     model is scored as it is. Standard errors are given for the masks (Monte Carlo) and for the observations.
@@ -32,7 +32,7 @@ def score(
 
         maskevidence score ppca:8 digits
 
-        maskevidence score gaussian table.csv --design orderings --orders 16 --out runs/a
+        maskevidence score gaussian table.csv --design orderings:16 --out runs/a
 
         maskevidence score runs/a/model table.csv --design leave-one-out --json -
 

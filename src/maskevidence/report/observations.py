@@ -143,11 +143,11 @@ def _why_not_coloured(*, one_at_a_time: bool) -> str:
     if not one_at_a_time:
         return (
             "The texts are not coloured: tokens have scores of their own only with "
-            "--design leave-one-out --per-token."
+            "--design leave-one-out:per-token."
         )
     return (
-        "The texts are not coloured: the run keeps no tokens. Run its command again with --per-token, which "
-        "writes them and scores nothing again."
+        "The texts are not coloured: the run keeps no tokens. Run its command again with "
+        "--design leave-one-out:per-token, which writes them and scores nothing again."
     )
 
 

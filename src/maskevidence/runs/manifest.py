@@ -188,7 +188,7 @@ class Manifest(BaseModel):
         ]
 
     def extended_by(self, other: "Manifest") -> bool:
-        """Whether `other` is the same run with more masks, as `--draws 16` is after `--draws 8`."""
+        """Whether `other` is the same run with more masks, as `random-size:16` is after `random-size:8`."""
         option = self.mask_design().extended_by
         if option is None or self.design["name"] != other.design["name"]:
             return False

@@ -5,7 +5,6 @@ from typing import Any
 
 from maskevidence.check.findings import CheckReport
 from maskevidence.check.run_checks import check_model
-from maskevidence.errors import InputError
 from maskevidence.masks import LeaveOneOut, RandomSize
 from maskevidence.tasks.declaring import refuse_other_kinds
 from maskevidence.tasks.options import Preparation
@@ -47,8 +46,6 @@ def check(model: str, data: str, preparation: Preparation = Preparation()) -> Ch
         >>> check("gaussian", "digits").report.ok
         True
     """
-    if preparation.texts.per_token:
-        raise InputError("--per-token belongs to maskevidence score; leave it out")
     kind = kind_of_model(model)
     refuse_other_kinds(kind, model, preparation)
     design = LeaveOneOut() if preparation.texts.whole_words else RandomSize()

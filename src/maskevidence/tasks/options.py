@@ -1,17 +1,15 @@
 """The options that several commands share, as dataclasses that Python users can fill, too."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from maskevidence.support.choices import (
-    Bound,
     Density,
     DiffusionName,
     DtypeName,
     EngineName,
     Long,
-    Masks,
     PatchStatistics,
     WeightsDtype,
 )
@@ -26,7 +24,16 @@ Seed = Annotated[int, Option("Random seed for the masks and the train/test split
 Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1, max=1024)]
 Limit = Annotated[int | None, Option("Use only the first N rows.", "N", min=1)]
 Quick = Annotated[bool, Option("Run a smaller version; a claim that needs the full run gets no verdict.")]
-OwnOrShared = Annotated[Masks, Option("own: each observation has its own masks; shared: all have the same.")]
+Design = Annotated[
+    str | None,
+    Option(
+        "How masks are drawn: every-size:4, random-size:8,replicates=4, orderings:16,bound=importance, "
+        "leave-one-out, exhaustive:order-mixture,blocks=4, fixed-rate:0.15, rates:0.1-0.9-0.2 or "
+        "policy:entropy,blocks=4. With ,shared all observations have the same masks; with ,per-token the "
+        "score of each hidden token is recorded. By default every-size, and random-size for transformers.",
+        "NAME:OPTION,OPTION...",
+    ),
+]
 TestFraction = Annotated[
     float | None,
     Option(
@@ -311,14 +318,6 @@ class TextOptions:
         Long | None, Option("What to do with a text that is too long for the model; by default error.")
     ] = None
     whole_words: Annotated[bool, Option("With leave-one-out: hide all tokens of a word together.")] = False
-    per_token: Annotated[
-        bool,
-        Option(
-            "With random-size: record what each hidden token scored, for a smaller error without further "
-            "passes. With leave-one-out on texts: report the score of each token.",
-            kinds=("rows", "texts", "images"),
-        ),
-    ] = False
     allow_unknown: AllowUnknown = False
     checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
 
@@ -345,61 +344,6 @@ class ImagePreparation:
 
 
 @dataclass(frozen=True)
-class DesignOptions:
-    """How masks are drawn."""
-
-    design: Annotated[
-        str | None,
-        Option(
-            "every-size, random-size, orderings, leave-one-out, exhaustive, fixed-rate:0.15, "
-            "rates:0.01-0.99-0.01 or policy:WORD, such as policy:confidence, policy:left-to-right or "
-            "policy:block:4+entropy; by default every-size, and random-size for transformers."
-        ),
-    ] = None
-    masks_per_size: Annotated[int | None, Option("Masks per size, for every-size, fixed-rate and rates.")] = (
-        None
-    )
-    draws: Annotated[
-        int | None,
-        Option("Masks per observation, for random-size; by default 8, and more for a few observations."),
-    ] = None
-    replicates: Annotated[
-        int | None,
-        Option(
-            "Independent offsets, for random-size; an error estimate needs 4. By default the largest divisor "
-            "of --draws up to 8; with as many as --draws or more, each draw has its own."
-        ),
-    ] = None
-    orders: Annotated[int | None, Option("Number of random orders, for orderings.")] = None
-    bound: Annotated[
-        Bound | None,
-        Option(
-            "For orderings: area, or importance, the log of the mean of p over the orders, which rises to "
-            "the evidence of the order mixture."
-        ),
-    ] = None
-    order_mixture: Annotated[
-        bool, Option("For exhaustive: the evidence of the mixture over all orders in place of the area.")
-    ] = False
-    blocks: Annotated[
-        int | None,
-        Option("For --order-mixture and policies: blocks of this many tokens, in their order.", min=1),
-    ] = None
-    tokens_per_step: Annotated[
-        int | None, Option("For policies: how many tokens a step shows together; by default 1.", min=1)
-    ] = None
-    masks: OwnOrShared = "own"
-
-    def chosen(self) -> dict[str, Any]:
-        """The options of the design that are asked for."""
-        names = (field.name for field in fields(self) if field.name not in ("design", "masks"))
-        values = ((name, getattr(self, name)) for name in names)
-        return {
-            name: value for name, value in values if value is not None and value is not False
-        }  # 0 is kept
-
-
-@dataclass(frozen=True)
 class SelectOptions:
     """Among which models is chosen, and how they are compared."""
 
@@ -412,7 +356,7 @@ class SelectOptions:
     id_column: IdColumn = None
     out: Out = None
     overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
-    design: DesignOptions = field(default_factory=DesignOptions)
+    design: Design = None
     reading: RowReading = field(default_factory=RowReading)
 
 

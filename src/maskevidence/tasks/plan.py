@@ -1,18 +1,23 @@
 """How many random sizes a target for the masks' error takes, for the model and the data of a command."""
 
+from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
 from maskevidence.planning import PassPlan
 from maskevidence.planning import plan as plan_passes
 from maskevidence.precise import FEWEST
 from maskevidence.tasks.declaring import refuse_other_kinds
-from maskevidence.tasks.options import DesignOptions, PrecisionOptions, Preparation
+from maskevidence.tasks.options import PrecisionOptions, Preparation
 from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 
 
 def plan(
-    model: str, data: str, precision: PrecisionOptions, preparation: Preparation = Preparation()
+    model: str,
+    data: str,
+    precision: PrecisionOptions,
+    preparation: Preparation = Preparation(),
+    design: str | None = None,
 ) -> tuple[PassPlan, list[str]]:
     """Prepare a model and data as `score` does, and plan the passes.
 
@@ -21,6 +26,7 @@ def plan(
         data: the DATA word.
         precision: the target.
         preparation: how the model and the data are prepared.
+        design: random-size:per-token if the run will record the scores of hidden tokens.
 
     Returns:
         The plan, and what was done to prepare model and data, one sentence each.
@@ -33,7 +39,8 @@ def plan(
         >>> found.design.startswith("random-size:"), len(notes) > 0
         (True, True)
     """
-    precise = parse_precise(precision, DesignOptions())
+    word = None if design is None else parse_design(design)
+    precise = parse_precise(precision, word)
     if precise is None:
         raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
     if precise.max_passes is not None:
@@ -41,5 +48,5 @@ def plan(
     kind = kind_of_model(model)
     refuse_other_kinds(kind, model, preparation)
     ready = prepare(kind, model, data, FEWEST, preparation)
-    seed, per_token = preparation.sample.seed, preparation.texts.per_token
+    seed, per_token = preparation.sample.seed, word is not None and word.per_token
     return plan_passes(ready.model, ready.tokens, precise, seed=seed, per_token=per_token), ready.notes

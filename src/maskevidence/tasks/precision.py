@@ -1,25 +1,28 @@
 """A target for the masks' error in place of a number of masks: and what excludes it."""
 
+from maskevidence.design_words import DesignWord
 from maskevidence.errors import InputError
 from maskevidence.masks import RandomSize
 from maskevidence.precise import Precise
 from maskevidence.tasks.declaring import flag, refuse_unless
-from maskevidence.tasks.options import DesignOptions, PrecisionOptions
+from maskevidence.tasks.options import PrecisionOptions
 
 
-def parse_precise(asked: PrecisionOptions, design: DesignOptions, shard: str | None = None) -> Precise | None:
+def parse_precise(
+    asked: PrecisionOptions, design: DesignWord | None = None, shard: str | None = None
+) -> Precise | None:
     """Turn --target-se or --target-relative into a `Precise`; None without them.
 
     Args:
         asked: the targets.
-        design: the options of the mask design, which has to be random-size with own masks, or not given.
+        design: the value of --design, which has to be random-size or random-size:per-token; None without it.
         shard: the value of --shard.
 
     Raises:
         InputError: targets that cannot be used, or options that exclude them.
 
     Example:
-        >>> parse_precise(PrecisionOptions(target_se=0.05), DesignOptions())
+        >>> parse_precise(PrecisionOptions(target_se=0.05))
         Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
     """
     if asked.target_se is None and asked.target_relative is None:
@@ -27,12 +30,17 @@ def parse_precise(asked: PrecisionOptions, design: DesignOptions, shard: str | N
         return None
     target = flag("target_se" if asked.target_relative is None else "target_relative")
     precise = Precise(asked.target_se, asked.target_relative, asked.max_passes)
-    if design.design not in (None, RandomSize.name):
-        raise InputError(f"{target} draws random sizes; leave --design {design.design} out")
-    for option in design.chosen():
-        raise InputError(f"{target} finds the number of masks, which {flag(option)} sets; give one of them")
-    if design.masks == "shared":
-        raise InputError(f"{target} needs --masks own, whose error is known from few passes")
+    if design is not None:
+        if not isinstance(design.design, RandomSize):
+            raise InputError(f"{target} draws random sizes; leave --design {design} out")
+        if design.named:
+            raise InputError(
+                f"{target} finds the number of masks, which --design {design} sets; give one of them"
+            )
+        if design.masks == "shared":
+            raise InputError(
+                f"{target} needs own masks, whose error is known from few passes; leave shared out"
+            )
     if shard is not None:
         raise InputError(
             f"{target} follows the errors of all rows, and a shard sees its own; `maskevidence plan` with "

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from maskevidence import __version__
-from maskevidence.design_words import parse_design
+from maskevidence.design_words import DesignWord, parse_design
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence import EvidenceEstimate, estimate_evidence
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
@@ -36,7 +36,7 @@ from maskevidence.score_table import ScoreTable
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.options import DesignOptions, Preparation, RunOptions
+from maskevidence.tasks.options import Preparation, RunOptions
 from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
@@ -70,7 +70,7 @@ class Scored:
 def score(
     model: str,
     data: str,
-    design: DesignOptions = DesignOptions(),
+    design: str | None = None,
     preparation: Preparation = Preparation(),
     run: RunOptions = RunOptions(),
 ) -> Scored:
@@ -79,7 +79,8 @@ def score(
     Args:
         model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
         data: a file, a data set, or a folder of images.
-        design: how masks are drawn.
+        design: how masks are drawn, such as "random-size:8,per-token"; None for "every-size", and
+            "random-size" for transformers.
         preparation: how the model and the data are prepared.
         run: how scores are computed, and where they are saved.
 
@@ -88,25 +89,24 @@ def score(
             be used.
 
     Example:
-        >>> scored = score("gaussian", "digits", DesignOptions("leave-one-out"))
+        >>> scored = score("gaussian", "digits", "leave-one-out")
         >>> scored.result["kind"], scored.result["n_observations"]
         ('pseudo', 359)
     """
-    precise = parse_precise(run.precision, design, run.shard)
+    word = None if design is None else parse_design(design)
+    precise = parse_precise(run.precision, word, run.shard)
     _check(run)
     kind = kind_of_model(model)
+    word = word or parse_design(_DESIGN[kind])
     resumed = None if run.overwrite else run.out
-    if precise is None:
-        mask_design = parse_design(design.design or _DESIGN[kind], **design.chosen())
-    else:
-        mask_design = FEWEST
+    mask_design = word.design if precise is None else FEWEST
     existing = _existing_design(mask_design, resumed)
     if existing is not None:
-        mask_design = mask_design.continuing(existing, design.chosen())
+        mask_design = mask_design.continuing(existing, word.named)
     refuse_other_kinds(kind, model, preparation)
-    key = MaskKey(preparation.sample.seed, design.masks)
-    reports = preparation.texts.per_token and isinstance(mask_design, LeaveOneOut)
-    records = preparation.texts.per_token and not reports
+    key = MaskKey(preparation.sample.seed, word.masks)
+    reports = word.per_token and isinstance(mask_design, LeaveOneOut)
+    records = word.per_token and not reports
     _check_per_token(kind, mask_design, key, reports=reports, records=records)
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     _check_folder(run, model, scoring)
@@ -116,7 +116,7 @@ def score(
         first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
         scoring = replace(scoring, design=first)
     elif existing is None:
-        scoring, ready = _with_enough_draws(scoring, design, ready)
+        scoring, ready = _with_enough_draws(scoring, word, ready)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring, precise)
         scored = Scored(result)
@@ -205,14 +205,14 @@ def _in_words(model: Any) -> str | None:
 
 
 def _check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
-    """Refuse --per-token where neither a report nor the error has a use for it."""
+    """Refuse per-token where neither a report nor the error has a use for it."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and kind != "texts":
-        raise InputError("--per-token with leave-one-out is a report on texts; leave it out")
+        raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
     if records and not predicts:
         raise InputError(
-            "--per-token belongs to --design random-size with own masks and 2 or more replicates, and to "
-            "leave-one-out on texts; leave it out, or choose one of these"
+            "per-token belongs to random-size with own masks and 2 or more replicates, and to leave-one-out "
+            "on texts; leave it out, or choose one of these"
         )
 
 
@@ -261,17 +261,18 @@ def _existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
     return existing.mask_design()
 
 
-def _with_enough_draws(scoring: Scoring, asked: DesignOptions, ready: Prepared) -> tuple[Scoring, Prepared]:
+def _with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
     """By default, as many random sizes as the error of a few observations needs to be known, with a note."""
     design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
-    if not isinstance(design, RandomSize) or asked.chosen() or scoring.key.masks == "shared":
+    if not isinstance(design, RandomSize) or asked.named or scoring.key.masks == "shared":
         return scoring, ready
     enough = design.enough_draws(n_tokens, "own")
     if enough <= design.draws:
         return scoring, ready
     note = (
         f"{enough} random sizes per observation instead of {design.draws}, so that the error of "
-        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --draws sets another number"
+        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --design random-size:"
+        f"{design.draws} has {design.draws}"
     )
     more = replace(scoring, design=RandomSize(enough, design.n_replicates))
     return more, ready.with_note(note)

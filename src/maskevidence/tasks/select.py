@@ -119,8 +119,8 @@ def select(
         components: numbers of components to try, for families that have some: one, several, or a word of the
             command line such as "1-20".
         folds: the number of parts of the rows, 2 or more.
-        design: how masks are drawn; by default the closed form is used where there is one, and
-            `EverySize(masks_per_size=2)` otherwise.
+        design: how masks are drawn, or a word such as "every-size:4,shared"; by default the closed form is
+            used where there is one, and `EverySize(masks_per_size=2)` otherwise.
         masks: "own" for each row, or "shared" by all.
         seed: of the division of the rows and of the masks.
 
@@ -143,7 +143,9 @@ def select(
     folds = whole_number("folds", folds)
     if whole_number("seed", seed) < 0:
         raise InputError(f"seed={seed}; give a whole number of 0 or more")
-    design = None if design is None else as_design(design)
+    if design is not None:
+        drawn = as_design(design, masks).without_tokens("select")
+        design, masks = drawn.design, drawn.masks
     plan, notes = _plan(data, families, numbers, folds, design, MaskKey(seed, masks))
     scores, failed, slow = _scored(plan)
     if failed:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskevidence.design_words import parse_design
+from maskevidence.design_words import as_design
 from maskevidence.display.curve_picture import new_figure
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.runs.lock import locked, refuse_unrelated
@@ -58,9 +58,8 @@ def select_rows(families: str, data: str, options: SelectOptions = SelectOptions
     """
     components = parse_components(options.components)
     candidates(families, components)  # refuses unknown words before anything is read
-    design, chosen = None, options.design.chosen()
-    if options.design.design is not None or chosen:
-        design = parse_design(options.design.design or "every-size", **chosen)
+    if options.design is not None:
+        as_design(options.design).without_tokens("select")  # before anything is read
     out = options.out
     if out is not None:
         refuse_unrelated(out, (RESULT, TABLE), "selection")
@@ -75,8 +74,7 @@ def select_rows(families: str, data: str, options: SelectOptions = SelectOptions
         families,
         components,
         folds=options.folds,
-        design=design,
-        masks=options.design.masks,
+        design=options.design,
         seed=options.seed,
     )
     notes = [*table.notes, *selection.notes]

@@ -3,13 +3,11 @@
 from maskevidence.data.table import Table
 from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
-from maskevidence.masks import design_class
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.models.fitted_rows import marks_of
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
-from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.devices import recorded
 from maskevidence.tasks.options import RowDevice
 from maskevidence.tasks.prepare_rows import TEST_FRACTION, model_on, new_model, read_rows
@@ -21,7 +19,7 @@ from maskevidence.tasks.training_folder import (
     prepare_folder,
     write_result,
 )
-from maskevidence.tasks.training_options import RowTraining, TrainingOptions
+from maskevidence.tasks.training_options import TrainingOptions
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
@@ -29,7 +27,6 @@ from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, 
 
 BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
 _MAX_DIGITS_IWAE = 5
-_COUNTS = ("masks_per_size", "draws", "orders")
 
 
 def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResult:
@@ -50,13 +47,14 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     Example:
         >>> import tempfile
         >>> from pathlib import Path
+        >>> from maskevidence.tasks.training_options import RowTraining
         >>> folder = Path(tempfile.mkdtemp())
         >>> trained = train_rows("ppca:2", "digits", TrainingOptions(folder, rows=RowTraining(epochs=2)))
         >>> trained.result["n_train"], trained.result["kind"]
         (1438, 'exact')
     """
     check_training_folder(options, FILE)
-    objective = parse_objective(options.objective, options.rows, options.seed)
+    objective = parse_objective(options.objective, options.seed)
     build, _ = model_on(model, RowDevice(options.device, options.dtype))
     if build is None:
         raise InputError(f"{model!r} is a saved model; give one to be trained, such as ppca:8")
@@ -144,26 +142,21 @@ def _log_evidence(fitted: TableModel, table: Table) -> float:
     return float(fitted.score_samples(table.values).mean())
 
 
-def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int = 0) -> Objective:
+def parse_objective(word: str, seed: int = 0) -> Objective:
     """An --objective word; a mask design draws one mask of each kind per step by default.
 
     Args:
-        word: "likelihood", "elbo", "iwae:5" or a mask design.
-        options: the number of masks, and whether rows share them.
+        word: "likelihood", "elbo", "iwae:5" or the word of a mask design, such as "every-size:2,shared".
         seed: of masks and draws.
 
     Raises:
-        InputError: an unknown objective, or numbers of masks for an objective without masks.
+        InputError: an unknown objective, or options that it does not have.
 
     Example:
         >>> parse_objective("every-size").design
         IndependentMasks(masks_per_size=1)
     """
-    counts = {name: count for name in _COUNTS if (count := getattr(options, name)) is not None}
     name, _, argument = word.partition(":")
-    if name in ("likelihood", "elbo", "iwae") and counts:
-        flags = " and ".join(flag(count) for count in counts)
-        raise InputError(f"objective {word!r} draws no masks; leave {flags} out")
     if word == "likelihood":
         return Likelihood()
     if name == "elbo" and not argument:
@@ -174,9 +167,6 @@ def parse_objective(word: str, options: RowTraining = RowTraining(), seed: int =
         if len(argument) > _MAX_DIGITS_IWAE:
             raise InputError(f"objective {word!r}; give fewer than {10**_MAX_DIGITS_IWAE:,} weighted draws")
         return Elbo(int(argument), weighted=True, seed=seed)
-    option = design_class(name).extended_by
-    if option is not None:
-        counts.setdefault(option, 1)
-    replicates = 1 if "draws" in counts else None
-    design = parse_design(word, **counts, replicates=replicates)
-    return MaskedObjective(design, seed=seed, masks=options.masks)
+    once = dict.fromkeys(("masks_per_size", "draws", "replicates", "orders"), 1)
+    masks = parse_design(word, **once).without_tokens("train")
+    return MaskedObjective(masks.design, seed=seed, masks=masks.masks)

@@ -13,7 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
-from maskevidence.masks import MaskDesign, RandomSize
+from maskevidence.masks import MaskDesign
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.files import write_atomic
@@ -127,7 +127,10 @@ def transformer_job(
     word = options.objective
     if word == "likelihood":
         raise InputError(f"the likelihood of {model} has no closed form; give --objective random-size")
-    design = (RandomSize(1, 1) if word == RandomSize.name else parse_design(word)).in_training()
+    masks = parse_design(word, draws=1, replicates=1).without_tokens("train")
+    if masks.masks == "shared":
+        raise InputError(f"{model} draws masks for each observation; leave shared out of --objective {word}")
+    design = masks.design.in_training()
     asked: dict[str, Any] = {
         "steps": options.transformers.steps,
         "batch_size": options.batch_size,

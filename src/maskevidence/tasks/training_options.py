@@ -12,7 +12,6 @@ from maskevidence.tasks.options import (
     Dtype,
     Limit,
     Overwrite,
-    OwnOrShared,
     Pattern,
     RowReading,
     Seed,
@@ -29,14 +28,6 @@ class RowTraining:
     panel: ClassVar[str] = "Models of rows"
     kinds: ClassVar[tuple[Kind, ...]] = ("rows",)
 
-    masks_per_size: Annotated[
-        int | None, Option("Masks per size and step, for every-size, fixed-rate and rates; by default 1.")
-    ] = None
-    draws: Annotated[int | None, Option("Masks per observation and step, for random-size; by default 1.")] = (
-        None
-    )
-    orders: Annotated[int | None, Option("Orders per step, for orderings; by default 1.")] = None
-    masks: OwnOrShared = "own"
     id_column: Annotated[
         str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
     ] = None
@@ -104,8 +95,9 @@ class TrainingOptions:
     objective: Annotated[
         str,
         Option(
-            "likelihood, elbo, iwae:5, or a mask design: random-size, every-size, orderings, leave-one-out, "
-            "fixed-rate:0.15, ..."
+            "likelihood, elbo, iwae:5, or a mask design as in score --design: random-size:4, every-size, "
+            "orderings, leave-one-out, fixed-rate:0.15,shared ...; by default with one mask or order a step.",
+            "NAME:OPTION,OPTION...",
         ),
     ] = "random-size"
     learning_rate: Annotated[
