@@ -60,5 +60,5 @@ clean:
 # Update the picture in the README.
 .PHONY: pictures
 pictures: setup
-	$(BIN)/maskevidence score ppca:48 digits --design random-size --draws 64 --per-token --out runs/picture --overwrite
+	$(BIN)/maskevidence score ppca:48 digits --design random-size:64,per-token --out runs/picture --overwrite
 	cp runs/picture/curve.png docs/images/digits_curve.png

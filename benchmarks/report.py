@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 import maskevidence as me
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
-from maskevidence.tasks.options import DesignOptions, RunOptions
+from maskevidence.tasks.options import RunOptions
 from maskevidence.tasks.score import score
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
@@ -86,7 +86,7 @@ def make_run(folder: Path, n_rows: int) -> Path:
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
     model.save(folder / "model")
     run = RunOptions(out=folder / "run")
-    score(str(folder / "model"), str(file), DesignOptions(masks_per_size=2), run=run)
+    score(str(folder / "model"), str(file), "every-size:2", run=run)
     return folder / "run"
 
 

@@ -129,7 +129,7 @@ def test_the_command_compares_runs_with_targets(tmp_path: Path, run: CommandLine
     np.save(table, rows)
     for name, change, target in (("a", 0.0, "0.08"), ("b", 0.05, "0.06")):
         model(0, change).save(tmp_path / f"model-{name}")
-        words = ("--target-se", target, "--per-token", "--out", tmp_path / name)
+        words = ("--target-se", target, "--design", "random-size:per-token", "--out", tmp_path / name)
         assert run("score", tmp_path / f"model-{name}", table, *words).code == 0
     found = run("compare", tmp_path / "a", tmp_path / "b", "--json", tmp_path / "c.json")
     assert found.code == 0, found.err

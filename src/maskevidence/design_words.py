@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import DESIGNS, MaskDesign, Masks, design_class
 from maskevidence.support.files import reading
 
@@ -176,6 +176,8 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a number") from None
     if get_origin(kind) is tuple:
         return _places(text) if get_args(kind)[0] is int else _numbers(word, key, text)
+    if get_origin(kind) is Literal and text not in get_args(kind):
+        raise unknown_name(_key(key), text, get_args(kind))
     return text
 
 

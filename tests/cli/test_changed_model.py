@@ -31,7 +31,7 @@ def bert(folder: Path) -> Words:
     small_bert(tokenizer).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     (folder / "texts.txt").write_text("\n".join(SENTENCES * 8) + "\n")
-    return [folder / "model", folder / "texts.txt", "--draws", 4]
+    return [folder / "model", folder / "texts.txt", "--design", "random-size:4"]
 
 
 def vit_mae(folder: Path) -> Words:
@@ -42,7 +42,7 @@ def vit_mae(folder: Path) -> Words:
     (folder / "images").mkdir()
     for i, image in enumerate(smooth_images(30)):
         Image.fromarray(image[:, :, 0]).save(folder / "images" / f"{i:02}.png")
-    return [folder / "model", folder / "images", "--draws", 4]
+    return [folder / "model", folder / "images", "--design", "random-size:4"]
 
 
 def of_rows(model: Any, rows: np.ndarray) -> Callable[[Path], Words]:
@@ -51,7 +51,7 @@ def of_rows(model: Any, rows: np.ndarray) -> Callable[[Path], Words]:
     def prepare(folder: Path) -> Words:
         model.save(folder / "model")
         np.save(folder / "rows.npy", rows)
-        return [folder / "model", folder / "rows.npy", "--design", "random-size", "--draws", 4]
+        return [folder / "model", folder / "rows.npy", "--design", "random-size:4"]
 
     return prepare
 
@@ -113,7 +113,7 @@ def test_a_run_of_the_model_before_the_change_is_refused(run: CommandLine, tmp_p
     change(tmp_path / "model", changes)
     finished = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     refused(run, *words)
-    refused(run, *words, "--draws", 8)  # more masks would mix two models
+    refused(run, *words, "--design", "random-size:8")  # more masks would mix two models
     assert finished == {path: path.read_bytes() for path in finished}
     left_unfinished(tmp_path / "run")
     kept = [part.path for part in list_parts(tmp_path / "run" / "scores")]

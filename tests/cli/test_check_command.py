@@ -71,7 +71,7 @@ def test_images(run: CommandLine, tmp_path: Path) -> None:
     [
         (["ppca", "digits"], "lacks its number of components"),
         (["ppca:2", "nothing.csv"], "nothing.csv"),
-        (["ppca:2", "digits", "--per-token"], "--per-token belongs to maskevidence score"),
+        (["ppca:2", "digits", "--per-token"], "No such option: --per-token"),
         (["ppca:2", "digits", "--density", "gaussian"], "--density belongs to masked image models"),
     ],
 )

@@ -197,12 +197,18 @@ class TestBadInput:
             (("ppca:2", "T", "--design", "fixed-rate:1.5"), "mask rate 1.5; give a share"),
             (("ppca:2", "T", "--test-fraction", "0"), "leaves no row to train on"),
             (("ppca:2", "T", "--test-fraction", "nan"), "leaves no row to train on"),
-            (("ppca:2", "T", "--masks-per-size", "0"), "masks_per_size=0; give a whole number of 1 or more"),
+            (
+                ("ppca:2", "T", "--design", "every-size:0"),
+                "masks_per_size=0; give a whole number of 1 or more",
+            ),
             (("ppca:2", "T", "--batch-size", "0"), "batch-size"),
             (("ppca:2", "T", "--limit", "0"), "limit"),
             (("ppca:2", "T", "--threads", "0"), "threads"),
             (("ppca:2", "T", "--save-every", "-1"), "save-every"),
-            (("ppca:2", "T", "--masks", "some"), "masks"),
+            (
+                ("ppca:2", "T", "--masks", "shared"),
+                "--masks is written in the design: --design every-size:4,shared",
+            ),
             (("ppca:2", "T", "--seed", "x"), "seed"),
             (("ppca:2", "T", "--nonsense"), "No such option: --nonsense"),
             (("ppca:2",), "Missing argument"),
@@ -299,7 +305,7 @@ class TestMissingValues:
 @pytest.mark.parametrize("value", [None, 7, [7]])
 def test_a_result_that_was_changed_is_one_line(run: CommandLine, tmp_path: Path, value: object) -> None:
     """An edit of any entry in the estimate.json of a finished run is refused, except for the notes."""
-    words = ("score", "gaussian", a_table(tmp_path), "--masks-per-size", 2, "--out", tmp_path / "run")
+    words = ("score", "gaussian", a_table(tmp_path), "--design", "every-size:2", "--out", tmp_path / "run")
     assert run(*words).code == 0
     file = tmp_path / "run" / "estimate.json"
     whole = file.read_bytes()

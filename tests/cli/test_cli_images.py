@@ -64,7 +64,7 @@ def test_a_run_goes_on_with_its_own_variances(run: CommandLine, folder: Path, tm
     assert manifest["details"]["pixel_density"] == first["pixel_density"]
     assert first["reconstruction_loss"]
     assert "finished before" in " ".join(run(*words).out.split())
-    more = json.loads(run(*words, "--draws", 16, "--json", "-").out)
+    more = json.loads(run(*words, "--design", "random-size:16", "--json", "-").out)
     assert more["n_masks"] == 2 * first["n_masks"]
     assert more["pixel_density"] == first["pixel_density"]
     assert "another run" in run(*words, "--density", "discretised").error

@@ -51,7 +51,17 @@ def test_texts_are_scored_with_random_sizes_by_default(
     texts: Path,
     tmp_path: Path,
 ) -> None:
-    result = run("score", model, texts, "--out", tmp_path / "a", "--json", tmp_path / "a.json", "--draws", 16)
+    result = run(
+        "score",
+        model,
+        texts,
+        "--out",
+        tmp_path / "a",
+        "--json",
+        tmp_path / "a.json",
+        "--design",
+        "random-size:16",
+    )
     assert result.code == 0, result.err
     for words in ("lower bound", "bits of code per byte", "perplexity, at most", "5 observations"):
         assert words in result.out
@@ -66,7 +76,7 @@ def test_texts_are_scored_with_random_sizes_by_default(
     points = list(csv.DictReader((tmp_path / "a" / "curve.csv").read_text().splitlines()))
     assert len(points) > 3
     assert all(point["size"] == "" for point in points)  # D varies: a curve by rate
-    again = run("score", model, texts, "--json", "-", "--draws", 16, "--batch-tokens", 7)
+    again = run("score", model, texts, "--json", "-", "--design", "random-size:16", "--batch-tokens", 7)
     assert json.loads(again.out)["log_evidence"] == pytest.approx(written["log_evidence"], abs=1e-4)
 
 
@@ -93,7 +103,7 @@ def test_each_token_of_leave_one_out(
     texts: Path,
     tmp_path: Path,
 ) -> None:
-    command = ["score", model, texts, "--design", "leave-one-out", "--per-token", "--limit", 4]
+    command = ["score", model, texts, "--design", "leave-one-out:per-token", "--limit", 4]
     plain = json.loads(run(*command, "--json", "-").out)
     assert "pseudo-perplexity" in run(*command).out
     assert [entry["token"] for entry in plain["tokens"]][:3] == ["the", "rain", "falls"]
@@ -204,8 +214,8 @@ def test_texts_and_options_that_cannot_be_used(
         ([model, table, "--text", "answer", "--context-field", "hint"], "has no column 'hint'"),
         ([model, texts, "--whole-words"], "belongs to --design leave-one-out"),
         (
-            [model, texts, "--per-token", "--design", "orderings"],
-            "--per-token belongs to --design random-size",
+            [model, texts, "--design", "orderings:per-token"],
+            "per-token belongs to random-size",
         ),
         ([model, texts, "--block-size", 2], "leaves no room beside 2 special tokens"),
         ([model, texts, "--test-fraction", 0.5], "--test-fraction belongs to models of rows"),
@@ -259,5 +269,5 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
 
 def test_help_names_the_options_of_texts() -> None:
     done = subprocess.run([*PROGRAM, "score", "--help"], capture_output=True, text=True, check=True)
-    for option in ("--text", "--context-field", "--block-size", "--long", "--whole-words", "--per-token"):
+    for option in ("--text", "--context-field", "--block-size", "--long", "--whole-words"):
         assert option in done.stdout

@@ -62,8 +62,8 @@ def test_score_train_and_bias_in_a_precision(run: CommandLine, dtype: str) -> No
 
 
 def test_a_run_is_not_resumed_in_another_precision(run: CommandLine) -> None:
-    assert run("score", *ROWS, "--out", "a", "--masks-per-size", 2).code == 0
-    more = ("score", *ROWS, "--out", "a", "--masks-per-size", 4)
+    assert run("score", *ROWS, "--out", "a", "--design", "every-size:2").code == 0
+    more = ("score", *ROWS, "--out", "a", "--design", "every-size:4")
     assert "holds another run (dtype float32 instead of float64;" in run(*more, "--dtype", "float32").error
     assert run(*more).code == 0
 
@@ -78,9 +78,9 @@ def test_a_training_is_not_resumed_in_another_precision(run: CommandLine) -> Non
 def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from maskevidence.tasks import score
 
-    assert run("score", *ROWS, "--out", "a", "--masks-per-size", 2).code == 0
+    assert run("score", *ROWS, "--out", "a", "--design", "every-size:2").code == 0
     monkeypatch.setattr(score, "recorded", lambda _model: {"dtype": "float64", "device": "cuda:0"})
-    result = run("score", *ROWS, "--out", "a", "--masks-per-size", 4, "--json", "-")
+    result = run("score", *ROWS, "--out", "a", "--design", "every-size:4", "--json", "-")
     assert result.code == 0, result.err
     assert "scored on cpu and cuda:0, which agree up to rounding" in json.loads(result.out)["notes"]
     assert json.loads(Path("a/run.json").read_text())["devices"] == ["cpu", "cuda:0"]

@@ -108,8 +108,8 @@ class TestScore:
         [
             (("--seed", "2"), "seed 2 instead of 0"),
             (("--design", "orderings"), "design orderings instead of every-size"),
-            (("--masks", "shared"), "masks shared instead of own"),
-            (("--masks-per-size", "1"), "masks_per_size 1 instead of 2"),
+            (("--design", "every-size:2,shared"), "masks shared instead of own"),
+            (("--design", "every-size:1"), "masks_per_size 1 instead of 2"),
             (("--shard", "1/2"), "shard [1, 2] instead of [1, 1]"),
         ],
     )
@@ -120,7 +120,7 @@ class TestScore:
         words: tuple[str, ...],
         message: str,
     ) -> None:
-        command = ("score", "gaussian", "t.npy", "--masks-per-size", 2, "--out", "a", "--threads", 1)
+        command = ("score", "gaussian", "t.npy", "--design", "every-size:2", "--out", "a", "--threads", 1)
         assert run(*command).code == 0
         before = files_in(Path())
 
@@ -129,7 +129,7 @@ class TestScore:
 
         monkeypatch.setattr("maskevidence.tasks.prepare_rows.read_rows", read)
         if words[0] == "--design":
-            command = tuple(word for word in command if word not in ("--masks-per-size", 2))
+            command = tuple(word for word in command if word not in ("--design", "every-size:2"))
         assert message in run(*command, *words).error
         assert files_in(Path()) == before
 

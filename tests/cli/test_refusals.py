@@ -87,10 +87,10 @@ class TestOptions:
             ("--seed", "9" * 24),
             ("--limit", "9" * 24),
             ("--threads", "1000000"),
-            ("--draws", "1000000000", "--design", "random-size"),
-            ("--draws", "1000000000", "--design", "random-size", "--out", "run"),
-            ("--orders", "1000000000", "--design", "orderings"),
-            ("--masks-per-size", "9" * 24),
+            ("--design", "random-size:1000000000"),
+            ("--design", "random-size:1000000000", "--out", "run"),
+            ("--design", "orderings:1000000000"),
+            ("--design", "every-size:" + "9" * 24),
             ("--design", "rates:0.01-0.99-0.000000001"),
             ("--out", "x" * 300),
         ],
@@ -105,7 +105,7 @@ class TestOptions:
         [
             ("--seed", "-1"),
             ("--threads", "1000000"),
-            ("--draws", "1000000000"),
+            ("--objective", "random-size:1000000000"),
             ("--objective", "iwae:1000000000"),
         ],
     )

@@ -37,7 +37,7 @@ def test_bad_input_gets_a_one_line_error(run: CommandLine, tmp_path: Path) -> No
         (["--learning-rate", "0"], "learning_rate=0.0"),
         (["--epochs", "0"], "epochs=0"),
         (["--objective", "fixed-rate:2"], "mask rate 2"),
-        (["--objective", "likelihood", "--draws", "3"], "draws no masks"),
+        (["--objective", "likelihood:3"], "write likelihood alone, which draws no masks"),
         (["--objective", "every-sise"], "every-size"),
         (["--patience", "3", "--test-fraction", "0"], "--patience needs held-out rows"),
         (
@@ -67,7 +67,7 @@ def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None
 def test_options_of_other_models_are_refused(run: CommandLine, tmp_path: Path) -> None:
     for options, message in (
         (["masked-lm", "x.txt", "--epochs", "3"], "--epochs belongs to models of rows"),
-        (["masked-lm", "x.txt", "--masks", "shared"], "--masks belongs to models of rows"),
+        (["masked-lm", "x.txt", "--objective", "random-size:shared"], "leave shared out of --objective"),
         (
             ["masked-lm", "x.txt", "--patch-size", "4"],
             "--patch-size belongs to masked image models; leave it out",

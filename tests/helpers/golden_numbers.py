@@ -50,18 +50,18 @@ POLICIES = {
 TEXTS = ["the rain falls", "a cat and a dog", "rain", "unbelievable"]
 # By name, a command in a folder with the files, models and runs of small_world.py.
 COMMANDS = {
-    "score, every size": "score models/ppca data/table.csv --design every-size --masks-per-size 2",
-    "score, random sizes by token": "score ppca:1 data/holes.csv --design random-size --draws 8 --per-token",
+    "score, every size": "score models/ppca data/table.csv --design every-size:2",
+    "score, random sizes by token": "score ppca:1 data/holes.csv --design random-size:8,per-token",
     "score, rates": "score models/ppca data/table.csv --design rates:0.2-0.8-0.3 --limit 20",
-    "score, fixed rate": "score models/ppca data/table.csv --design fixed-rate:0.4 --masks shared",
+    "score, fixed rate": "score models/ppca data/table.csv --design fixed-rate:0.4,shared",
     "score, exhaustive": "score models/ppca data/holes.csv --design exhaustive --test-fraction 0.2",
-    "score, order mixture": "score models/bert data/texts.jsonl --limit 4 --design exhaustive "
-    "--order-mixture --blocks 3",
-    "score, importance bound": "score models/bert data/texts.jsonl --limit 4 --design orderings --orders 4 "
-    "--bound importance",
-    "score, policy": "score models/bert data/texts.jsonl --design policy:block:4+entropy --tokens-per-step 2",
+    "score, order mixture": "score models/bert data/texts.jsonl --limit 4 "
+    "--design exhaustive:order-mixture,blocks=3",
+    "score, importance bound": "score models/bert data/texts.jsonl --limit 4 "
+    "--design orderings:4,bound=importance",
+    "score, policy": "score models/bert data/texts.jsonl --design policy:entropy,blocks=4,tokens-per-step=2",
     "score, whole words": "score models/bert data/texts.jsonl --design leave-one-out --whole-words",
-    "score, blocks of text": "score models/bert data/running.txt --block-size 12 --draws 4",
+    "score, blocks of text": "score models/bert data/running.txt --block-size 12 --design random-size:4",
     "score, levels of pixels": "score models/vit-mae data/images --density discretised",
     "score to a target": "score ppca:2 data/table.csv --target-se 0.3 --max-passes 4000",
     "summarize": "summarize runs/shard-1 runs/shard-2",

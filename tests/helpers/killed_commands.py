@@ -21,12 +21,12 @@ from forked import exit_code
 MAX_ATTEMPTS = 3  # for each kill: a command that is faster than usual may end before it
 ROWS = ("--checkpoint-every", "2", "--epochs", "12", "--batch-size", "40", "--limit", "100")
 TRANSFORMER = ("--steps", "6", "--checkpoint-every", "2", "--batch-size", "4")
-SCORE = ("--save-every", "0", "--masks-per-size", "4")
+SCORE = ("--save-every", "0", "--design", "every-size:4")
 CASES: dict[str, tuple[str, ...]] = {
     "score, a fitted model": ("score", "ppca:2", "rows.npy", *SCORE),
     "score, a saved model": ("score", "saved", "rows.npy", *SCORE),
-    "score, texts": ("score", "bert", "text.txt", "--save-every", "0", "--draws", "4"),
-    "score, images": ("score", "vit-mae", "images", "--save-every", "0", "--draws", "4"),
+    "score, texts": ("score", "bert", "text.txt", "--save-every", "0", "--design", "random-size:4"),
+    "score, images": ("score", "vit-mae", "images", "--save-every", "0", "--design", "random-size:4"),
     "train gaussian": ("train", "gaussian", "rows.npy", *ROWS),
     "train ppca": ("train", "ppca:2", "rows.npy", *ROWS),
     "train ppca, likelihood, patience": (

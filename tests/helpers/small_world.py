@@ -14,18 +14,17 @@ from text_models import SENTENCES, small_bert, small_tokenizer
 
 COLUMNS = "abcde"
 TEXTS = [*SENTENCES, "the sun falls on the cat", "is it rain that sings?", "a dog sleeps in the rain"]
-_PARTIAL = "score ppca:1 data/table.csv --test-fraction 0.6 --masks-per-size 2 --save-every 0 --threads 1"
+_PARTIAL = "score ppca:1 data/table.csv --test-fraction 0.6 --design every-size:2 --save-every 0 --threads 1"
 RUNS = {  # by name, the command that writes it
     "table": "score ppca:2 data/table.csv --out runs/table",
     "factor-analysis": "score factor-analysis:1 data/table.csv --out runs/factor-analysis",
-    "orderings": "score gaussian data/table.csv --design orderings --orders 3 --masks shared "
-    "--out runs/orderings",
-    "vae": "score models/vae data/table.csv --limit 20 --masks-per-size 2 --out runs/vae",
-    "shard-1": "score models/ppca data/table.csv --masks-per-size 2 --shard 1/2 --out runs/shard-1",
-    "shard-2": "score models/ppca data/table.csv --masks-per-size 2 --shard 2/2 --out runs/shard-2",
+    "orderings": "score gaussian data/table.csv --design orderings:3,shared --out runs/orderings",
+    "vae": "score models/vae data/table.csv --limit 20 --design every-size:2 --out runs/vae",
+    "shard-1": "score models/ppca data/table.csv --design every-size:2 --shard 1/2 --out runs/shard-1",
+    "shard-2": "score models/ppca data/table.csv --design every-size:2 --shard 2/2 --out runs/shard-2",
     "partial": f"{_PARTIAL} --out runs/partial",
     "text": "score models/bert data/texts.jsonl --out runs/text",
-    "tokens": "score models/bert data/texts.jsonl --design leave-one-out --per-token --out runs/tokens",
+    "tokens": "score models/bert data/texts.jsonl --design leave-one-out:per-token --out runs/tokens",
     "image": "score models/vit-mae data/images --out runs/image",
     "train-ppca": "train ppca:2 data/table.csv --epochs 6 --checkpoint-every 3 --out runs/train-ppca",
 }

@@ -77,8 +77,8 @@ def words(tmp_path: Path) -> list[object]:
         "score",
         tmp_path / "model",
         tmp_path / "rows.npy",
-        "--masks-per-size",
-        1,
+        "--design",
+        "every-size:1",
         "--out",
         tmp_path / "a",
     ]

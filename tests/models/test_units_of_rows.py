@@ -116,7 +116,7 @@ def test_on_the_command_line(
 
     def answers(name: str, table: np.ndarray) -> np.ndarray:
         np.save(f"{name}.npy", table)
-        options = ["--masks-per-size", 2]
+        options = ["--design", "every-size:2"]
         if command == "train":
             options = ["--epochs", EPOCHS, "--out", f"runs/{name}"]
         result = run(command, word, f"{name}.npy", *options, "--json", "-")

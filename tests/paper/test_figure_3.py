@@ -140,15 +140,13 @@ def test_values_other_than_0_and_1_get_a_one_line_error(
     assert not (tmp_path / "x" / "config.json").exists()
     assert "bernoulli-pca:8" in run("score", "bernoulli-pca", files["binary"]).error
     assert (
-        "no masks"
+        "write elbo, or iwae:5"
         in run(
             "train",
             "bernoulli-pca:2",
             files["binary"],
             "--objective",
-            "elbo",
-            "--draws",
-            "2",
+            "elbo:2",
             "--out",
             tmp_path / "x",
         ).error

@@ -102,7 +102,7 @@ def test_train_and_score(run: CommandLine, table: Path, tmp_path: Path, objectiv
     assert content["kind"] == "lower_bound"
     assert content["learning_rate"] == 0.002
     assert -60 < content["log_evidence_held_out"] < 0  # in the units of the data
-    design = ("--design", "random-size", "--draws", 4)
+    design = ("--design", "random-size:4")
     scored = run("score", out, table, "--test-fraction", 0.2, *design, "--json", tmp_path / "s.json")
     assert scored.code == 0, scored
     result = json.loads((tmp_path / "s.json").read_text())
@@ -114,7 +114,7 @@ def test_train_and_score(run: CommandLine, table: Path, tmp_path: Path, objectiv
 
 
 def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:
-    result = run("score", "vae:2", table, "--design", "fixed-rate:0.4", "--masks-per-size", 1, "--json", "-")
+    result = run("score", "vae:2", table, "--design", "fixed-rate:0.4,masks-per-size=1", "--json", "-")
     assert result.code == 0, result
     assert json.loads(result.out)["kind"] == "pseudo"
 
@@ -126,7 +126,7 @@ def test_score_fits_a_vae(run: CommandLine, table: Path) -> None:
         (("vae:0",), "lacks its number"),
         (("vae:2", "--objective", "likelihood"), "the likelihood of VAE has no closed form"),
         (("vae:2", "--objective", "iwae"), "write elbo, or iwae:5"),
-        (("vae:2", "--objective", "iwae:5", "--draws", 2), "draws no masks"),
+        (("vae:2", "--objective", "iwae:5,shared"), "write elbo, or iwae:5"),
         (("ppca:2", "--objective", "elbo"), "the ELBO needs a model with an encoder"),
         (("bernoulli-vae:2",), "takes 0 and 1, observation 0 has"),
         (("vae:2", "--learning-rate", 1e30, "--objective", "elbo"), "lower the learning rate"),

@@ -29,7 +29,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[ReportedRun]:
     root = tmp_path_factory.mktemp("runs")
     table = write_table(root / "table.csv", n_rows=200)
     for k in (1, 2, 3):
-        command("score", f"ppca:{k}", table, "--masks-per-size", 4, "--out", root / f"ppca-{k}")
+        command("score", f"ppca:{k}", table, "--design", "every-size:4", "--out", root / f"ppca-{k}")
     return read_runs([root / f"ppca-{k}" for k in (1, 2, 3)])
 
 
@@ -192,7 +192,7 @@ def test_outliers_are_named_in_the_histogram(tmp_path: Path) -> None:
     lines[150] = ",".join(["9.0", "-9.0"] * 2 + ["9.0"])
     table.write_text("\n".join(lines) + "\n")
     me.models.PPCA(5, 2).fit(np.loadtxt(lines[1:100], delimiter=",")).save(tmp_path / "model")
-    command("score", tmp_path / "model", table, "--masks-per-size", 2, "--out", tmp_path / "run")
+    command("score", tmp_path / "model", table, "--design", "every-size:2", "--out", tmp_path / "run")
     (run,) = read_runs([tmp_path / "run"])
     names = tuple("row of the test" if row == 149 else str(row) for row in range(200))
     spread = spread_of(renamed(run, names), "row")
@@ -235,7 +235,7 @@ def test_a_page_calls_its_numbers_by_their_names(tmp_path: Path) -> None:
         texts, ["the dog sings in the sun", "a cat and a dog", "the rain falls on the roof", "who sings"]
     )
     for seed in (0, 1):
-        words = ("--draws", 8, "--seed", seed, "--out", tmp_path / f"bert-{seed}")
+        words = ("--design", "random-size:8", "--seed", seed, "--out", tmp_path / f"bert-{seed}")
         command("score", tmp_path / "bert", texts, *words)
     alone = text_of(render(read_runs([tmp_path / "alone"])))
     assert "The number is not log p(x)" in alone
@@ -256,7 +256,9 @@ def test_observations_are_called_by_their_names_everywhere(tmp_path: Path) -> No
     head, *lines = table.read_text().splitlines()
     named = [f"name,{head}", *(f"P{row:04d},{line}" for row, line in enumerate(lines))]
     table.write_text("\n".join(named) + "\n")
-    command("score", "ppca:1", table, "--id-column", "name", "--masks-per-size", 2, "--out", tmp_path / "run")
+    command(
+        "score", "ppca:1", table, "--id-column", "name", "--design", "every-size:2", "--out", tmp_path / "run"
+    )
     (run,) = read_runs([tmp_path / "run"])
     assert run.estimate is not None
     page = section(render([run]), "observations")
@@ -269,7 +271,7 @@ def test_observations_are_called_by_their_names_everywhere(tmp_path: Path) -> No
 def test_a_saved_model_is_named_in_words(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table.csv")
     command("train", "factor-analysis:1", table, "--epochs", 1, "--out", tmp_path / "fa")
-    command("score", tmp_path / "fa", table, "--masks-per-size", 2, "--out", tmp_path / "run")
+    command("score", tmp_path / "fa", table, "--design", "every-size:2", "--out", tmp_path / "run")
     shown = text_of(render(read_runs([tmp_path / "run"])))
     assert shown.startswith("factor analysis, 1 factor (fa) on table.csv")
     assert f"Model {tmp_path / 'fa'}: factor analysis, 1 factor" in shown
@@ -283,7 +285,7 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     lines = table.read_text().splitlines()
     lines[150] = ",".join([*lines[150].split(",")[:3], "-40.0", lines[150].split(",")[4]])
     table.write_text("\n".join(lines) + "\n")
-    command("score", tmp_path / "model", table, "--masks-per-size", 2, "--out", tmp_path / "run")
+    command("score", tmp_path / "model", table, "--design", "every-size:2", "--out", tmp_path / "run")
     (run,) = read_runs([tmp_path / "run"])
     assert run.estimate is not None
     exact = model.score_samples(np.loadtxt(table, delimiter=",", skiprows=1))

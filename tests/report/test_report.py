@@ -42,7 +42,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = write_table(root / "table.csv")
     for k in (1, 2):
         command(
-            "score", f"ppca:{k}", table, "--masks-per-size", 2, "--save-every", 0, "--out", root / f"ppca-{k}"
+            "score",
+            f"ppca:{k}",
+            table,
+            "--design",
+            "every-size:2",
+            "--save-every",
+            0,
+            "--out",
+            root / f"ppca-{k}",
         )
     command("score", "ppca:1", table, "--design", "leave-one-out", "--out", root / "alone")
     return root
@@ -53,18 +61,38 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of texts."""
     root = tmp_path_factory.mktemp("texts")
     model, file = save_bert(root / "bert"), write_texts(root / "texts.jsonl", HOSTILE)
-    words = ("--design", "leave-one-out", "--per-token")
+    words = ("--design", "leave-one-out:per-token")
     command("score", model, file, "--allow-unknown", *words, "--out", root / "tokens")
-    command("score", model, file, "--allow-unknown", "--limit", 3, "--draws", 4, "--out", root / "random")
+    command(
+        "score",
+        model,
+        file,
+        "--allow-unknown",
+        "--limit",
+        3,
+        "--design",
+        "random-size:4",
+        "--out",
+        root / "random",
+    )
     (root / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
     command("score", model, root / "pairs.csv", "--text", "q,a", *words, "--out", root / "pairs")
     context = ("--text", "a", "--context-field", "p")
     command("score", model, root / "pairs.csv", *context, *words, "--out", root / "context")
     command(
-        "score", model, file, "--allow-unknown", "--block-size", 20, "--draws", 4, "--out", root / "blocks"
+        "score",
+        model,
+        file,
+        "--allow-unknown",
+        "--block-size",
+        20,
+        "--design",
+        "random-size:4",
+        "--out",
+        root / "blocks",
     )
     long = write_texts(root / "long.jsonl", ["the rain " * 40, "a cat"])
-    command("score", model, long, "--long", "split", "--draws", 4, "--out", root / "split")
+    command("score", model, long, "--long", "split", "--design", "random-size:4", "--out", root / "split")
     return root
 
 
@@ -194,7 +222,7 @@ def test_an_observation_with_missing_masks_does_not_count(folder: Path, tmp_path
     """More masks are asked for, and some are still missing: half the masks would give another estimate."""
     copy = tmp_path / "more"
     shutil.copytree(folder / "ppca-2", copy)
-    more = ("--masks-per-size", 3, "--save-every", 0)
+    more = ("--design", "every-size:3", "--save-every", 0)
     command("score", "ppca:2", folder / "table.csv", *more, "--out", copy)
     added = [part for part in list_parts(RunDirectory(copy).scores) if part.piece.first_repeat == 2]
     for part in added[4:]:
@@ -209,7 +237,13 @@ def test_one_observation_and_no_errors(tmp_path: Path) -> None:
     me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
     (tmp_path / "one.csv").write_text("a,b,c\n1,2,3\n")
     command(
-        "score", tmp_path / "model", tmp_path / "one.csv", "--masks-per-size", 1, "--out", tmp_path / "one"
+        "score",
+        tmp_path / "model",
+        tmp_path / "one.csv",
+        "--design",
+        "every-size:1",
+        "--out",
+        tmp_path / "one",
     )
     shown = text_of(render([only(tmp_path / "one")]))
     assert "one observation: the numbers say nothing about others" in shown
@@ -230,7 +264,7 @@ def test_one_observation_and_no_errors(tmp_path: Path) -> None:
 )
 def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
     table = folder / "table.csv"
-    command("score", "ppca:1", table, *options, "--masks-per-size", 1, "--out", tmp_path / "a")
+    command("score", "ppca:1", table, *options, "--design", "every-size:1", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
     contents = read_back_of(reported)
     assert not isinstance(contents, Unavailable), contents.reason
@@ -243,7 +277,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
 
 
 def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> None:
-    words = ("--limit", 7, "--masks-per-size", 1)
+    words = ("--limit", 7, "--design", "every-size:1")
     command("score", folder / "ppca-1" / "model", folder / "table.csv", *words, "--out", tmp_path / "a")
     contents = read_back_of(only(tmp_path / "a"))
     assert not isinstance(contents, Unavailable)
@@ -258,7 +292,7 @@ def test_images_are_read_again_with_every_option(tmp_path: Path) -> None:
         image.fromarray(pixels).save(tmp_path / "images" / f"{place:02}.png")
     (tmp_path / "images" / "24.png").write_text("no image")
     options = ("--resize", "4x4", "--skip-bad", "--binarise", "stochastic", "--limit", 20)
-    words = ("--seed", 3, "--masks-per-size", 1, "--out", tmp_path / "a")
+    words = ("--seed", 3, "--design", "every-size:1", "--out", tmp_path / "a")
     command("score", "ppca:1", tmp_path / "images", *options, *words)
     reported = only(tmp_path / "a")
     assert reported.manifest.data.options == {
@@ -383,12 +417,12 @@ def test_pairs_and_prompts(texts: Path) -> None:
 
 def test_texts_without_token_scores(texts: Path, tmp_path: Path) -> None:
     shown = text_of(render([only(texts / "random")]))
-    assert "tokens have scores of their own only with --design leave-one-out --per-token" in shown
+    assert "tokens have scores of their own only with --design leave-one-out:per-token" in shown
     assert "among 3 observations" in shown
     copy = tmp_path / "copy"
     shutil.copytree(texts / "tokens", copy)
     (copy / "tokens.csv").unlink()
-    assert "Run its command again with --per-token" in text_of(render([only(copy)]))
+    assert "Run its command again with --design leave-one-out:per-token" in text_of(render([only(copy)]))
 
 
 def test_tokens_of_another_run_are_not_used(texts: Path, tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     table = write_table(folder / "table.csv")
     for k in (1, 2):
-        command("score", f"ppca:{k}", table, "--masks-per-size", 2, "--out", folder / f"ppca-{k}")
+        command("score", f"ppca:{k}", table, "--design", "every-size:2", "--out", folder / f"ppca-{k}")
     command("score", "ppca:1", table, "--design", "leave-one-out", "--out", folder / "one-size")
     texts = write_texts(folder / "texts.jsonl", HOSTILE)
-    words = ("--design", "leave-one-out", "--per-token", "--out", folder / "texts")
+    words = ("--design", "leave-one-out:per-token", "--out", folder / "texts")
     command("score", save_bert(folder / "bert"), texts, "--allow-unknown", *words)
     command(
         "score", "ppca:3", "digits", "--limit", 100, "--design", "leave-one-out", "--out", folder / "digits"

@@ -16,16 +16,16 @@ class TestAnotherRun:
     @pytest.fixture
     def first(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> Path:
         out = tmp_path / "a"
-        assert run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", out).code == 0
+        assert run("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", out).code == 0
         return out
 
     @pytest.mark.parametrize(
         ("words", "difference"),
         [
             (["--design", "leave-one-out"], "design leave-one-out instead of every-size"),
-            (["--masks-per-size", "1"], "masks_per_size 1 instead of 2"),
+            (["--design", "every-size:1"], "masks_per_size 1 instead of 2"),
             (["--seed", "5"], "seed 5 instead of 0"),
-            (["--masks", "shared"], "masks shared instead of own"),
+            (["--design", "every-size:2,shared"], "masks shared instead of own"),
             (["--limit", "49"], "n_observations 49 instead of 50"),
             (["--shard", "1/2"], "shard [1, 2] instead of [1, 1]"),
         ],
@@ -39,11 +39,9 @@ class TestAnotherRun:
         difference: str,
     ) -> None:
         before = {name: (first / name).read_bytes() for name in files_in(first)}
-        settings = {"--limit": "50", "--masks-per-size": "2"} | dict(
+        settings = {"--limit": "50", "--design": "every-size:2"} | dict(
             zip(words[::2], words[1::2], strict=True)
         )
-        if "leave-one-out" in words:
-            del settings["--masks-per-size"]
         command = ["score", *saved, "--out", first, *(word for pair in settings.items() for word in pair)]
         error = run(*command).error
         assert "holds another run" in error
@@ -54,14 +52,14 @@ class TestAnotherRun:
 
     def test_with_other_weights(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
         make_model(seed=9).save(saved[0])
-        error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
+        error = run("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first).error
         assert "holds another run (model_fingerprint" in error
 
     def test_with_other_values(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
         values = np.load(saved[1])
         values[7, 3] += 1e-9
         np.save(saved[1], values)
-        error = run("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first).error
+        error = run("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first).error
         assert "holds another run (fingerprint" in error
 
     @pytest.mark.parametrize("schema", [1, 2, 7, None])
@@ -71,7 +69,7 @@ class TestAnotherRun:
         content = json.loads((first / "run.json").read_text())
         (first / "run.json").write_text(json.dumps(content | {"schema_version": schema, "more": 1}))
         message = f"has schema {schema}, written by another version of maskevidence (this one reads 3)"
-        command = ("score", *saved, "--limit", 50, "--masks-per-size", 2, "--out", first)
+        command = ("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first)
         assert message in run(*command).error
         assert message in run("summarize", first).error
         assert message in run("compare", first, first).error

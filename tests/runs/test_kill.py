@@ -22,7 +22,7 @@ from recorded_runs import read_numbers, read_rows, same_rows
 @pytest.mark.usefixtures("one_thread")
 class TestKill:
     def test_at_five_random_moments(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
-        command = ("score", *saved, "--masks-per-size", 20, "--save-every", 0)
+        command = ("score", *saved, "--design", "every-size:20", "--save-every", 0)
         again = (*command, "--threads", 1, "--out")
         assert run(*again, tmp_path / "whole").code == 0
         n_parts = len(list_parts(tmp_path / "whole" / "scores"))
@@ -50,7 +50,7 @@ class TestKill:
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
         """Nothing was left to score then, and the temporary file of the killed process stayed."""
-        command, out = ("score", *saved, "--masks-per-size", 2, "--out"), tmp_path / "out"
+        command, out = ("score", *saved, "--design", "every-size:2", "--out"), tmp_path / "out"
         assert run(*command, out).code == 0
         whole = files_in(out)
         (out / "curve.png").rename(out / ".abc.tmp")
@@ -107,7 +107,7 @@ class TestMounts:
     def test_a_run_resumes_after_the_disk_was_full(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
-        command = ("score", *saved, "--masks-per-size", 20, "--save-every", 0, "--threads", 1, "--out")
+        command = ("score", *saved, "--design", "every-size:20", "--save-every", 0, "--threads", 1, "--out")
         assert run(*command, tmp_path / "whole").code == 0
         disk = tmp_path / "disk"
         disk.mkdir()

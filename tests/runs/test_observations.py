@@ -36,7 +36,7 @@ def test_every_kind_of_data_has_observations(
 ) -> None:
     asked = {
         "rows": ("ppca:2", world / "data" / "table.csv", "--design", "leave-one-out"),
-        "texts": (model, table, "--text", "answer", "--id-column", "name", "--draws", 16),
+        "texts": (model, table, "--text", "answer", "--id-column", "name", "--design", "random-size:16"),
         "images": (world / "models" / "vit-mae", world / "data" / "images"),
     }
     rows = {}
@@ -55,17 +55,17 @@ def test_every_kind_of_data_has_observations(
 def test_labels_survive_shards_and_resuming(
     run: CommandLine, model: Path, table: Path, tmp_path: Path
 ) -> None:
-    command = ("score", model, table, "--text", "answer", "--id-column", "number", "--design", "orderings")
-    assert run(*command, "--orders", 2, "--out", tmp_path / "one").code == 0
+    command = ("score", model, table, "--text", "answer", "--id-column", "number", "--design")
+    assert run(*command, "orderings:2", "--out", tmp_path / "one").code == 0
     for k in (1, 2):
-        assert run(*command, "--orders", 2, "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
+        assert run(*command, "orderings:2", "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
     part = checked_observations(tmp_path / "part-2")
     assert [row["label"] for row in part] == ["2", "3", "4"]
     parts = (tmp_path / "part-2", tmp_path / "part-1")
     assert run("summarize", *parts, "--out", tmp_path / "whole").code == 0
     assert checked_observations(tmp_path / "whole") == checked_observations(tmp_path / "one")
     assert read_run(tmp_path / "whole").estimate.labels == tuple("01234")
-    assert run(*command, "--orders", 4, "--out", tmp_path / "one").code == 0  # more of the same run
+    assert run(*command, "orderings:4", "--out", tmp_path / "one").code == 0  # more of the same run
     assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
     for name in ("observations.csv", "estimate.json"):
         (tmp_path / "one" / name).unlink()
@@ -100,7 +100,9 @@ def test_fasta_files_are_read_with_their_names(run: CommandLine, model: Path, tm
     (tmp_path / "a.fasta").write_text(plain)
     (tmp_path / "b.fa.gz").write_bytes(gzip.compress(plain.encode()))
     for name in ("a.fasta", "b.fa.gz"):
-        result = run("score", model, tmp_path / name, "--draws", 8, "--out", tmp_path / f"run-{name}")
+        result = run(
+            "score", model, tmp_path / name, "--design", "random-size:8", "--out", tmp_path / f"run-{name}"
+        )
         assert result.code == 0, result.err
     rows = [checked_observations(tmp_path / f"run-{name}") for name in ("a.fasta", "b.fa.gz")]
     assert rows[0] == rows[1]

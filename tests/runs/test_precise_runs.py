@@ -11,7 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.runs import read_run, score_into
 from maskevidence.runs.parts import list_parts, write_part
-from maskevidence.tasks.options import DesignOptions, PrecisionOptions, RunOptions
+from maskevidence.tasks.options import PrecisionOptions, RunOptions
 from maskevidence.tasks.score import score
 from recorded_runs import N_FEATURES, make_model, read_numbers, same_rows
 
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def record(data: tuple[str, str], out: Path, target: float | None, draws: int | None = None) -> dict:
-    design = DesignOptions("random-size", draws=draws, replicates=draws)
+    design = None if draws is None else f"random-size:{draws},replicates={draws}"
     run = RunOptions(out=out, save_every=0.0, precision=PrecisionOptions(target_se=target))
     return score(*data, design, run=run).result
 
@@ -103,8 +103,7 @@ def test_another_target_goes_on_from_the_draws_that_are_there(data: tuple[str, s
 
 
 def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Path) -> None:
-    design = DesignOptions("random-size", draws=4)
-    score(*data, design, run=RunOptions(out=tmp_path / "run"))
+    score(*data, "random-size:4", run=RunOptions(out=tmp_path / "run"))
     found = record(data, tmp_path / "run", 0.04)
     assert found["design"]["replicates"] == 4
     assert found["design"]["draws"] % 4 == 0
@@ -120,12 +119,15 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
         (("--target-se", "-1"), "target_se=-1.0; give a number above 0"),
         (("--max-passes", "100"), "--max-passes belongs to --target-se or --target-relative; add that"),
         (("--target-se", "0.1", "--max-passes", "100"), "max_passes=100 is too few: the error of 70 obs"),
-        (("--target-se", "0.1", "--draws", "8"), "finds the number of masks, which --draws sets; give one"),
+        (
+            ("--target-se", "0.1", "--design", "random-size:8"),
+            "finds the number of masks, which --design random-size:8 sets; give one",
+        ),
         (
             ("--target-se", "0.1", "--design", "every-size"),
             "draws random sizes; leave --design",
         ),
-        (("--target-se", "0.1", "--masks", "shared"), "--target-se needs --masks own"),
+        (("--target-se", "0.1", "--design", "random-size:shared"), "--target-se needs own masks"),
         (("--target-relative", "0.1", "--shard", "1/2"), "`maskevidence plan` with the same target gives"),
     ],
 )

@@ -30,7 +30,7 @@ from maskevidence.runs.parts import list_parts
 from maskevidence.runs.ray import RayEngine
 from maskevidence.runs.ray_workers import WorkerPool, with_own_memory
 from maskevidence.score import Scoring
-from maskevidence.tasks.options import ClusterOptions, PrecisionOptions, Preparation, RunOptions, TextOptions
+from maskevidence.tasks.options import ClusterOptions, PrecisionOptions, RunOptions
 from maskevidence.tasks.score import score
 from ray_models import (
     Budgeted,
@@ -137,8 +137,7 @@ class TestRows:
             run = RunOptions(
                 out=tmp_path / cluster.engine, precision=PrecisionOptions(target_se=0.05), cluster=cluster
             )
-            tokens = Preparation(texts=TextOptions(per_token=True))
-            score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), preparation=tokens, run=run)
+            score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), "random-size:per-token", run=run)
             found.append(read_run(run.out).estimate)
         on_ray, local = found
         assert on_ray.design["draws"] > 4
@@ -276,7 +275,7 @@ class TestCommand:
     def test_a_killed_run_is_resumed_by_either_engine(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, cluster: str
     ) -> None:
-        design = ("--limit", 150, "--masks-per-size", 10, "--batch-size", 3)
+        design = ("--limit", 150, "--design", "every-size:10", "--batch-size", 3)
         words = ("score", *saved, *design, "--save-every", 0, "--out")
         on_ray = ("--engine", "ray", "--workers", 1)
         assert run(*words, tmp_path / "whole", "--threads", 1).code == 0

@@ -15,7 +15,7 @@ from command_line import CommandLine, files_in
 from maskevidence.report.reading import read_runs
 from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts, read_part, write_part
-from maskevidence.tasks.options import DesignOptions, RunOptions
+from maskevidence.tasks.options import RunOptions
 from maskevidence.tasks.score import score
 from recorded_runs import (
     make_manifest,
@@ -148,7 +148,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "rows.npy", rng.normal(size=(150, 4)) @ rng.normal(size=(4, 4)))
     for name in "ab":
         options = RunOptions(out=folder / name, save_every=0.0)
-        score("ppca:1", str(folder / "rows.npy"), DesignOptions(masks_per_size=2), run=options)
+        score("ppca:1", str(folder / "rows.npy"), "every-size:2", run=options)
     return folder
 
 
@@ -157,7 +157,7 @@ def fitted(scored: Path, tmp_path: Path) -> tuple[object, ...]:
     """The command of a run with a fitted model, which was given before; its folder comes last."""
     for name in "ab":
         shutil.copytree(scored / name, tmp_path / name)
-    words = ("--save-every", 0, "--masks-per-size", 2, "--out", tmp_path / "a")
+    words = ("--save-every", 0, "--design", "every-size:2", "--out", tmp_path / "a")
     return ("score", "ppca:1", scored / "rows.npy", *words)
 
 

@@ -46,22 +46,20 @@ def test_shards_are_the_run(tmp_path: Path) -> None:
 def test_a_run_is_not_continued_without_its_tokens(tmp_path: Path, run: CommandLine) -> None:
     table = tmp_path / "table.csv"
     np.savetxt(table, make_tokens().values.numpy(), delimiter=",", header="a,b,c,d,e,f", comments="")
-    words = ("score", "gaussian", table, "--design", "random-size", "--out", tmp_path / "run")
-    assert run(*words, "--per-token").code == 0
+    words = ("score", "gaussian", table, "--out", tmp_path / "run", "--design")
+    assert run(*words, "random-size:per-token").code == 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["token_scores"] is True
-    assert "token_scores False instead of True" in run(*words).error
+    assert "token_scores False instead of True" in run(*words, "random-size").error
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("design", "message"),
     [
-        (("--design", "leave-one-out"), "with leave-one-out is a report on texts"),
-        (("--design", "every-size"), "--per-token belongs to --design random-size with own masks"),
-        (("--design", "random-size", "--masks", "shared"), "--per-token belongs to --design random-size"),
-        (("--design", "random-size", "--draws", "1"), "--per-token belongs to --design random-size"),
+        ("leave-one-out:per-token", "leave-one-out:per-token is a report on texts"),
+        ("every-size:per-token", "per-token belongs to random-size with own masks"),
+        ("random-size:shared,per-token", "per-token belongs to random-size"),
+        ("random-size:1,per-token", "per-token belongs to random-size"),
     ],
 )
-def test_designs_without_use_for_tokens_are_refused(
-    run: CommandLine, words: tuple[str, ...], message: str
-) -> None:
-    assert message in run("score", "gaussian", "digits", "--per-token", *words).error
+def test_designs_without_use_for_tokens_are_refused(run: CommandLine, design: str, message: str) -> None:
+    assert message in run("score", "gaussian", "digits", "--design", design).error

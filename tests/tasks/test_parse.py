@@ -7,71 +7,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.design_words import parse_design
 from maskevidence.tasks.options import RowReading
 from maskevidence.tasks.parse import parse_model, parse_size
 from maskevidence.tasks.prepare_rows import read_rows
-
-
-@pytest.mark.parametrize(
-    ("word", "options", "design"),
-    [
-        ("every-size", {}, me.EverySize()),
-        ("every-size", {"masks_per_size": 7}, me.EverySize(7)),
-        ("random-size", {"draws": 12, "replicates": 6}, me.RandomSize(12, 6)),
-        ("orderings", {"orders": 3}, me.Orderings(3)),
-        ("leave-one-out", {}, me.LeaveOneOut()),
-        ("exhaustive", {}, me.Exhaustive()),
-        ("fixed-rate:0.15", {}, me.FixedRate(0.15)),
-        ("fixed-rate:1", {"masks_per_size": 2}, me.FixedRate(1.0, 2)),
-        ("rates:0.1-0.3-0.1", {}, me.Rates((0.1, 0.2, 0.3))),
-        ("rates:0.5-0.5-0.1", {}, me.Rates((0.5,))),
-    ],
-)
-def test_designs(word: str, options: dict[str, int], design: me.MaskDesign) -> None:
-    assert parse_design(word, **options) == design
-
-
-def test_rates_of_the_paper() -> None:
-    design = parse_design("rates:0.01-0.99-0.01")
-    assert design.rates == tuple(round(k / 100, 12) for k in range(1, 100))
-
-
-@pytest.mark.parametrize(
-    ("word", "options", "message"),
-    [
-        ("every-sise", {}, "unknown design 'every-sise'; did you mean 'every-size'"),
-        ("nonsense", {}, "unknown design 'nonsense'. Known: every-size"),
-        ("", {}, "unknown design ''"),
-        ("fixed-rate", {}, "lacks its rate; write fixed-rate:0.15"),
-        ("fixed-rate:", {}, "lacks its rate"),
-        ("fixed-rate:a", {}, "lacks its rate"),
-        ("fixed-rate:0", {}, "mask rate 0; give a share of the tokens in (0, 1]"),
-        ("fixed-rate:1.01", {}, "mask rate 1.01; give a share"),
-        ("fixed-rate:nan", {}, "mask rate nan; give a share"),
-        ("fixed-rate:-0.1", {}, "lacks its rate"),
-        ("rates:0.1-0.9", {}, "lacks its rates"),
-        ("rates:0.9-0.1-0.1", {}, "has no rates"),
-        ("rates:0.1-0.9-0", {}, "has no rates"),
-        ("rates:0-0.9-0.1", {}, "mask rate 0; give a share"),
-        ("rates:0.1-1.5-0.1", {}, "mask rate 1.1; give a share"),
-        ("rates:0.1-0.9-nan", {}, "has no rates"),
-        ("rates:0.1-inf-0.1", {}, "has no rates"),
-        ("rates:0.1-0.9-1e-300", {}, "lacks its rates"),
-        ("every-size:3", {}, "every-size takes nothing after a colon"),
-        ("every-size", {"draws": 8}, "--draws does not belong to every-size, which has --masks-per-size"),
-        ("leave-one-out", {"orders": 8}, "--orders does not belong to leave-one-out, which has no option"),
-        (
-            "random-size",
-            {"draws": 6, "replicates": 4},
-            "draws=6 is not a multiple of replicates=4; give draws=8",
-        ),
-        ("every-size", {"masks_per_size": 0}, "masks_per_size=0; give a whole number of 1 or more"),
-    ],
-)
-def test_bad_designs(word: str, options: dict[str, int], message: str) -> None:
-    with pytest.raises(me.InputError, match=re.escape(message)):
-        parse_design(word, **options)
 
 
 def test_models(tmp_path: Path) -> None:

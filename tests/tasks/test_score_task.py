@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.tasks.options import DesignOptions, Preparation, RowReading, RunOptions, Sample, TextOptions
+from maskevidence.tasks.options import Preparation, RowReading, RunOptions, Sample, TextOptions
 from maskevidence.tasks.prepare_rows import new_model, prepare_rows
 from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
 
-DESIGN = DesignOptions("every-size", masks_per_size=2)
+DESIGN = "every-size:2"
 
 
 @pytest.fixture
@@ -51,14 +51,13 @@ def test_in_memory_and_in_a_run_the_same_numbers(
 def test_a_run_that_is_continued_keeps_its_replicates(table: str, tmp_path: Path) -> None:
     """They are 4 of 4 draws, and would be 8 of 8 draws in a new run."""
     run = RunOptions(out=tmp_path / "r")
-    assert score("gaussian", table, DesignOptions("random-size", draws=4), run=run).result["n_masks"] == 48
-    more = score("gaussian", table, DesignOptions("random-size", draws=8), run=run).result
+    assert score("gaussian", table, "random-size:4", run=run).result["n_masks"] == 48
+    more = score("gaussian", table, "random-size:8", run=run).result
     assert (more["n_masks"], more["design"]["replicates"]) == (96, 4)
-    other = DesignOptions("random-size", draws=8, replicates=8)
     with pytest.raises(me.InputError, match="replicates 8 instead of 4"):
-        score("gaussian", table, other, run=run)
+        score("gaussian", table, "random-size:8,replicates=8", run=run)
     anew = RunOptions(out=tmp_path / "r", overwrite=True)
-    again = score("gaussian", table, DesignOptions("random-size", draws=8), run=anew).result
+    again = score("gaussian", table, "random-size:8", run=anew).result
     assert again["design"]["replicates"] == 8
 
 
@@ -76,13 +75,13 @@ def test_a_few_texts_have_more_draws_by_default(
     assert (high - low) / 2 < -scored["log_evidence"]
     again = score("models/bert", "data/texts.jsonl", preparation=how, run=run)
     assert again.finished_before
-    few = score("models/bert", "data/texts.jsonl", DesignOptions(draws=4), how).result
+    few = score("models/bert", "data/texts.jsonl", "random-size:4", how).result
     assert few["design"]["draws"] == 4
 
 
 def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path) -> None:
     """The position of a row is that among all rows of the run, of which a shard scores some."""
-    design, how = DesignOptions("random-size"), Preparation(Sample(seed=1, test_fraction=0.5))
+    design, how = "random-size", Preparation(Sample(seed=1, test_fraction=0.5))
     whole = score("gaussian", table, design, how).result
     shards = [tmp_path / str(k) for k in (1, 2)]
     for k, out in enumerate(shards, 1):

@@ -66,19 +66,27 @@ def test_a_finished_training_is_read_and_not_repeated(
 
 
 def test_a_design_draws_one_mask_of_each_kind_by_default() -> None:
-    for word, options, design in (
-        ("every-size", RowTraining(), me.EverySize(1)),
-        ("random-size", RowTraining(), me.RandomSize(1, 1)),
-        ("random-size", RowTraining(draws=3), me.RandomSize(3, 1)),
-        ("orderings", RowTraining(), me.Orderings(1)),
-        ("fixed-rate:0.15", RowTraining(masks_per_size=2), me.FixedRate(0.15, 2)),
-        ("leave-one-out", RowTraining(), me.LeaveOneOut()),
+    for word, design in (
+        ("every-size", me.EverySize(1)),
+        ("random-size", me.RandomSize(1, 1)),
+        ("random-size:3", me.RandomSize(3, 1)),
+        ("random-size:8,replicates=4", me.RandomSize(8, 4)),
+        ("orderings", me.Orderings(1)),
+        ("fixed-rate:0.15", me.FixedRate(0.15, 1)),
+        ("fixed-rate:0.15,masks-per-size=2", me.FixedRate(0.15, 2)),
+        ("leave-one-out", me.LeaveOneOut()),
     ):
-        objective = parse_objective(word, options, seed=5)
+        objective = parse_objective(word, seed=5)
         assert isinstance(objective, me.MaskedObjective)
         assert (objective.design, objective.settings()["seed"]) == (design.in_training(), 5)
+    assert parse_objective("every-size:2,shared").settings()["masks"] == "shared"
     assert parse_objective("iwae:5").settings()["samples"] == 5
-    with pytest.raises(me.InputError, match="'elbo' draws no masks; leave --draws and --orders out"):
-        parse_objective("elbo", RowTraining(draws=1, orders=2))
-    with pytest.raises(me.InputError, match="--orders does not belong to every-size"):
-        parse_objective("every-size", RowTraining(orders=2))
+    for word, message in (
+        ("likelihood:3", "write likelihood alone"),
+        ("likelihood,shared", "write likelihood alone"),
+        ("elbo:3", "write elbo, or iwae:5"),
+        ("random-size:per-token", "train records no scores of tokens"),
+        ("policy:entropy", "is for scoring only"),
+    ):
+        with pytest.raises(me.InputError, match=message):
+            parse_objective(word)

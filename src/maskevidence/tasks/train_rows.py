@@ -1,5 +1,7 @@
 """Train a model of rows in standard units, and save it in the units of the data."""
 
+import re
+
 from maskevidence.data.table import Table
 from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
@@ -156,8 +158,11 @@ def parse_objective(word: str, seed: int = 0) -> Objective:
         >>> parse_objective("every-size").design
         IndependentMasks(masks_per_size=1)
     """
-    name, _, argument = word.partition(":")
-    if word == "likelihood":
+    name, *options = re.split("[:,]", word, maxsplit=1)
+    argument = "".join(options)
+    if name == "likelihood" and options:
+        raise InputError(f"objective {word!r}; write likelihood alone, which draws no masks")
+    if name == "likelihood":
         return Likelihood()
     if name == "elbo" and not argument:
         return Elbo(seed=seed)
