@@ -117,7 +117,8 @@ def test_each_token_of_leave_one_out(
     assert (
         "another run" in run(*command, "--out", tmp_path / "w").error
     )  # without --whole-words it is another
-    assert run(*command[:5], "--limit", 4, "--out", tmp_path / "w", "--overwrite").code == 0
+    plain_run = ("score", model, texts, "--design", "leave-one-out", "--limit", 4, "--out", tmp_path / "w")
+    assert run(*plain_run, "--overwrite").code == 0
     assert not (tmp_path / "w" / "tokens.csv").exists()  # it belonged to the overwritten run
 
 
