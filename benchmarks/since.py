@@ -4,11 +4,15 @@
 
 Two processes of one thread each hold one revision and are called in turns, so that a change in the machine's
 speed affects both. What is measured is CPU time; each ratio is that of the two shortest rounds, which other
-work on the machine has disturbed least. The calls are those that every release has had: scores of PPCA, of a
-Gaussian and of a Bernoulli model, of a small BERT, and training by maximum likelihood and by masked
-prediction. Takes about three minutes.
+work on the machine has disturbed least. Beside it stand the passes of a call, the rows that went through the
+model, and whether both revisions give the same numbers to the last digit. The calls are scores of PPCA, of a
+Gaussian, of a Bernoulli model and of a small BERT, by designs and by decoding policies; scores of mutants,
+and of questions and texts of the lm-evaluation-harness; and training by maximum likelihood and by masked
+prediction. Takes about ten minutes.
 """
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +30,8 @@ from _timing import Target, arguments, finish, machine, show
 ROOT = Path(__file__).resolve().parent.parent
 AT_MOST = 1.05
 SECONDS = 0.2  # a round repeats short calls for about this long
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+Call = Callable[[], object]
 
 
 def main() -> int:
@@ -43,20 +49,27 @@ def main() -> int:
         unpack(options.base, Path(folder))
         with worker(Path(folder) / "src") as base, worker(ROOT / "src") as now:
             for name in names[:1] if options.quick else names:
-                seconds: dict[str, list[float]] = {"base": [], "now": []}
-                for _ in range(rounds + 1):
-                    seconds["base"].append(ask(base, name))
-                    seconds["now"].append(ask(now, name))
-                before, after = (min(values[1:]) for values in seconds.values())
-                ratios = [b / a for a, b in zip(seconds["base"][1:], seconds["now"][1:], strict=True)]
-                numbers[name] = {"base": before, "now": after, "ratio": after / before}
-                spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-                rows.append(
-                    (name, f"{1e3 * before:.1f}", f"{1e3 * after:.1f}", f"{after / before:.3f}", spread)
+                answers = [(ask(base, name), ask(now, name)) for _ in range(rounds + 1)][1:]
+                before, after = (
+                    min(answer["seconds"] for answer in side) for side in zip(*answers, strict=True)
                 )
+                ratios = [now["seconds"] / base["seconds"] for base, now in answers]
+                passes = " / ".join(f"{answer['passes']:,}" for answer in answers[0])
+                equal = len({answer["numbers"] for answer in answers[0]}) == 1
+                numbers[name] = {
+                    "base": before,
+                    "now": after,
+                    "ratio": after / before,
+                    "passes": passes,
+                    "equal": equal,
+                }
+                spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+                times = (f"{1e3 * before:.1f}", f"{1e3 * after:.1f}", f"{after / before:.3f}", spread)
+                rows.append((name, *times, passes, "yes" if equal else "no"))
                 targets.append(Target(f"time of {name}", after / before, high=AT_MOST))
                 print(f"{name}: {after / before:.3f} ({spread})", file=sys.stderr, flush=True)
-    columns = ("call", f"ms, {options.base}", "ms, now", "ratio", "range of the rounds")
+    times = (f"ms, {options.base}", "ms, now", "ratio", "range of the rounds")
+    columns = ("call", *times, "passes", "equal numbers")
     show(f"CPU time of one call, one thread; {machine()}", columns, rows)
     return finish({"calls": numbers}, targets, options.json)
 
@@ -84,12 +97,12 @@ def worker(source: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def ask(process: subprocess.Popen[str], name: str) -> float:
-    """CPU seconds of one call."""
+def ask(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    """CPU seconds, passes and a hash of the numbers of one call."""
     to, answer = stream(process.stdin), stream(process.stdout)
     to.write(name + "\n")
     to.flush()
-    return float(answer.readline())
+    return json.loads(answer.readline())
 
 
 def stream(pipe: IO[str] | None) -> IO[str]:
@@ -98,43 +111,80 @@ def stream(pipe: IO[str] | None) -> IO[str]:
 
 
 def work() -> int:
-    """Answer each name on standard input with the CPU seconds of its call."""
+    """Answer each name on standard input with the CPU seconds, passes and numbers of its call."""
     import torch
 
     torch.set_num_threads(1)
-    ready: dict[str, tuple[Callable[[], object], int]] = {}
+    ready: dict[str, tuple[Call, int, dict[str, Any]]] = {}
     for line in sys.stdin:
         name = line.strip()
         if name not in ready:
-            call = workloads()[name]()
-            call()
+            call, model = workloads()[name]()
+            with counting(model) as passes:
+                numbers = hashlib.sha256(repr(call()).encode()).hexdigest()
             start = process_time()
             call()
-            ready[name] = call, max(1, round(SECONDS / (process_time() - start)))
-        call, times = ready[name]
+            times = max(1, round(SECONDS / (process_time() - start)))
+            ready[name] = call, times, {"passes": passes[0], "numbers": numbers}
+        call, times, found = ready[name]
         start = process_time()
         for _ in range(times):
             call()
-        print((process_time() - start) / times, flush=True)
+        print(json.dumps({"seconds": (process_time() - start) / times, **found}), flush=True)
     return 0
 
 
-def workloads() -> dict[str, Callable[[], Callable[[], object]]]:
-    """What prepares each call, by its name."""
+@contextmanager
+def counting(model: Any) -> Iterator[list[int]]:
+    """Count the rows that go through a model, in a list with one entry."""
+    methods = ("log_conditionals", "log_distributions", "unmasked_log_distributions", "score_orderings")
+    passes = [0]
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(tokens: Any, masked: Any) -> Any:
+            passes[0] += len(masked)
+            return method(tokens, masked)
+
+        return call
+
+    present = [name for name in methods if hasattr(model, name)]
+    for name in present:
+        setattr(model, name, counted(getattr(model, name)))
+    try:
+        yield passes
+    finally:
+        for name in present:
+            delattr(model, name)
+
+
+def workloads() -> dict[str, Callable[[], tuple[Call, Any]]]:
+    """What prepares each call and its model, by the call's name."""
+    from functools import partial
+
     return {
         "random-size:8, PPCA, 5,000 x 100": lambda: scoring(table(5000, 100), "RandomSize", 8, 4),
+        "random-size:8, PPCA, 500 x 64": lambda: scoring(table(500, 64), "RandomSize", 8),
         "every-size:4 of own masks, PPCA, 2,000 x 20": lambda: scoring(table(2000, 20), "EverySize", 4),
         "every-size:2 of shared masks, PPCA, 2,000 x 60": lambda: scoring(
             table(2000, 60), "EverySize", 2, masks="shared"
         ),
         "leave-one-out, PPCA, 500 x 100": lambda: scoring(table(500, 100), "LeaveOneOut"),
         "exhaustive, PPCA, 20 x 12": lambda: scoring(table(20, 12), "Exhaustive"),
+        "exhaustive:order-mixture, PPCA, 20 x 11": lambda: scoring(table(20, 11), "Exhaustive", True),
         "random-size:8, Gaussian, 500 x 40": lambda: scoring(
             table(500, 40), "RandomSize", 8, 4, model="Gaussian"
         ),
         "orderings:2, Gaussian, 500 x 40": lambda: scoring(table(500, 40), "Orderings", 2, model="Gaussian"),
         "random-size:4, Bernoulli model, 200 x 30": bernoulli,
-        "random-size:4, BERT of 2 layers, 40 texts": bert,
+        "random-size:4, BERT of 2 layers, 40 texts": partial(bert, "RandomSize", 4, 4),
+        "policy:confidence, BERT of 2 layers, 8 texts": partial(bert, "Policy", "confidence", rows=8),
+        "policy:left-to-right, BERT of 2 layers, 8 texts": partial(bert, "Policy", "left-to-right", rows=8),
+        "7 conventions, 599 mutants": partial(variants, 599, ()),
+        "pll and whole, 8 mutants": partial(variants, 8, ("pll", "whole")),
+        "planning of 72,000 contexts, 600 mutants": partial(variants, 600, ("joint", "pll"), plan=True),
+        "lm-eval, 16 questions of 4 choices": partial(questions, range(16, 20)),
+        "lm-eval, 16 questions of 4 short choices": partial(questions, range(2, 6)),
+        "lm-eval, 16 texts": texts,
         "PPCA by maximum likelihood, 5,000 x 100": fitted,
         "PPCA by masked prediction, 20 steps": trained,
     }
@@ -148,17 +198,17 @@ def table(rows: int, columns: int) -> Any:
     return factors + rng.standard_normal((rows, columns))
 
 
-def scoring(x: Any, design: str, *how: int, model: str = "PPCA", masks: str = "own") -> Callable[[], object]:
+def scoring(x: Any, design: str, *how: Any, model: str = "PPCA", masks: str = "own") -> tuple[Call, Any]:
     """Score a fitted model of rows."""
     import maskevidence as me
 
     fitted = me.models.PPCA(x.shape[1], 5) if model == "PPCA" else me.models.Gaussian(n_features=x.shape[1])
     fitted.fit(x)
     drawn = getattr(me, design)(*how)
-    return lambda: me.estimate_evidence(fitted, x, drawn, masks=masks)
+    return lambda: me.estimate_evidence(fitted, x, drawn, masks=masks).per_observation.tolist(), fitted
 
 
-def bernoulli() -> Callable[[], object]:
+def bernoulli() -> tuple[Call, Any]:
     """Score a Bernoulli latent variable model, whose integration grid is refined first."""
     import torch
 
@@ -168,35 +218,118 @@ def bernoulli() -> Callable[[], object]:
     model = me.models.BernoulliPCA(30, 2)
     x = (table(200, 30) > 0).astype(float)
     tokens, design = me.Tokens.from_array(x), me.RandomSize(4, 4)
-    return lambda: me.estimate_evidence(model, tokens, design)
+    return lambda: me.estimate_evidence(model, tokens, design).per_observation.tolist(), model
 
 
-def bert() -> Callable[[], object]:
-    """Score a BERT with random weights on rows of word pieces."""
+def network(vocabulary: int, tokenizer: Any = None) -> Any:
+    """A BERT with random weights."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
     import maskevidence as me
 
     torch.manual_seed(0)
-    network = BertForMaskedLM(
-        BertConfig(vocab_size=2000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
+    bert = BertForMaskedLM(
+        BertConfig(vocab_size=vocabulary, hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
     )
-    model = me.models.MaskedLM(network.eval(), mask_token_id=4)
-    values = torch.randint(5, 2000, (40, 48), generator=torch.Generator().manual_seed(1))
+    return me.models.MaskedLM(bert.eval(), tokenizer, mask_token_id=4)
+
+
+def bert(design: str, *how: Any, rows: int = 40) -> tuple[Call, Any]:
+    """Score a BERT on rows of word pieces."""
+    import torch
+
+    import maskevidence as me
+
+    model, drawn = network(2000), getattr(me, design)(*how)
+    values = torch.randint(5, 2000, (rows, 48), generator=torch.Generator().manual_seed(1))
     everywhere = torch.ones_like(values, dtype=torch.bool)
-    tokens = me.Tokens(values, everywhere, torch.zeros_like(everywhere), torch.arange(40))
-    return lambda: me.estimate_evidence(model, tokens, me.RandomSize(4, 4))
+    tokens = me.Tokens(values, everywhere, torch.zeros_like(everywhere), torch.arange(rows))
+    return lambda: me.estimate_evidence(model, tokens, drawn).per_observation.tolist(), model
 
 
-def fitted() -> Callable[[], object]:
+def letters(n: int) -> str:
+    """A protein of random residues."""
+    import numpy as np
+
+    return "".join(np.random.default_rng(n).choice(list(RESIDUES), n))
+
+
+def protein_model() -> Any:
+    """A BERT of residues."""
+    from maskevidence.models.text.letters import letter_tokenizer
+
+    return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
+
+
+def variants(n: int, conventions: tuple[str, ...], *, plan: bool = False) -> tuple[Call, Any]:
+    """Score single and double mutants of a protein of 120 residues, or plan it."""
+    import numpy as np
+
+    import maskevidence as me
+
+    model, wild_type, rng = protein_model(), letters(120), np.random.default_rng(0)
+    sites = [sorted(rng.choice(20 if not plan else 120, 1 + k % 2, replace=False).tolist()) for k in range(n)]
+    mutants = [
+        ":".join(f"{wild_type[site]}{site + 1}{rng.choice(list(RESIDUES))}" for site in some)
+        for some in sites
+    ]
+    chosen = {"conventions": conventions} if conventions else {}
+    if plan:
+        return lambda: me.plan_variants(model, wild_type, mutants, **chosen), model
+
+    def score() -> object:
+        found = me.variants(model, wild_type, mutants, **chosen)
+        return {name: values.tolist() for name, values in found.scores.items()}
+
+    return score, model
+
+
+def questions(lengths: range) -> tuple[Call, Any]:
+    """Decide between choices of these numbers of tokens, as the lm-evaluation-harness asks."""
+    from types import SimpleNamespace
+
+    asked = [
+        SimpleNamespace(
+            task_name="task", doc_id=k, idx=choice, args=(letters(20 + k), letters(100 * k + 100 + n)[:n])
+        )
+        for k in range(16)
+        for choice, n in enumerate(lengths)
+    ]
+    answerer, model = lm_eval_answerer()
+    return lambda: [
+        (float(value), value.deviations.tolist(), greedy)
+        for value, greedy in answerer().continuations(asked, {})
+    ], model
+
+
+def texts() -> tuple[Call, Any]:
+    """Score whole texts, as the lm-evaluation-harness asks."""
+    from types import SimpleNamespace
+
+    answerer, model = lm_eval_answerer()
+    asked = [SimpleNamespace(args=(letters(40 + k),)) for k in range(16)]
+    return lambda: [(float(value), value.deviations.tolist()) for value in answerer().texts(asked)], model
+
+
+def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
+    """What makes an answerer of the harness's requests, and its model."""
+    from maskevidence.integrations.lm_eval.answering import Answerer
+    from maskevidence.integrations.lm_eval.settings import Settings
+
+    words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0, "greedy": "auto"}
+    model = protein_model()
+    return lambda: Answerer(model, Settings.parse(metrics="acc", **words), None, 64), model
+
+
+def fitted() -> tuple[Call, Any]:
     import maskevidence as me
 
     x = table(5000, 100)
-    return lambda: me.models.PPCA(100, 5).fit(x)
+    return lambda: numbers_of(me.models.PPCA(100, 5).fit(x)), None
 
 
-def trained() -> Callable[[], object]:
+def trained() -> tuple[Call, Any]:
     import torch
 
     import maskevidence as me
@@ -205,11 +338,16 @@ def trained() -> Callable[[], object]:
 
     def train() -> object:
         torch.manual_seed(0)
-        return me.fit(
-            me.models.PPCA(50, 5), x, me.MaskedObjective(me.RandomSize(4)), epochs=5, batch_size=250
-        )
+        model = me.models.PPCA(50, 5)
+        me.fit(model, x, me.MaskedObjective(me.RandomSize(4)), epochs=5, batch_size=250)
+        return numbers_of(model)
 
-    return train
+    return train, None
+
+
+def numbers_of(model: Any) -> list[Any]:
+    """The parameters of a model."""
+    return [parameter.tolist() for parameter in model.parameters()]
 
 
 if __name__ == "__main__":
