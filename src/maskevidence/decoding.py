@@ -9,7 +9,7 @@ which is that of the decoder which draws each shown value from these conditional
 probabilities add up to one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -20,19 +20,11 @@ from torch import Generator, Tensor
 from maskevidence.design_words import DesignWord, as_design
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, Policy
-from maskevidence.model import (
-    HasBatches,
-    HasLogDistributions,
-    MaskedModel,
-    asked,
-    beside,
-    not_finite,
-)
+from maskevidence.model import HasBatches, HasLogDistributions, MaskedModel, beside
 from maskevidence.score_table import ScoreTable
+from maskevidence.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
-
-_NUMBERS_IN_A_CALL = 2**24  # probabilities of a call: 64 MiB in single precision
 
 
 def check_policy(model: MaskedModel, tokens: Tokens, policy: Policy) -> None:
@@ -84,23 +76,20 @@ def score_policy(
     """
     tokens = beside(model, tokens)
     n_tokens = tokens.n_tokens.cpu().numpy()
-    n_steps = policy.n_draws(n_tokens)
+    asker = Asker(model, None if isinstance(model, HasBatches) else batch_size, advance=advance)
     hidden = tokens.maskable.clone()
-    row, draw, score, n_calls, n_values = [], [], [], 0, 0
-    with torch.no_grad():
-        if policy.looks_at_values:
-            n_values = _distributions(model, tokens[:1], tokens.maskable[:1]).shape[1]
-        for step in range(int(n_steps.max())):
-            unfinished = np.flatnonzero(n_steps > step)
-            for part in _calls(model, tokens, unfinished, batch_size, n_values):
-                at = torch.from_numpy(part).to(hidden.device)
-                shown, log_probs = _step(model, tokens[at], hidden[at], policy, step)
-                hidden[at] &= ~shown
-                row.append(part)
-                draw.append(np.full_like(part, step))
-                score.append((log_probs.sum(1) / shown.sum(1)).cpu().double().numpy())
-                advance(len(part))
-                n_calls += 1
+    row, draw, score = [], [], []
+    listed = policy.looks_at_values
+    for step, part, answer in steps(asker, tokens, hidden, policy.n_draws(n_tokens), listed=listed):
+        shown = _next(policy, answer, step, listed=listed)
+        own = answer.log_probs
+        if listed:
+            own = own[shown[answer.hidden]].gather(1, answer.tokens.values[shown][:, None].long())[:, 0]
+            own = own.new_zeros(shown.shape).index_put(torch.nonzero(shown, as_tuple=True), own)
+        hidden[torch.from_numpy(part).to(hidden.device)] &= ~shown
+        row.append(part)
+        draw.append(np.full_like(part, step))
+        score.append(mean_score(own, answer.tokens, shown).cpu().double().numpy())
     rows, draws = np.concatenate(row), np.concatenate(draw)
     ids, n_bytes = tokens.ids.cpu().numpy(), tokens.n_bytes
     size = n_tokens[rows] - policy.steps(n_tokens[rows], draws)[1]
@@ -112,7 +101,31 @@ def score_policy(
         np.concatenate(score),
         None if n_bytes is None else n_bytes.cpu().numpy()[rows],
     )
-    return table, n_calls
+    return table, asker.n_calls
+
+
+def steps(
+    asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], n_steps: Ints, *, listed: bool
+) -> Iterator[tuple[int, Ints, Answer]]:
+    """Ask for the tokens that are hidden at each step of decoders.
+
+    Args:
+        asker: asks the model.
+        tokens: B observations, beside the model; a decoder writes its tokens into their values.
+        hidden: shape (B, D); what is hidden, which the reader of a step changes before the next one.
+        n_steps: shape (B,); how many steps each observation takes; a smaller number ends it early.
+        listed: whether distributions are asked for.
+
+    Yields:
+        The step, 0, 1, ..., some of its observations, and the answer for their hidden tokens.
+    """
+    ask = asker.distributions if listed else asker.conditionals
+    for step in range(int(n_steps.max(initial=0))):
+        rows = np.flatnonzero(n_steps > step)
+        size = hidden.sum(1).cpu().numpy()[rows]
+        of_rows = hidden[torch.from_numpy(rows).to(hidden.device)]
+        for answer in ask(MaskedRows(tokens, rows, size, of_rows.__getitem__)):
+            yield step, rows[answer.part], answer
 
 
 def decode(
@@ -149,62 +162,23 @@ def decode(
     check_policy(model, tokens, policy)
     _check_distributions(model, tokens, "decoding")
     tokens = beside(model, tokens)
-    n_values = _distributions(model, tokens[:1], tokens.maskable[:1]).shape[1]
     hidden, values = tokens.maskable.clone(), tokens.values.masked_fill(tokens.maskable, 0)
+    tokens = replace(tokens, values=values)
+    asker = Asker(model, None if isinstance(model, HasBatches) else max(1, len(tokens)))
     n_steps = policy.n_draws(tokens.n_tokens.cpu().numpy())
-    with torch.no_grad():
-        for step in range(int(n_steps.max())):
-            unfinished = np.flatnonzero(n_steps > step)
-            for part in _calls(model, tokens, unfinished, len(tokens), n_values):
-                at = torch.from_numpy(part).to(hidden.device)
-                batch = replace(tokens, values=values)[at]
-                listed = _distributions(model, batch, hidden[at])
-                shown = _next(policy, batch, hidden[at], step, listed)
-                drawn = torch.multinomial(listed[shown[hidden[at]]].exp().cpu(), 1, generator=generator)
-                place = torch.nonzero(shown)
-                values[at[place[:, 0]], place[:, 1]] = drawn[:, 0].to(values)
-                hidden[at] &= ~shown
-    return replace(tokens, values=values)
+    for step, part, answer in steps(asker, tokens, hidden, n_steps, listed=True):
+        shown = _next(policy, answer, step, listed=True)
+        drawn = torch.multinomial(answer.log_probs[shown[answer.hidden]].exp().cpu(), 1, generator=generator)
+        at = torch.from_numpy(part).to(hidden.device)
+        place = torch.nonzero(shown)
+        values[at[place[:, 0]], place[:, 1]] = drawn[:, 0].to(values)
+        hidden[at] &= ~shown
+    return tokens
 
 
-def _step(
-    model: MaskedModel, tokens: Tokens, hidden: Bool[Tensor, "b D"], policy: Policy, step: int
-) -> tuple[Bool[Tensor, "b D"], Float[Tensor, "b D"]]:
-    """The tokens that a step shows, and the log-probability of each, 0 elsewhere."""
-    if not policy.looks_at_values:
-        shown = _next(policy, tokens, hidden, step)
-        log_probs = torch.where(shown, asked(model, tokens, hidden), 0.0)
-        return shown, _finite(log_probs, tokens)
-    blank = replace(tokens, values=tokens.values.masked_fill(hidden, 0))
-    listed = _distributions(model, blank, hidden)
-    shown = _next(policy, tokens, hidden, step, listed)
-    own = listed[shown[hidden]].gather(1, tokens.values[shown][:, None].long())[:, 0]
-    log_probs = own.new_zeros(hidden.shape).index_put(torch.nonzero(shown, as_tuple=True), own)
-    return shown, _finite(log_probs, tokens)
-
-
-def _finite(log_probs: Float[Tensor, "b D"], tokens: Tokens) -> Float[Tensor, "b D"]:
-    if not bool(torch.isfinite(log_probs).all()):
-        raise not_finite(log_probs, tokens)
-    return log_probs
-
-
-def _next(
-    policy: Policy,
-    tokens: Tokens,
-    hidden: Bool[Tensor, "b D"],
-    step: int,
-    listed: Float[Tensor, "n V"] | None = None,
-) -> Bool[Tensor, "b D"]:
-    """The tokens that a policy shows next.
-
-    Args:
-        policy: how they are chosen.
-        tokens: the observations; their values are not read.
-        hidden: what is still hidden.
-        step: 0, 1, ...
-        listed: the distributions of the hidden tokens, row by row; None for a policy that does not look.
-    """
+def _next(policy: Policy, answer: Answer, step: int, *, listed: bool) -> Bool[Tensor, "b D"]:
+    """The tokens that a policy shows next, from the visible ones alone."""
+    tokens, hidden = answer.tokens, answer.hidden
     n_tokens = tokens.n_tokens.cpu().numpy()
     block, _, n_shown = (
         torch.from_numpy(numbers).to(hidden.device)
@@ -213,11 +187,11 @@ def _next(
     place = tokens.maskable.cumsum(1) - 1
     size = tokens.n_tokens if policy.blocks is None else torch.full_like(tokens.n_tokens, policy.blocks)
     candidate = hidden & (place // size[:, None] == block[:, None])
-    if listed is None or not policy.looks_at_values:
-        urgency = -_turn(policy, place, tokens).float()
+    if listed and policy.looks_at_values:
+        urgency = answer.log_probs.new_zeros(hidden.shape)
+        urgency[hidden] = _certainty(policy, answer.log_probs)
     else:
-        urgency = listed.new_zeros(hidden.shape)
-        urgency[hidden] = _certainty(policy, listed)
+        urgency = -_turn(policy, place, tokens).float()
     urgency = torch.where(candidate, urgency, -torch.inf)
     rank = torch.argsort(torch.argsort(urgency, dim=1, descending=True, stable=True), dim=1)
     return candidate & (rank < n_shown[:, None])
@@ -241,30 +215,3 @@ def _certainty(policy: Policy, listed: Float[Tensor, "n V"]) -> Float[Tensor, " 
     if policy.policy == "confidence" or largest.shape[1] == 1:
         return largest[:, 0]
     return largest[:, 0] - largest[:, 1]
-
-
-def _distributions(model: MaskedModel, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> Float[Tensor, "n V"]:
-    """The model's answer for all hidden tokens, after a check of its shape."""
-    assert isinstance(model, HasLogDistributions)
-    listed = model.log_distributions(tokens, hidden)
-    if not isinstance(listed, Tensor) or listed.ndim != 2 or len(listed) != int(hidden.sum()):
-        raise InputError(
-            f"log_distributions of {type(model).__name__} answers for other places than the "
-            f"{int(hidden.sum())} that are hidden; it must give a tensor of shape (n_hidden, V), row by row"
-        )
-    return listed
-
-
-def _calls(
-    model: MaskedModel, tokens: Tokens, rows: Int64[np.ndarray, " n"], batch_size: int, n_values: int
-) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-    """The observations of each call, few enough for the probabilities of `n_values` values at each token."""
-    parts: Iterable[Int64[np.ndarray, " n_in_call"]]
-    if isinstance(model, HasBatches):
-        present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()[rows]
-        parts = (rows[part] for part in model.batches(present))
-    else:
-        parts = (rows[start : start + batch_size] for start in range(0, len(rows), batch_size))
-    at_once = max(1, _NUMBERS_IN_A_CALL // max(1, n_values * tokens.width))
-    for part in parts:
-        yield from (part[start : start + at_once] for start in range(0, len(part), at_once))

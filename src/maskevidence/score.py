@@ -1,8 +1,8 @@
 """The score of a mask, and every mask of a design scored on every observation."""
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeGuard
 
 import numpy as np
@@ -30,14 +30,13 @@ from maskevidence.model import (
     HasBatches,
     HasScoreMoments,
     HasScoreOrderings,
-    HasTimedBatches,
     MaskedModel,
     as_tokens,
     asked,
     beside,
-    not_finite,
 )
 from maskevidence.score_table import ScoreTable
+from maskevidence.scores.ask import Asker, MaskedRows, mean_score, slices
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
 
@@ -80,20 +79,6 @@ def score_masks(
     """
     tokens = as_tokens(model, tokens)
     return mean_score(asked(model, tokens, masked), tokens, masked if scored is None else scored)
-
-
-def mean_score(
-    answer: Float[Tensor, "B D"], tokens: Tokens, scored: Bool[Tensor, "B D"]
-) -> Float[Tensor, " B"]:
-    """The mean of a model's answer over the tokens that count, after a check that it is finite there."""
-    scored = scored.to(answer.device)
-    total = (answer * scored).sum(1)  # finite if every term is, at a fraction of the work of the following
-    if not bool(torch.isfinite(total).all()):
-        log_conditionals = torch.where(scored, answer, 0.0)
-        total = log_conditionals.sum(1)
-        if not bool(torch.isfinite(total).all()):
-            raise not_finite(log_conditionals, tokens)
-    return total / scored.sum(1)
 
 
 @dataclass(frozen=True)
@@ -239,7 +224,13 @@ def _score_pairs(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
     """Score every pair of an observation and a mask, `batch_size` of them in a call."""
-    device = tokens.values.device
+    batch_size = None if isinstance(model, HasBatches) else scoring.batch_size
+    asker = Asker(model, batch_size, timed=scoring.timed, advance=advance)
+    return score_pairs(asker, tokens, scoring, repeats), asker.n_calls
+
+
+def score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
+    """Score every pair of an observation and a mask of some of the design's repeats."""
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     row, index = all_pairs(scoring.design, n_tokens, repeats)
     if scoring.key.masks == "shared":  # equal masks side by side, so that a model can share their work
@@ -248,50 +239,27 @@ def _score_pairs(
     position = None if tokens.position is None else tokens.position.cpu().numpy()
     maskable = tokens.maskable.cpu().numpy()
     masks = drawn_masks(scoring.design, scoring.key, ids, maskable, (row, index), position)
-    present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()[row]
-    score, n_calls, mixtures = np.empty(len(row)), 0, None
-    parts: Iterable[slice | Int64[np.ndarray, " n_in_call"]] = _calls(model, present, scoring)
+    contexts = MaskedRows(tokens, row, masks.size, lambda part: torch.from_numpy(masks.masked(part)))
+    score, mixtures = np.empty(len(row)), None
+    answers = asker.conditionals(contexts)
     if isinstance(scoring.design, Exhaustive) and scoring.design.order_mixture:
         mixtures = MixtureRecord(scoring.design, maskable, len(row))
         by_size = (np.flatnonzero(masks.size == size) for size in np.unique(masks.size))
-        parts = (some[part] for some in by_size for part in _calls(model, present[some], scoring))
+        answers = chain.from_iterable(asker.conditionals(contexts, some) for some in by_size)
     tokens_scored = HiddenTokens.empty(masks.size) if scoring.per_token else None
-    with torch.no_grad():
-        for part in parts:
-            masked = masks.masked(part)
-            batch, hidden = (
-                tokens[torch.from_numpy(row[part]).to(device)],
-                torch.from_numpy(masked).to(device),
-            )
-            scored = masks.scored(part, masked)
-            counted = None if scored is masked else torch.from_numpy(scored).to(device)
-            if mixtures is None and tokens_scored is None:
-                scores = score_masks(model, batch, hidden, counted)
-            else:
-                answer = asked(model, batch, hidden)
-                scores = mean_score(answer, batch, hidden if counted is None else counted)
-                if mixtures is not None:
-                    mixtures.add(part, row[part], masks.draw[part], answer.cpu().double().numpy())
-                if tokens_scored is not None:
-                    tokens_scored[part].write(masks.size[part], masked, answer.float().cpu().numpy())
-            score[part] = _usable(scores.cpu().numpy(), ids[row[part]])
-            advance(len(masked))
-            n_calls += 1
+    for part, batch, hidden, log_probs in answers:
+        masked = hidden.cpu().numpy()
+        scored = masks.scored(part, masked)
+        counted = hidden if scored is masked else torch.from_numpy(scored)
+        score[part] = _usable(mean_score(log_probs, batch, counted).cpu().numpy(), ids[row[part]])
+        if mixtures is not None:
+            mixtures.add(part, row[part], masks.draw[part], log_probs.cpu().double().numpy())
+        if tokens_scored is not None:
+            tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
     log_mixture = None if mixtures is None else mixtures.of_masks
     table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture)
-    return replace(table, hidden=tokens_scored), n_calls
-
-
-def _calls(
-    model: MaskedModel, present: Int64[np.ndarray, " n_pairs"], scoring: Scoring
-) -> Iterable[slice | Int64[np.ndarray, " n_in_call"]]:
-    """Which pairs go into each call of the model, by their numbers of tokens."""
-    if not isinstance(model, HasBatches):
-        return _slices(len(present), scoring.batch_size)
-    if scoring.timed and isinstance(model, HasTimedBatches):
-        return model.timed_batches(present)
-    return model.batches(present)
+    return replace(table, hidden=tokens_scored)
 
 
 def _score_orderings(
@@ -307,7 +275,7 @@ def _score_orderings(
     order = order + repeats.start
     score = np.empty((len(row), tokens.width))
     with torch.no_grad():
-        for part in _slices(len(row), scoring.batch_size):
+        for part in slices(len(row), scoring.batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
             batch = beside(model, tokens[torch.from_numpy(row[part]).to(device)])
             scores = model.score_orderings(batch, torch.from_numpy(ranks).to(batch.ids.device))
@@ -338,7 +306,7 @@ def score_shared_moments(
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
-        for part in _slices(len(masks), scoring.batch_size):
+        for part in slices(len(masks), scoring.batch_size):
             masked = torch.from_numpy(masks.masked(part)).to(moments.mean.device)
             score[part] = _usable(model.score_moments(moments, masked).cpu().numpy())
             advance(len(masked))
@@ -364,7 +332,3 @@ def _usable(
             )
         raise NumericalError(f"a score of {of} is {value:g}; {reason}")
     return score
-
-
-def _slices(total: int, batch_size: int) -> Iterator[slice]:
-    return (slice(start, start + batch_size) for start in range(0, total, batch_size))

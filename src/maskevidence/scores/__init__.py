@@ -1,0 +1,1 @@
+"""What a model is asked, and the scores of masks that its answers give."""
