@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument, Option
 from maskevidence.tasks.options import Common, RowDevice, RowReading, Sample, TableOptions
 
@@ -77,7 +78,7 @@ def _accuracy(biases: "Sequence[RateBias]") -> Any:
         for one in biases
     ]
     columns = ["rate", "M", "bias", "mask error", "data error", "sd of a mask", "rmse"]
-    return FittingTable(columns, rows, "D·S(x; M) - log p(x) by mask rate, nats per observation")
+    return FittingTable(Table(columns, rows, "D·S(x; M) - log p(x) by mask rate, nats per observation"))
 
 
 def _cost(biases: "Sequence[RateBias]") -> Any:
@@ -91,7 +92,7 @@ def _cost(biases: "Sequence[RateBias]") -> Any:
         for one in biases
     ]
     columns = ["rate", "variance · seconds", "joint block's bias", "-E log p(visible)"]
-    return FittingTable(columns, rows, "Cost of a mask, and the bias of the unscaled joint block")
+    return FittingTable(Table(columns, rows, "Cost of a mask, and the bias of the unscaled joint block"))
 
 
 def _best(biases: "Sequence[RateBias]") -> str | None:

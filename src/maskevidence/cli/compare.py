@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.cli import output
-from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
 from maskevidence.wording import NOT_KNOWN, capital, decided_by_few, ranking, verdict
@@ -55,7 +56,9 @@ def compare_runs(
 def _ranking(comparison: "Comparison") -> Any:
     columns, rows = ranking(comparison, DIGITS)
     n = comparison.behind[0].n_observations
-    return FittingTable(columns, rows, f"{capital(columns[1])}, {comparison.unit}, over {n:,} observations")
+    return FittingTable(
+        Table(columns, rows, f"{capital(columns[1])}, {comparison.unit}, over {n:,} observations")
+    )
 
 
 def _by_rate(difference: "Difference") -> Any:
@@ -73,4 +76,4 @@ def _by_rate(difference: "Difference") -> Any:
         for k in np.unique(np.linspace(0, len(curve.rate) - 1, MAX_POINTS).round().astype(int))
     ]
     title = f"{difference.first} minus {difference.second}, nats per masked token"
-    return FittingTable(["mask rate", "difference", "mask_se"], rows, title)
+    return FittingTable(Table(["mask rate", "difference", "mask_se"], rows, title))

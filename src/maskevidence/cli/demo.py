@@ -12,8 +12,9 @@ from rich.console import Console
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.declaring import Option
 from maskevidence.tasks.options import Common, Overwrite, Seed
@@ -87,7 +88,7 @@ def _choose_model(screen: Console, seed: int) -> list["Candidate"]:
         for candidate in ranked
     ]
     columns = ["model", "log evidence", "mask_se", "data_se", "closed form", "behind best"]
-    screen.print(FittingTable(columns, rows, "PPCA on digits: held-out log evidence, nats per image"))
+    screen.print(FittingTable(Table(columns, rows, "PPCA on digits: held-out log evidence, nats per image")))
     screen.print("* chosen: the highest held-out log evidence")
     for note in ranked[0].prepared.notes:
         screen.print(f"note: {note}")
@@ -185,7 +186,7 @@ def _small_bert(screen: Console, folder: Path, seed: int) -> dict[str, Any]:
         f"A small BERT, {BERT_STEPS:,} steps by random mask sizes on the text that comes with Python: score "
         f"of a held-out token by the share that is hidden, and {name} of a block, nats"
     )
-    screen.print(FittingTable(columns, rows, title))
+    screen.print(FittingTable(Table(columns, rows, title)))
     screen.print(f"Word frequencies alone score {bert.unigram:.2f}.")
     screen.print(bert.in_words())
     bert.model.save(folder)

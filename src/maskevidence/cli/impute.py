@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Common, ImputeOptions
 from maskevidence.wording import count
@@ -62,4 +63,4 @@ def _table(result: Mapping[str, Any]) -> FittingTable:
     headings = [] if result["draws"] is not None else ["their sd (root mean square)"]
     n_filled, n_rows = count(result["n_filled"], "value"), count(result["n_rows"], "row")
     title = f"{n_filled} filled in {n_rows} by {result['model']}"
-    return FittingTable(["column", "filled", *headings, "sd of the column"], rows, title)
+    return FittingTable(Table(["column", "filled", *headings, "sd of the column"], rows, title))

@@ -6,7 +6,8 @@ from typing import Any
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.options import Design, Json, Preparation, RunOptions
 
 MAX_TOKENS_SHOWN = 40
@@ -60,7 +61,7 @@ def _show_tokens(screen: Any, tokens: list[dict[str, Any]], out: Path | None) ->
         for entry in tokens[:MAX_TOKENS_SHOWN]
     ]
     title = "log-probability of each token given all others, nats"
-    screen.print(FittingTable(["observation", "position", "token", "log p"], cells, title))
+    screen.print(FittingTable(Table(["observation", "position", "token", "log p"], cells, title)))
     if len(tokens) > MAX_TOKENS_SHOWN:
         place = "--json" if out is None else str(out / "tokens.csv")
         screen.print(f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {place} has all of them.")

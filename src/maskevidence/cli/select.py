@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Common, SelectOptions
 from maskevidence.wording import count, digits_for, plus_minus, standard_error
@@ -77,7 +78,7 @@ def view(selection: "Selection") -> FittingTable:
         f"{selection.folds} folds; * chosen{more}"
     )
     columns = ["model", "params", "log evidence", *["mask error"] * masks, "behind best", "beaten by"]
-    return FittingTable(columns, rows, title)
+    return FittingTable(Table(columns, rows, title))
 
 
 def _row(one: "Candidate", digits: int, *, chosen: bool, masks: bool) -> list[str]:

@@ -7,8 +7,9 @@ import typer
 
 from maskevidence.cli import output
 from maskevidence.cli.options import add_command, use_threads
-from maskevidence.cli.tables import FittingTable
 from maskevidence.errors import InputError
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument, Option
 from maskevidence.tasks.options import Common, ImagePreparation
 
@@ -100,7 +101,7 @@ def _table(result: dict[str, Any], n_patches: int) -> Any:
         for one in result["rates"]
     ]
     names = ["hidden", *(f"image {number}" for number in result["images"][:MAX_COLUMNS])]
-    return FittingTable(names, cells, "log p of the hidden patches, nats")
+    return FittingTable(Table(names, cells, "log p of the hidden patches, nats"))
 
 
 add_command(app, reconstructions)

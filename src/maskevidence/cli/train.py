@@ -7,7 +7,8 @@ from rich.console import Console
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
 from maskevidence.tasks.training_options import TrainingOptions
@@ -69,7 +70,7 @@ def _show_rows(screen: Console, result: Mapping[str, Any]) -> None:
         rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
     what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
     title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
-    screen.print(FittingTable(["rows", "nats per observation"], rows, title))
+    screen.print(FittingTable(Table(["rows", "nats per observation"], rows, title)))
     _show_devices(screen, result)
     if result["dropped_columns"]:
         screen.print(f"note: dropped constant columns: {', '.join(result['dropped_columns'])}")

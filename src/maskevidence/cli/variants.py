@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Table
+from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import CheckpointOptions, Common, DeviceOptions
 from maskevidence.tasks.variant_options import VariantOptions
@@ -64,9 +65,11 @@ def _show(screen: Any, result: "VariantResult") -> None:
     cells = [[name, f"{plan.asked[name]:,}", f"{plan.distinct[name]:,}"] for name in plan.asked]
     screen.print(
         FittingTable(
-            ["convention", "contexts asked for", "distinct"],
-            [*cells, ["all", f"{asked:,}", f"{plan.passes:,}"]],
-            "passes of the model",
+            Table(
+                ["convention", "contexts asked for", "distinct"],
+                [*cells, ["all", f"{asked:,}", f"{plan.passes:,}"]],
+                "passes of the model",
+            )
         )
     )
     scores = result.scores
@@ -79,14 +82,14 @@ def _show(screen: Any, result: "VariantResult") -> None:
         if name in scores.mask_se:
             shown[f"error of {name}"] = scores.mask_se[name]
     rows = [[name, *map(_number, values[: len(names)])] for name, values in shown.items()]
-    screen.print(FittingTable(["score", *names], rows, "the first mutants, nats"))
+    screen.print(FittingTable(Table(["score", *names], rows, "the first mutants, nats")))
     if result.measured is not None:
         found = [
             [name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.n:,}"]
             for name, one in result.correlations.items()
         ]
         title = f"Spearman with {result.measured}"
-        screen.print(FittingTable(["score", "correlation", "95 % interval", "mutants"], found, title))
+        screen.print(FittingTable(Table(["score", "correlation", "95 % interval", "mutants"], found, title)))
 
 
 def _number(value: float) -> str:

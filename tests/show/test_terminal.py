@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from command_line import CommandLine
-from maskevidence.cli.tables import FittingTable
+from maskevidence.show.parts import Page, Table, Value, Values
+from maskevidence.show.terminal import FittingTable, print_page
 from report_runs import write_table
 
 COLUMNS = ["run", "log evidence", "behind best", "wins"]
@@ -20,7 +21,7 @@ ROWS = [
 
 def printed(width: int) -> str:
     file = StringIO()
-    table = FittingTable(COLUMNS, ROWS, "Log evidence, nats per observation, over 1,000 observations")
+    table = FittingTable(Table(COLUMNS, ROWS, "Log evidence, nats per observation, over 1,000 observations"))
     Console(file=file, width=width, markup=False, emoji=False).print(table)
     return file.getvalue()
 
@@ -63,3 +64,19 @@ def test_compare_fits(
         assert f"{entry['log_evidence']:.4f}" in result.out
     assert f"{behind['difference']:.4f} ± {behind['standard_error']:.4f}" in result.out
     assert "Bayes" not in result.out
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_a_page_has_bars_that_fit(width: int) -> None:
+    file = StringIO()
+    rows = [Value("ppca:8", 0.0), Value("gaussian", -2.0, (-3.0, -1.0)), Value("a", -0.5, (-1.5, 0.5))]
+    page = Page("", "ppca:8 is best", "(nats)", [Values(rows, "minus the best", zero=True)], ["a note"])
+    print_page(Console(file=file, width=width, markup=False, emoji=False), page)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines.pop(0) == "ppca:8 is best (nats)"
+    best, behind, close = (next(line for line in lines if row.label in line.split()[:1]) for row in rows)
+    zero = best.index("●")
+    assert behind.index("●") < behind.rindex("─") < zero < close.rindex("─")
+    assert behind[zero] == "┊"
+    assert lines[-1] == "note: a note"

@@ -1,0 +1,343 @@
+"""Pictures drawn by matplotlib: on axes of the user, as a file, or as SVG inside a page."""
+
+import io
+import json
+import math
+import re
+import textwrap
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from maskevidence.errors import InputError, import_extra
+from maskevidence.show.parts import Picture, Values
+from maskevidence.show.pictures import (
+    FEWEST_IN_A_BAND,
+    Band,
+    Floats,
+    Grid,
+    Histogram,
+    Line,
+    Lines,
+    thinned,
+)
+from maskevidence.support.hidden_characters import plain
+
+# After Okabe and Ito; each has a contrast of at least 3 on white and on the dark backgrounds of notebooks.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
+DASHES = ("-", "--", ":")  # for more lines than colours
+MARKERS = ("o", "s", "D", "^", "v", "P")
+_NARROW, _WIDE = 0.45, 0.17  # opacity of a band that is in front, and of one behind
+_MOST_MARKED = 40  # points of a line that are marked
+_MOST_IN_SVG = 150  # points of a line in a page
+_WRITTEN = 200  # cells of a grid that hold their numbers
+_TITLE_WIDTH = 84  # characters
+_ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
+
+
+@singledispatch
+def draw(picture: Picture, axes: Any, key: str = "") -> None:
+    """Draw a picture on axes of matplotlib, which may hold others already.
+
+    Args:
+        picture: a part of a page.
+        axes: the axes.
+        key: what the ids of lines and bands in an SVG begin with; "" for no ids.
+    """
+    raise TypeError(f"{type(picture).__name__} is no picture")
+
+
+@draw.register
+def _(picture: Lines, axes: Any, key: str = "") -> None:
+    n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
+    told = set(axes.get_legend_handles_labels()[1])
+    for line in picture.lines:
+        number = line.number + n_before
+        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+        for band in line.bands:
+            words = _label(band.words)
+            drawn = _draw_band(axes, line, band, colour, None if words in told else words)
+            told.add(words)
+            _name(drawn, key, f"band-{band.name}-{line.number}")
+        n_points = int((~np.isnan(line.y)).sum())
+        marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
+        style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
+        _name(axes.plot(line.x, line.y, label=_label(line.label), **style)[0], key, f"line-{line.number}")
+    if picture.zero:
+        axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
+    if picture.mark is not None:
+        axes.axvline(picture.mark[0], color="0.5", linewidth=1, linestyle=":", label=_label(picture.mark[1]))
+    if not n_before:
+        _set_limits(axes, picture)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.grid(alpha=0.25)
+    _legend(axes)
+
+
+@draw.register
+def _(picture: Values, axes: Any, key: str = "") -> None:
+    told: set[str] = set()
+    for place, value in enumerate(picture.values):
+        label = _label(value.group) if value.group and value.group not in told else None
+        told.add(value.group)
+        colour = COLOURS[value.number % len(COLOURS)]
+        for ends, width in ((value.thin, 1.5), (value.thick, 4.5)):
+            if ends is not None:
+                axes.plot(ends, [place, place], color=colour, linewidth=width, solid_capstyle="butt")
+        marker = MARKERS[value.number % len(MARKERS)]
+        drawn = axes.plot(
+            value.value, place, color=colour, marker=marker, markersize=6, linestyle="none", label=label
+        )
+        _name(drawn[0], key, f"value-{place}")
+    if picture.zero:
+        axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
+    names = [_shortened(_label(value.label)) for value in picture.values]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _legend(axes, picture.words)
+
+
+@draw.register
+def _(picture: Histogram, axes: Any, key: str = "") -> None:
+    axes.hist(picture.values, bins="auto", color=COLOURS[0])
+    if picture.zero:
+        axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+@draw.register
+def _(picture: Grid, axes: Any, key: str = "") -> None:
+    image = axes.imshow(picture.values, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
+    axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
+    axes.set_yticks(range(len(picture.rows)), [_shortened(_label(name)) for name in picture.rows])
+    if picture.values.size <= _WRITTEN:
+        for (row, column), value in np.ndenumerate(picture.values):
+            colour = "#ffffff" if abs(value) > 0.6 else "#111111"
+            text = f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+def plot(picture: Picture, title: str, ax: Any = None) -> Any:
+    """Draw a picture on axes, and return these.
+
+    Args:
+        picture: a part of a page.
+        title: what it says; axes that have a title keep it.
+        ax: axes of matplotlib; by default those of a new figure, which a notebook shows.
+
+    Raises:
+        InputError: something else than axes.
+        MissingExtraError: matplotlib is not installed.
+    """
+    if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
+        raise InputError(f"ax is of type {type(ax).__name__}; give axes of matplotlib, such as plt.gca()")
+    if ax is None:
+        pyplot = import_extra("matplotlib.pyplot", "plots", "plot()")
+        ax = pyplot.subplots(figsize=_size(picture), layout="constrained")[1]
+    draw(picture, ax)
+    if title and not ax.get_title():
+        ax.set_title(_filled(title), fontsize=10)
+    return ax
+
+
+def image(picture: Picture, title: str, kind: str = "png") -> bytes:
+    """A picture as the bytes of a file.
+
+    Args:
+        picture: a part of a page.
+        title: above it.
+        kind: "png", "pdf" or "svg".
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> image(Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
+        b'PNG'
+    """
+    figure = _new_figure(picture)
+    plot(picture, title, figure.subplots())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)
+    return buffer.getvalue()
+
+
+def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False) -> str:
+    """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
+
+    Args:
+        picture: a part of a page.
+        summary: what it shows, for readers who cannot see it.
+        key: what all its ids begin with: another one for each picture of a page. Lines have the ids
+            KEY-line-NUMBER, their bands KEY-band-NAME-NUMBER.
+        points: whether the element carries where the points of its lines are, as JSON in `data-points`, for
+            a script that reads off values.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    matplotlib = import_extra("matplotlib", "plots", "a picture")
+    if isinstance(picture, Lines):
+        picture = _fit_for_a_page(picture)
+    figure = _new_figure(picture)
+    figure.set_dpi(72)  # one unit of the SVG is one dot, so that the layout is the same when it is saved
+    axes = figure.subplots()
+    key = key or "picture"
+    draw(picture, axes, key)
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
+        none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=none)
+    text = buffer.getvalue()
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", body, flags=re.S)
+    body = re.sub(r' id="(?![pm][0-9a-f]{9,}")(?!' + re.escape(key) + r'-)[^"]*"', "", body)
+    body = re.sub(r'(id="|url\(#|href="#)([pm][0-9a-f]{9,})', rf"\g<1>{key}-\g<2>", body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _one_decimal, tag[0]), body)
+    body = re.sub(r" font-family: [^;]*;| transform=\"rotate\(-0 [^\"]*\"", "", body)
+    body = body.replace("xlink:href", "href")
+    body = re.sub(r"#000000|(?<=fill: )black", "currentColor", body)
+    body = re.sub(r"\s*\n\s*", "\n", body)
+    data = f' data-points="{_escaped(_points(picture, axes))}"' if points else ""
+    size = f"display:block;width:100%;max-width:{float(box[1].split()[2]) / 14:.0f}em;height:auto"
+    head = (
+        f'<svg viewBox="{box[1]}" style="{size}" role="img" aria-label="{_escaped(plain(summary))}" '
+        f'fill="currentColor" font-family="sans-serif" stroke-linejoin="round" stroke-linecap="butt"{data}>'
+    )
+    return head + body
+
+
+def _one_decimal(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}"
+
+
+def _fit_for_a_page(picture: Lines) -> Lines:
+    """The picture with fewer points on each line, as many as a page can show."""
+    lines = [thinned(line, _MOST_IN_SVG) for line in picture.lines]
+    return Lines(**{**vars(picture), "lines": lines})
+
+
+def _new_figure(picture: Picture) -> Any:
+    """An empty figure that no window or notebook shows."""
+    figures = import_extra("matplotlib.figure", "plots", "a picture")
+    return figures.Figure(figsize=_size(picture), layout="constrained")
+
+
+def _size(picture: Picture) -> tuple[float, float]:
+    """Width and height of a new figure, in inches."""
+    if isinstance(picture, Values):
+        return _SIZE[0], 1.4 + _ROW * len(picture.values)
+    if isinstance(picture, Grid):
+        return 3.4 + 0.6 * len(picture.columns), 1.6 + 0.28 * len(picture.rows)
+    return _SIZE
+
+
+def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> Any:
+    """A band between its ends, or a bar at each point of a short line."""
+    style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": label}
+    if len(line.x) >= FEWEST_IN_A_BAND:
+        return axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
+    return axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
+
+
+def _set_limits(axes: Any, picture: Lines) -> None:
+    """The ends of both axes, and the second one above."""
+    if picture.x_limits is not None:
+        axes.set_xlim(*picture.x_limits)
+    if picture.y_limits is not None:
+        axes.set_ylim(*picture.y_limits)
+    axes.spines["right"].set_visible(False)
+    axes.spines["top"].set_visible(picture.top is not None)
+    if picture.top is not None:
+        label, factor = picture.top
+        above = axes.secondary_xaxis("top", functions=(lambda x: factor * x, lambda x: x / factor))
+        above.set_xlabel(_label(label), fontsize=8)
+        above.tick_params(labelsize=8)
+
+
+def _legend(axes: Any, title: str = "") -> None:
+    """A legend below the axes, where it covers no data; without entries, its title alone."""
+    transforms = import_extra("matplotlib.transforms", "plots", "a picture")
+    below = transforms.ScaledTranslation(0, -0.5, axes.figure.dpi_scale_trans)
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles and not title:
+        return
+    legend = axes.legend(
+        handles,
+        labels,
+        title=_filled(title) or None,
+        title_fontsize=8,
+        fontsize=8,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=axes.transAxes + below,
+        borderaxespad=0,
+        ncols=2 if max(map(len, labels), default=0) < 48 else 1,
+        alignment="left",
+    )
+    for handle in legend.legend_handles:
+        handle.set_gid(None)
+
+
+def _points(picture: Picture, axes: Any) -> str:
+    """Where the points of each line lie in the SVG, and what is to be said at each, as JSON."""
+    if not isinstance(picture, Lines):
+        return "[]"
+    height = axes.figure.bbox.height
+    described = []
+    for line in picture.lines:
+        there = axes.transData.transform(np.column_stack([line.x, np.nan_to_num(line.y)]))
+        described.append(
+            {
+                "line": line.number,
+                "label": plain(line.label),
+                "left": _rounded(there[:, 0]),
+                "top": _rounded(height - there[:, 1]),
+                "x": _rounded(line.x, 6),
+                "y": _rounded(line.y, 6),
+                "errors": {band.name: _rounded((band.high - band.low) / 2, 3) for band in line.bands},
+            }
+        )
+    return json.dumps(described, separators=(",", ":"))
+
+
+def _rounded(values: Floats, digits: int = 5) -> list[float | None]:
+    """Numbers for JSON with some significant digits; None for NaN."""
+    return [None if math.isnan(value) else float(f"{value:.{digits}g}") for value in values.tolist()]
+
+
+def _name(drawn: Any, key: str, name: str) -> None:
+    if key:
+        drawn.set_gid(f"{key}-{name}")
+
+
+def _label(text: object) -> str:
+    """Text that matplotlib draws as it is: no formulas, no half characters, nothing that hides it."""
+    label = plain(text).replace("$", r"\$")
+    return f" {label}" if label.startswith("_") else label
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 30 else f"{name[:29]}…"
+
+
+def _filled(title: str) -> str:
+    """A long title in lines of about equal length."""
+    title = _label(title) if title else ""
+    n_lines = max(1, math.ceil(len(title) / _TITLE_WIDTH))
+    return textwrap.fill(title, _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

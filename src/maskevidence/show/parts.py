@@ -1,0 +1,90 @@
+"""The parts that a result is shown with, as plain data: no part knows a result, and no renderer does.
+
+Bars and bands are 95 % intervals everywhere; ± is one standard error.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text.
+
+    Attributes:
+        columns: the headings.
+        rows: the cells.
+        title: above the table.
+        words: the places of the columns that hold words and are set to the left; others hold numbers.
+        bold: the row and the column of the cells in bold letters.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    words: Collection[int] = (0,)
+    bold: Collection[tuple[int, int]] = ()
+
+
+class Picture:
+    """What `draw` draws: `Values`, and the pictures of arrays in `pictures`."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value with its intervals, in a row of its own.
+
+    Attributes:
+        label: the name of the row.
+        value: the value.
+        thin: both ends of the interval for all errors; None if it is not known.
+        thick: both ends of an interval for a part of them, such as that of the masks alone.
+        group: what values with this mark have in common, in the legend; "" for none.
+        number: decides colour and mark.
+    """
+
+    label: str
+    value: float
+    thin: tuple[float, float] | None = None
+    thick: tuple[float, float] | None = None
+    group: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Values(Picture):
+    """Values with their intervals, one below the other.
+
+    Attributes:
+        values: one or more.
+        x_label: what the horizontal axis shows, with its unit.
+        zero: whether a line is drawn at 0.
+        words: what the bars are, said once below the picture.
+    """
+
+    values: Sequence[Value]
+    x_label: str
+    zero: bool = False
+    words: str = "Bars are 95 % intervals."
+
+
+Part = Table | Picture | str
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is shown of a result.
+
+    Attributes:
+        line: the result in one line, in plain ASCII: what `repr` gives.
+        headline: the answer, without a full stop.
+        aside: what follows the answer in plain letters, such as its unit.
+        parts: tables, pictures and sentences, in their order.
+        notes: what a reader needs to know besides the numbers, one sentence each.
+    """
+
+    line: str
+    headline: str
+    aside: str = ""
+    parts: Sequence[Part] = ()
+    notes: Sequence[str] = ()

@@ -1,0 +1,129 @@
+"""A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Table as Grid
+from rich.text import Text
+
+from maskevidence.show.parts import Page, Table, Values
+
+_MIN_NAME = 12  # the first column is folded down to this width, not further
+_PADDING = 2  # of a column
+_WIDEST_BARS = 60  # characters
+
+
+def print_page(screen: Console, page: Page) -> None:
+    """Print a page: its headline, its tables and intervals, and its notes."""
+    screen.print(Text(f"{page.headline}{' ' + page.aside if page.aside else ''}", style="bold"))
+    for part in page.parts:
+        if isinstance(part, str):
+            screen.print(part)
+        elif isinstance(part, Table):
+            screen.print(FittingTable(part))
+        elif isinstance(part, Values):
+            screen.print(Bars(part))
+    for note in page.notes:
+        screen.print(f"note: {note}")
+
+
+@dataclass(frozen=True)
+class FittingTable:
+    """A plain table, in the widest of three forms that fits.
+
+    The first form has one line per row. The second breaks headings at their spaces and folds the first
+    column, which holds names. The third gives every row a block of its own, with one line per column.
+
+    Attributes:
+        table: what it shows.
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Called by rich to print the table."""
+        wide = self._grid(folded=False)
+        unlimited = options.update(max_width=10_000)
+        if Measurement.get(console, unlimited, wide).maximum <= options.max_width:
+            yield wide
+        elif self._folded_width() <= options.max_width:
+            yield self._grid(folded=True)
+        else:
+            yield from self._blocks()
+
+    def _grid(self, *, folded: bool) -> Grid:
+        title = self.table.title or None
+        grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
+        for place, column in enumerate(self.table.columns):
+            heading = column.replace(" ", "\n") if folded else column
+            if place == 0:
+                grid.add_column(heading, no_wrap=not folded, overflow="fold", vertical="bottom")
+            else:
+                words = place in self.table.words
+                grid.add_column(heading, justify="left" if words else "right", no_wrap=True)
+        for row in self.table.rows:
+            grid.add_row(*row)
+        return grid
+
+    def _folded_width(self) -> int:
+        """The smallest width of the second form."""
+        widths = [
+            max(map(len, [*heading.split(" "), *cells]))
+            for heading, *cells in zip(self.table.columns, *self.table.rows, strict=True)
+        ]
+        return min(widths[0], _MIN_NAME) + sum(widths[1:]) + _PADDING * (len(widths) + 1)
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        if self.table.title:
+            yield f"\n{self.table.title}"
+        for row in self.table.rows:
+            block = Grid(box=None, show_header=False, padding=(0, 1))
+            block.add_column(overflow="fold", style="bold")
+            block.add_column(overflow="fold")
+            for heading, cell in zip(self.table.columns, row, strict=True):
+                if cell:
+                    block.add_row(heading, cell)
+            yield ""
+            yield block
+        yield ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Intervals one below the other, drawn with characters.
+
+    Attributes:
+        values: what is drawn.
+    """
+
+    values: Values
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Called by rich to print the bars."""
+        names = [value.label for value in self.values.values]
+        left = min(max(map(len, names)), options.max_width // 3)
+        width = max(10, min(_WIDEST_BARS, options.max_width - left - 4))
+        ends = [end for value in self.values.values for end in (value.value, *(value.thin or ()))]
+        ends += [0.0] if self.values.zero else []
+        low, high = min(ends), max(ends)
+
+        def at(number: float) -> int:
+            return round((number - low) / ((high - low) or 1.0) * (width - 1))
+
+        yield ""
+        for name, value in zip(names, self.values.values, strict=True):
+            cells = [" "] * width
+            if self.values.zero:
+                cells[at(0.0)] = "┊"
+            if value.thin is not None:
+                first, last = at(value.thin[0]), at(value.thin[1])
+                cells[first : last + 1] = "─" * (last - first + 1)
+            cells[at(value.value)] = "●"
+            short = name if len(name) <= left else f"{name[: left - 1]}…"
+            yield Text(f"  {short:<{left}} {''.join(cells).rstrip()}")
+        scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
+        yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
+        yield Text(f"  {'':<{left}} {self.values.x_label}. {self.values.words}", overflow="fold")

@@ -1,0 +1,143 @@
+"""Pictures: what is in them, and what stays out of a page that holds several."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from maskevidence.errors import InputError
+from maskevidence.show.draw import COLOURS, draw, image, plot, svg
+from maskevidence.show.parts import Picture, Value, Values
+from maskevidence.show.pictures import Band, Grid, Histogram, Line, Lines
+
+HOSTILE = ("\ud800 half", "$a_1$", "_hidden", '<script>"alert(1)"</script>', "a\u202eb")
+
+
+def line(label: str, n_points: int, number: int = 0) -> Line:
+    x = np.linspace(1.0, 40.0, n_points)
+    y = -np.log(x)
+    masks = Band("masks", y - 0.1, y + 0.1, "95 % interval, masks")
+    return Line(
+        label, x, y, [Band("data", y - 0.3, y + 0.3, "95 % interval, data", wide=True), masks], number
+    )
+
+
+def lines(*labels: str, n_points: int = 40) -> Lines:
+    drawn = [line(label, n_points, number) for number, label in enumerate(labels)]
+    return Lines(drawn, "mask size M", "score (nats)", top=("mask rate (%)", 2.5))
+
+
+def values(*labels: str) -> Values:
+    rows = [Value(label, 0.0, (-1.0, 2.0), (-0.1, 0.1), "group") for label in labels]
+    return Values(rows, "nats", zero=True)
+
+
+PICTURES: dict[str, Picture] = {
+    "lines": lines(*HOSTILE),
+    "few points": lines(*HOSTILE, n_points=3),
+    "values": values(*HOSTILE),
+    "histogram": Histogram(np.array([0.0, 1.0, 1.5]), HOSTILE[1], zero=True),
+    "grid": Grid(np.array([[0.5, -1.0]]), [HOSTILE[0]], list(HOSTILE[1:3]), "correlation"),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_any_name_can_be_drawn(name: str, kind: str) -> None:
+    assert len(image(PICTURES[name], HOSTILE[0] + HOSTILE[1], kind)) > 1000
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_an_svg_is_well_formed_takes_the_colour_of_the_page_and_runs_nothing(name: str) -> None:
+    text = svg(PICTURES[name], HOSTILE[3])
+    root = ElementTree.fromstring(text)
+    assert root.attrib["fill"] == "currentColor"
+    assert root.attrib["aria-label"] == HOSTILE[3]
+    names = {element.tag for element in root.iter()}
+    assert names <= {"svg", "defs", "g", "path", "text", "use", "clipPath", "rect", "image"}
+    assert "#000000" not in text
+
+
+def test_labels_are_shown_as_they_are() -> None:
+    root = ElementTree.fromstring(svg(lines(*HOSTILE), ""))
+    words = " ".join("".join(text.itertext()) for text in root.iter("text"))
+    for name in ("U+D800 half", "$a_1$", "_hidden", '<script>"alert(1)"</script>', "aU+202Eb"):
+        assert name in words
+
+
+def test_the_numbers_of_an_axis_are_not_rounded() -> None:
+    x = np.array([0.0, 1.0])
+    words = svg(Lines([Line("a", x, x / 4)], "x", "y"), "")
+    assert ">0.25<" in words
+
+
+def test_ids_of_two_pictures_differ() -> None:
+    first, second = (svg(lines("a", "b"), "", key) for key in ("curve-1", "curve-2"))
+    ids = [set(re.findall(r'id="([^"]*)"', text)) for text in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    assert {f"curve-1-{part}-1" for part in ("line", "band-masks", "band-data")} <= ids[0]
+    for text, found in zip((first, second), ids, strict=True):
+        assert set(re.findall(r'(?:url\(#|href="#)([^")]*)', text)) <= found
+    assert svg(lines("a", "b"), "", "curve-1") == first
+
+
+def test_the_colour_follows_the_number() -> None:
+    def colours(picture: Lines) -> list[str]:
+        axes = Figure().subplots()
+        draw(picture, axes)
+        return [drawn.get_color() for drawn in axes.lines]
+
+    assert colours(lines("a", "b")) == list(COLOURS[:2])
+    assert colours(Lines([line("b", 40, 1)], "x", "y")) == [COLOURS[1]]
+
+
+def test_lines_that_are_added_have_colours_of_their_own_and_one_word_for_their_bands() -> None:
+    axes = Figure().subplots()
+    for name in ("a", "b"):
+        plot(lines(name), f"title {name}", axes)
+    assert [drawn.get_color() for drawn in axes.lines] == list(COLOURS[:2])
+    assert axes.get_title() == "title a"
+    words = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sorted(words) == ["95 % interval, data", "95 % interval, masks", "a", "b"]
+
+
+@pytest.mark.parametrize(("n_points", "is_a_band"), [(6, False), (7, True)])
+def test_few_points_have_bars(n_points: int, is_a_band: bool) -> None:
+    axes = Figure().subplots()
+    draw(lines("a", n_points=n_points), axes)
+    kinds = {type(collection).__name__ for collection in axes.collections}
+    assert kinds == ({"FillBetweenPolyCollection"} if is_a_band else {"LineCollection"})
+
+
+def test_a_legend_covers_no_data() -> None:
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    draw(lines("a", "b"), axes)
+    figure.draw_without_rendering()
+    assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
+
+
+def test_points_lie_where_the_line_is_drawn() -> None:
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    y = np.array([0.0, 5.0, 3.0, np.nan])
+    bands = [Band("masks", y - 0.5, y + 0.5, "masks")]
+    root = ElementTree.fromstring(svg(Lines([Line("a", x, y, bands, 3)], "x", "y"), "", "k", points=True))
+    (described,) = json.loads(root.attrib["data-points"])
+    assert (described["line"], described["y"]) == (3, [0.0, 5.0, 3.0, None])
+    assert described["errors"] == {"masks": [0.5, 0.5, 0.5, None]}
+    (group,) = (element for element in root.iter("g") if element.attrib.get("id") == "k-line-3")
+    path = next(group.iter("path")).attrib["d"]
+    drawn = np.array(re.findall(r"[ML] (\S+) (\S+)", path), dtype=float)
+    there = np.column_stack([described["left"], described["top"]])[:3].astype(float)
+    np.testing.assert_allclose(drawn, there, atol=0.06)
+
+
+@pytest.mark.parametrize("ax", [3, "axes"])
+def test_only_axes_are_drawn_on(ax: Any) -> None:
+    with pytest.raises(InputError, match="give axes of matplotlib"):
+        plot(lines("a"), "", ax)
