@@ -15,7 +15,7 @@ setup: .venv/.installed
 
 run: setup
 	@$(BIN)/python -m paper table-1
-	@$(BIN)/maskevidence demo --out runs/demo --overwrite
+	@$(BIN)/python examples/first_run.py
 
 # Every table and figure of the paper in its quick form, about 8 minutes.
 paper: setup

@@ -1,7 +1,7 @@
 """Time of a step of masked training with the head at hidden positions only, against the model's own loss.
 
 The benchmark times the loss and gradients of 32 blocks of 64 tokens for a BERT with 2 layers of 128, with
-vocabularies of 2,048 pieces (as in `make run`) and of 30,522 pieces (as in BERT-base), and with masks of
+vocabularies of 2,048 pieces and of 30,522 pieces (as in BERT-base), and with masks of
 random sizes and of 15 %. Both sides use the same batches. It also counts how often two processes (`torchrun`,
 on this machine) end with exit code 0, and compares their weights with those of a single process, in float64.
 """

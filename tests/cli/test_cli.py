@@ -238,7 +238,7 @@ class TestBadInput:
         assert "cannot be written" in result.err
         assert len(result.err.splitlines()) == 1
 
-    @pytest.mark.parametrize("command", ["score", "summarize", "compare", "demo"])
+    @pytest.mark.parametrize("command", ["score", "summarize", "compare"])
     def test_help(self, run: CommandLine, command: str) -> None:
         result = run(command, "--help")
         assert result.code == 0

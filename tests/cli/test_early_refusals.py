@@ -15,7 +15,6 @@ WORK = {  # each command would stop at its input, or at the mock, if it began to
     "compare": ("compare", "missing-a", "missing-b"),
     "summarize": ("summarize", "missing-a"),
     "show": ("show", "reconstructions", "missing-model", "missing"),
-    "demo": ("demo",),
 }
 FOLDERS = [name for name in WORK if name not in ("bias", "compare")]
 LONG = "x" * 300

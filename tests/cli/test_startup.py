@@ -18,7 +18,7 @@ finally:
 """
 
 
-COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "demo", "show"]
+COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "show"]
 
 
 HELP = [

@@ -210,7 +210,7 @@ MODELS = (
 # Options that say how long to work: large values are not mistakes.
 WORK = ("--steps", "--epochs", "--patience", "--workers")
 # Commands whose valid form takes minutes: they get only what has to be refused.
-LONG = ("paper", "demo", "lm-eval")
+LONG = ("paper", "lm-eval")
 REFUSED = (
     *(("--threads", "0"), ("--seed", "x"), ("--seeds", "nan"), ("--out", "bad/text"), ("extra",)),
     *(("--no-such-option",), ("--out", "bad/text/x"), ("--json", "bad/full folder"), ("--out", "a" * 300)),

@@ -2,23 +2,24 @@
 
 import base64
 import hashlib
-import io
 import json
 import math
 import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import maskevidence as me
 from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
+from maskevidence.data.table import Table
 from maskevidence.data.tabular import read_table
 from maskevidence.evidence import summarize_scores
 from maskevidence.masks import EverySize, MaskKey
@@ -28,7 +29,7 @@ from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
 from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.runs import DataSource, Manifest, RunDirectory, read_run, write_run
+from maskevidence.runs import write_run
 from maskevidence.runs.parts import list_parts
 from maskevidence.score_table import ScoreTable
 from maskevidence.wording import typeset
@@ -453,11 +454,10 @@ def test_text_is_never_markup(texts: Path) -> None:
 
 def test_names_are_never_markup(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "<img src=x onerror=alert(1)>"
-    whole = read_run(folder / "ppca-2")
-    data = whole.manifest.data.model_copy(update={"notes": ["<b>note</b>"]})
-    changes = {"model": "</title><script>alert(1)</script>\u202e", "data": data}
-    manifest = whole.manifest.model_copy(update=changes)
-    write_run(RunDirectory(copy), manifest, whole.result(), whole.estimate)
+    table = replace(read_table(folder / "table.csv"), notes=("<b>note</b>",))
+    model = me.models.PPCA(n_features=5, n_components=2).fit(table)
+    name = "</title><script>alert(1)</script>\u202e"
+    write_run(copy, name, model, table, me.estimate_evidence(model, table))
     target = tmp_path / "report.html"
     undecoded = tmp_path / os.fsdecode(b"not UTF-8 \xff")
     shutil.copytree(folder / "ppca-1", undecoded)
@@ -510,54 +510,11 @@ def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) ->
     table = ScoreTable(ids, draw, size, np.full(len(ids), n_tokens), score)
     design = EverySize(masks_per_size=2)
     estimate = summarize_scores(table, design, MaskKey(0, "own"), "exact", 400)
-    data = DataSource(name="rows.csv", fingerprint="0" * 64, n_observations=n_rows, columns=["a"])
-    manifest = Manifest(
-        model="gaussian",
-        conditionals="exact",
-        data=data,
-        design=design.settings(),
-        masks="own",
-        seed=0,
-        rows_per_block=n_rows,
+    data = Table(
+        "rows.csv", rng.normal(size=(n_rows, n_tokens)), tuple(map(str, range(n_tokens))), np.arange(n_rows)
     )
-    write_run(RunDirectory(folder), manifest, estimate.to_dict(), estimate)
+    write_run(folder, "gaussian", SimpleNamespace(conditionals="exact"), data, estimate)
     return folder
-
-
-def test_the_demonstration_writes_a_report(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
-    from maskevidence.cli.demo import report_candidates
-    from maskevidence.data import digits
-    from maskevidence.demo import choose_components
-
-    table = digits().head(150)
-    ranked = choose_components(table, components=(1, 2, 3))
-    screen = Console(file=io.StringIO())
-    report_candidates(screen, ranked, tmp_path / "report.html")
-    assert "report.html" in screen.file.getvalue()  # type: ignore[attr-defined]
-    shown = text_of((tmp_path / "report.html").read_text())
-    assert "Comparison" in shown
-    for candidate in ranked:
-        assert typeset(candidate.estimate.log_evidence, 2) in shown
-
-
-def test_the_demonstration_ends_with_its_answer_and_what_to_try(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from maskevidence.cli.demo import own_name, say_what_next
-    from maskevidence.demo import choose_components
-
-    ranked = choose_components(read_table(write_table(tmp_path / "table.csv")), components=(1, 2))
-    screen = Console(file=io.StringIO(), width=80)
-    monkeypatch.setattr(sys, "argv", [".venv/bin/maskevidence", "demo"])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    say_what_next(screen, ranked, Path("runs/demo"))
-    said, *commands = screen.file.getvalue().strip().split("\n")  # type: ignore[attr-defined]
-    assert re.match(r"ppca:\d is .*: \d+\.\d+ ± \d+\.\d+ nats per image ahead of ppca:\d", said)
-    assert len([line for line in commands if line.startswith("  .venv/bin/maskevidence ")]) == 3
-    (tmp_path / "maskevidence").write_text("")
-    (tmp_path / "maskevidence").chmod(0o755)
-    assert own_name() == "maskevidence"
 
 
 def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:

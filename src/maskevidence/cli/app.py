@@ -12,7 +12,6 @@ from maskevidence.cli import show
 from maskevidence.cli.bias import bias
 from maskevidence.cli.check import check
 from maskevidence.cli.compare import compare_runs
-from maskevidence.cli.demo import demo
 from maskevidence.cli.impute import impute
 from maskevidence.cli.lm_eval import lm_eval
 from maskevidence.cli.options import add_command
@@ -67,7 +66,6 @@ add_command(app, impute)
 add_command(app, bias)
 add_command(app, variants)
 app.add_typer(show.app, name="show")
-add_command(app, demo)
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
 
 

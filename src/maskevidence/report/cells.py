@@ -125,15 +125,13 @@ def _row(run: ReportedRun, key: int) -> Row | None:
 
 
 def _model(run: ReportedRun) -> TableModel | None:
-    """The model of a run: in memory, kept in its folder, or saved where the user named it and unchanged."""
-    manifest, model = run.manifest, run.model
-    if model is None and run.folder is not None:
-        kept = manifest.kept_model is not None
-        folder = run.folder / MODEL if kept else Path(manifest.model)
-        try:
-            model = load(folder) if folder.is_dir() else None
-            same = kept or model is None or fingerprint(model) == manifest.model_fingerprint
-        except (MaskEvidenceError, OSError):
-            return None
-        model = model if same else None
+    """The model of a run: kept in its folder, or saved where the user named it and unchanged."""
+    kept = run.manifest.kept_model is not None
+    folder = run.folder / MODEL if kept else Path(run.manifest.model)
+    try:
+        model = load(folder) if folder.is_dir() else None
+        same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
+    except (MaskEvidenceError, OSError):
+        return None
+    model = model if same else None
     return model if isinstance(model, TableModel) else None

@@ -63,8 +63,7 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
     entries.append(("Fingerprint of the data", data.fingerprint[:16]))
     if manifest.model_fingerprint is not None:
         entries.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))
-    if run.folder is not None:
-        entries.append(("Folder", str(run.folder)))
+    entries.append(("Folder", str(run.folder)))
     entries.append(("Versions", ", ".join(f"{name} {value}" for name, value in manifest.versions.items())))
     return entries
 

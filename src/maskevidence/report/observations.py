@@ -109,7 +109,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     is_text = manifest.data.text_fingerprint is not None
     tokens, shades, note = None, None, None
     if is_text:
-        tokens = read_tokens(run.folder, scores) if scores and run.folder is not None else None
+        tokens = read_tokens(run.folder, scores) if scores else None
         shades = None if tokens is None else of_probabilities()
         note = _why_not_coloured(one_at_a_time=bool(scores)) if tokens is None else None
     elif scores and not isinstance(contents, Unavailable):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -35,17 +34,15 @@ class ReportedRun:
             their masks; None if there are none.
         n_blocks: number of blocks of rows of the run.
         n_done: number of blocks that have all their masks.
-        folder: the run directory; None for a run in memory.
-        model: the model of a run in memory; None for a run in a folder.
+        folder: the run directory.
     """
 
     name: str
     manifest: Manifest
     estimate: EvidenceEstimate | None
-    n_blocks: int = 1
-    n_done: int = 1
-    folder: Path | None = None
-    model: Any = None
+    n_blocks: int
+    n_done: int
+    folder: Path
 
     @property
     def finished(self) -> bool:

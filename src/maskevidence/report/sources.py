@@ -111,6 +111,20 @@ def _limits(data: DataSource) -> Iterator[int | None]:
     yield data.n_observations
 
 
+def _kept(
+    manifest: Manifest, ids: Int64[np.ndarray, " n"], n_rows: int
+) -> Iterator[Int64[np.ndarray, " kept"]]:
+    """Which of `n_rows` rows may have been scored: those of the ids, or what the options say."""
+    data = manifest.data
+    if len(ids) == data.n_observations and ids.max() < n_rows:
+        yield np.sort(ids)
+    for limit in _limits(data):
+        kept = np.arange(n_rows)[:limit]
+        if data.test_fraction is not None:
+            kept = held_out_rows(len(kept), data.test_fraction, manifest.seed)[1]
+        yield kept
+
+
 def _texts(manifest: Manifest) -> Contents | Unavailable | None:
     data = manifest.data
     everything = read_texts(data.name, data.columns)
@@ -155,10 +169,7 @@ def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavai
         everything = images.table()
     else:
         everything = binarise(images.table(), reading.binarise, manifest.seed)
-    for limit in _limits(data):
-        kept = np.arange(len(everything))[:limit]
-        if data.test_fraction is not None:
-            kept = held_out_rows(len(kept), data.test_fraction, manifest.seed)[1]
+    for kept in _kept(manifest, ids, len(everything)):
         if images is not None and images.select(kept).fingerprint() == data.fingerprint:
             return _of_images(images.select(kept))
         rows = everything.take(kept)

@@ -88,7 +88,7 @@ def record_run(
         existing = _existing(folder, manifest, recording)  # another process may have begun the run
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
-        exact = _closed_form(model, manifest, tokens) if existing is None else None
+        exact = closed_form(model, manifest, tokens) if existing is None else None
         if existing is None:
             mean = None if exact is None else float(np.mean(list(exact.values())))
             manifest = manifest.model_copy(update={"closed_form": mean})
@@ -101,7 +101,7 @@ def record_run(
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
-            exact = exact or _closed_form(model, manifest, tokens)
+            exact = exact or closed_form(model, manifest, tokens)
             if exact is not None:
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
@@ -153,7 +153,7 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def _closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
+def closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
     """The log evidence of each row of this shard by the model itself, by id; None without a closed form.
 
     It is computed block by block, so that it is the same over shards to the last bit.

@@ -1,50 +1,97 @@
 """The files of a finished run."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from maskevidence.data.table import Table
 from maskevidence.display.curve_picture import draw_curves
-from maskevidence.errors import MissingExtraError
+from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.evidence import EvidenceEstimate
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, OBSERVATIONS, RunDirectory
-from maskevidence.runs.labels import write_closed_form
+from maskevidence.runs.labels import write_closed_form, write_labels
 from maskevidence.runs.lock import locked
-from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.score_into import write_scores
-from maskevidence.runs.summary import Run
+from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.score_into import closed_form, write_scores
+from maskevidence.runs.summary import Run, read_run
 from maskevidence.support.files import check_place, write_atomic, write_json
 from maskevidence.wording import evidence_name
 
 
 def write_run(
-    folder: RunDirectory,
-    manifest: Manifest,
-    result: Mapping[str, Any],
+    folder: str | Path,
+    name: str,
+    model: Any,
+    data: Table,
     estimate: EvidenceEstimate,
-    model: Any = None,
+    *,
+    overwrite: bool = False,
 ) -> str | None:
-    """Write a run that was computed in memory: run.json, the scores, the model if given, and the summary.
+    """Write an estimate that was computed in memory as a run, which reports and comparisons can read.
 
     Args:
-        folder: the run directory, which `RunDirectory.check` accepts.
-        manifest: what decides the numbers of the run.
-        result: the content of estimate.json.
-        estimate: the estimate, with scores and curve.
-        model: a fitted model to keep in `model/`.
+        folder: the run directory; it is created if it does not exist.
+        name: what the run calls its model, such as "ppca:3".
+        model: the model that was scored; it is kept in `model/` if it has a method `save`.
+        data: the rows that were scored.
+        estimate: the estimate of this model on these rows.
+        overwrite: replace another run in the folder.
 
     Returns:
         One line on what could not be drawn, or None.
 
     Raises:
-        InputError: the folder cannot be written.
+        InputError: the estimate is of other rows, or the folder holds another run or other files, or cannot
+            be written.
+
+    Example:
+        >>> import tempfile, maskevidence as me
+        >>> from maskevidence.runs import read_run
+        >>> train, test = me.data.digits().split(test_fraction=0.1, seed=0)
+        >>> model = me.models.Gaussian(n_features=2).fit(train.select(["pixel_3_3", "pixel_3_4"]))
+        >>> test = test.select(["pixel_3_3", "pixel_3_4"])
+        >>> folder = Path(tempfile.mkdtemp()) / "run"
+        >>> _ = write_run(folder, "two pixels", model, test, me.estimate_evidence(model, test))
+        >>> read_run(folder).estimate.n_observations
+        180
     """
-    with locked(folder.path):
-        manifest = folder.begin(manifest, None if model is None else model.save)
-        if estimate.closed_form is not None:
-            exact = zip(estimate.ids.tolist(), estimate.closed_form.tolist(), strict=True)
-            write_closed_form(folder.path, manifest, dict(exact))
-        write_scores(folder, manifest, estimate.scores, estimate.n_model_calls)
-        return write_summary(folder, Run(manifest, estimate, ()), result)
+    tokens = data.tokens()
+    if estimate.data_fingerprint not in (None, tokens.fingerprint()):
+        raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
+    source = DataSource(
+        name=data.name,
+        fingerprint=data.fingerprint(),
+        n_observations=len(data),
+        columns=list(data.columns),
+        notes=list(data.notes),
+    )
+    manifest = Manifest(
+        model=name,
+        conditionals=model.conditionals,
+        base_measure=estimate.base_measure,
+        data=source,
+        design=estimate.design,
+        masks=estimate.masks,
+        token_scores=estimate.scores.hidden is not None,
+        seed=estimate.seed,
+        rows_per_block=len(data),
+    )
+    exact = closed_form(model, manifest, tokens)
+    if exact is not None:
+        manifest = manifest.model_copy(update={"closed_form": float(np.mean(list(exact.values())))})
+    directory = RunDirectory(folder)
+    directory.check(manifest, overwrite=overwrite)
+    with locked(directory.path):
+        manifest = directory.begin(manifest, getattr(model, "save", None))
+        if data.labels is not None:
+            write_labels(directory.path, manifest, dict(zip(data.ids.tolist(), data.labels, strict=True)))
+        if exact is not None:
+            write_closed_form(directory.path, manifest, exact)
+        write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
+        run = read_run(directory.path)
+        return write_summary(directory, run, run.result())
 
 
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Small BERTs on the English text that comes with Python, for demonstrations and comparisons anywhere."""
+"""Small BERTs on the English text that comes with Python, for comparisons anywhere."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,0 +1,65 @@
+"""The examples, in a small form."""
+
+from pathlib import Path
+
+import pytest
+
+import first_run
+import maskevidence as me
+from maskevidence.errors import InputError
+from maskevidence.report.reading import read_runs
+from maskevidence.report.sources import Picture
+from maskevidence.runs import read_run, write_run
+
+
+@pytest.fixture
+def pixels() -> me.data.Table:
+    """The inner pixels of sixty images of digits, every third of the first ones."""
+    pytest.importorskip("sklearn")
+    digits = me.data.digits()
+    inner = [name for name in digits.columns if name[6] in "2345" and name[8] in "2345"]
+    return digits.select(inner).take(digits.ids[: 3 * 60 : 3])
+
+
+def test_the_first_run_answers_in_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for extra in ("sklearn", "transformers", "plotly"):
+        pytest.importorskip(extra)
+    monkeypatch.setattr(first_run, "COMPONENTS", (2, 20))
+    first_run.main(tmp_path, steps=2, limit=4)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == (
+        "ppca:20 has the highest held-out log evidence, better than every other; the folds chose ppca:20"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"bert", "ppca-2", "ppca-20", "report.html"}
+    shown = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "ppca-20 is best" in shown
+    bars = {line.split()[0]: line.count("█") for line in said if line.startswith((" ppca", " 5%", " 100%"))}
+    assert bars["ppca:2"] > 15
+    assert bars["ppca:20"] == bars["100%"] == 0
+
+
+def test_an_estimate_in_memory_becomes_a_run(pixels: me.data.Table, tmp_path: Path) -> None:
+    model = me.models.PPCA(n_features=16, n_components=3).fit(pixels)
+    estimate = me.estimate_evidence(model, pixels, me.RandomSize(4), seed=3)
+    write_run(tmp_path / "run", "ppca:3", model, pixels, estimate)
+    run = read_run(tmp_path / "run")
+    assert run.estimate.log_evidence == estimate.log_evidence
+    assert run.estimate.mask_se == estimate.mask_se
+    assert run.result()["closed_form"] == pytest.approx(model.score_samples(pixels).mean(), rel=1e-12)
+    assert me.models.load(tmp_path / "run" / "model").score_samples(pixels).shape == (60,)
+    (reported,) = read_runs([tmp_path / "run"])
+    assert isinstance(reported.contents, type(lambda: None))  # the rows are found again by their ids
+    assert isinstance(reported.contents(177), Picture)
+    with pytest.raises(InputError, match="holds another run"):
+        write_run(tmp_path / "run", "another", model, pixels, estimate)
+    write_run(tmp_path / "run", "another", model, pixels, estimate, overwrite=True)
+
+
+def test_an_estimate_of_other_rows_is_refused(pixels: me.data.Table, tmp_path: Path) -> None:
+    model = me.models.PPCA(n_features=16, n_components=3).fit(pixels)
+    estimate = me.estimate_evidence(model, pixels.head(59), me.RandomSize(4))
+    with pytest.raises(InputError, match="not of the rows of 'digits'; give those rows"):
+        write_run(tmp_path / "run", "ppca:3", model, pixels, estimate)
+    assert not (tmp_path / "run").exists()
