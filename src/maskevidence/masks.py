@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import check_memory, whole_number
-from maskevidence.support.choices import Bound
 from maskevidence.support.keyed_random import (
     keyed_bits,
     keyed_ranks,
@@ -29,6 +28,7 @@ from maskevidence.support.keyed_random import (
 from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
 
 Masks = Literal["own", "shared"]
+Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
@@ -91,7 +91,7 @@ class MaskDesign(ABC):
     """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
 
     Attributes:
-        name: the design's word on the command line.
+        name: of the design, with which its words begin (design_words.py).
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.

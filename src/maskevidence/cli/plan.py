@@ -1,9 +1,12 @@
 """maskevidence plan: how many random sizes a target for the masks' error takes."""
 
+from typing import Annotated
+
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
-from maskevidence.tasks.options import Common, Design, PrecisionOptions, Preparation
+from maskevidence.tasks.declaring import Option
+from maskevidence.tasks.options import Common, PrecisionOptions, Preparation
 
 
 def plan(
@@ -12,7 +15,10 @@ def plan(
     precision: PrecisionOptions,
     preparation: Preparation,
     common: Common,
-    design: Design = None,
+    design: Annotated[
+        str | None,
+        Option("random-size:per-token, if the run is to record the score of each hidden token.", "DESIGN"),
+    ] = None,
 ) -> None:
     """How many passes, minutes and MiB a target for the masks' error takes, from a small pilot.
 

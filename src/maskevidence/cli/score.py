@@ -16,9 +16,10 @@ MAX_TOKENS_SHOWN = 40
 def score(
     model: Model,
     data: Data,
+    *,
+    design: Design = None,
     preparation: Preparation,
     run: RunOptions,
-    design: Design = None,
     json: Json = None,
 ) -> None:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.

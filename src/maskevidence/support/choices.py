@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-Masks = Literal["own", "shared"]
 Long = Literal["error", "split", "truncate"]
 Density = Literal["gaussian", "discretised"]
 PatchStatistics = Literal["visible"]
@@ -21,4 +20,3 @@ Convention = Literal[
     "pll",
     "whole",
 ]
-Bound = Literal["area", "importance"]

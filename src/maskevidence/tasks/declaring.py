@@ -60,8 +60,8 @@ def flag(name: str) -> str:
     """The flag of a field.
 
     Example:
-        >>> flag("masks_per_size")
-        '--masks-per-size'
+        >>> flag("batch_size")
+        '--batch-size'
     """
     return "--" + name.replace("_", "-")
 

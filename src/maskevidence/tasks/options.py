@@ -27,11 +27,11 @@ Quick = Annotated[bool, Option("Run a smaller version; a claim that needs the fu
 Design = Annotated[
     str | None,
     Option(
-        "How masks are drawn: every-size:4, random-size:8,replicates=4, orderings:16,bound=importance, "
-        "leave-one-out, exhaustive:order-mixture,blocks=4, fixed-rate:0.15, rates:0.1-0.9-0.2 or "
+        "How masks are drawn: every-size:4, random-size:8, orderings:8, leave-one-out, exhaustive, "
+        "fixed-rate:0.15, rates:0.1-0.9-0.2 or policy:entropy, with further options after commas, such as "
         "policy:entropy,blocks=4. With ,shared all observations have the same masks; with ,per-token the "
         "score of each hidden token is recorded. By default every-size, and random-size for transformers.",
-        "NAME:OPTION,OPTION...",
+        "DESIGN",
     ),
 ]
 TestFraction = Annotated[
@@ -356,7 +356,14 @@ class SelectOptions:
     id_column: IdColumn = None
     out: Out = None
     overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
-    design: Design = None
+    design: Annotated[
+        str | None,
+        Option(
+            "How masks are drawn, as for score: every-size:4,shared, for example. By default every-size:2, "
+            "and no masks where all models have a closed form.",
+            "DESIGN",
+        ),
+    ] = None
     reading: RowReading = field(default_factory=RowReading)
 
 

@@ -97,7 +97,7 @@ class TrainingOptions:
         Option(
             "likelihood, elbo, iwae:5, or a mask design as in score --design: random-size:4, every-size, "
             "orderings, leave-one-out, fixed-rate:0.15,shared ...; by default with one mask or order a step.",
-            "NAME:OPTION,OPTION...",
+            "DESIGN",
         ),
     ] = "random-size"
     learning_rate: Annotated[
