@@ -29,7 +29,7 @@ from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.shading import of_probabilities
 from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
 from maskevidence.report.tokens import aligned
-from maskevidence.runs import write_run
+from maskevidence.runs import RunDirectory, write_run
 from maskevidence.runs.parts import list_parts
 from maskevidence.score_table import ScoreTable
 from maskevidence.wording import typeset
