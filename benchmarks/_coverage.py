@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
+from maskevidence.score_means import mean_of_scores
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 from maskevidence.support.keyed_random import keyed_bits

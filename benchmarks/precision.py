@@ -36,8 +36,8 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, TEXTS, Subject
-from maskevidence.evidence import MeanOfScores, mean_of_scores
 from maskevidence.masks import MaskKey
+from maskevidence.score_means import MeanOfScores, mean_of_scores
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 
 BEFORE, INDEPENDENT = "4 replicates", "independent sizes"

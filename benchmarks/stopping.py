@@ -30,8 +30,8 @@ from sklearn.datasets import load_breast_cancer
 
 import maskevidence as me
 from _precision_models import trained
-from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import MaskKey
+from maskevidence.score_means import mean_of_scores
 from maskevidence.standard_errors import MeanWithErrors, Tails
 
 GRID = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the numbers of draws whose true error is measured, over the oracle's

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
-from maskevidence.evidence import summarize_scores
+from maskevidence.estimate import summarize_scores
 from maskevidence.masks import MaskKey
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
 

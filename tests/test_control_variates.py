@@ -5,8 +5,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.control_variates import Prediction, SizeCurves, logit_rate, predict_by_size
-from maskevidence.evidence import mean_of_scores
 from maskevidence.masks import MaskKey, drawn_masks, positions
+from maskevidence.score_means import mean_of_scores
 from maskevidence.standard_errors import t_half_width
 
 LENGTHS = np.array([3, 6, 6, 4])

@@ -121,10 +121,10 @@ def test_modules_are_attributes_and_other_names_are_not() -> None:
     assert me.masks.MaskDesign is me.MaskDesign
     assert me.models.PPCA.__name__ == "PPCA"
     assert callable(me.data.digits)
-    with pytest.raises(AttributeError, match="module 'maskevidence' has no attribute 'estimate'"):
-        _ = me.estimate
-    with pytest.raises(ImportError, match="cannot import name 'estimate'"):
-        from maskevidence import estimate  # noqa: F401
+    with pytest.raises(AttributeError, match="module 'maskevidence' has no attribute 'estimates'"):
+        _ = me.estimates
+    with pytest.raises(ImportError, match="cannot import name 'estimates'"):
+        from maskevidence import estimates  # noqa: F401
 
 
 def test_the_package_is_typed() -> None:

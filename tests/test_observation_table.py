@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence import EvidenceEstimate, mean_of_scores
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.observation_table import observation_table
+from maskevidence.score_means import mean_of_scores
 
 DESIGNS = [
     me.EverySize(4),

@@ -10,9 +10,10 @@ import pytest
 import maskevidence as me
 from maskevidence.control_variates import Prediction, predict_by_size
 from maskevidence.errors import InputError
-from maskevidence.evidence import mean_of_scores, summarize_scores
+from maskevidence.estimate import summarize_scores
 from maskevidence.hidden_tokens import HiddenTokens
 from maskevidence.masks import MaskKey
+from maskevidence.score_means import mean_of_scores
 from maskevidence.token_means import _Cells, _Effects, token_controls
 
 DESIGN = me.RandomSize(8, 4)

@@ -12,7 +12,7 @@ from rich.console import Console
 import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.cli.output import show_estimate
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.runs.summary_files import _title
 from maskevidence.wording import decided_by_few, ranking
 

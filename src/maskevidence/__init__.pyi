@@ -14,7 +14,7 @@ from .errors import InputError as InputError
 from .errors import MaskEvidenceError as MaskEvidenceError
 from .errors import MissingExtraError as MissingExtraError
 from .errors import NumericalError as NumericalError
-from .evidence import EvidenceEstimate as EvidenceEstimate
+from .estimate import EvidenceEstimate as EvidenceEstimate
 from .evidence import estimate_evidence as estimate_evidence
 from .gaussian_moments import GaussianMoments as GaussianMoments
 from .imputation import Imputation as Imputation

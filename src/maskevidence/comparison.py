@@ -10,7 +10,7 @@ import numpy as np
 from maskevidence.comparability import check_comparable, in_same_tokens
 from maskevidence.curve import Curve
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, Kind
+from maskevidence.estimate import EvidenceEstimate, Kind
 from maskevidence.pairing import Floats, Unit, paired_by
 from maskevidence.standard_errors import Tails, interval_with_tails
 

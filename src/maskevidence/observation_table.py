@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.evidence import EvidenceEstimate, mean_of_scores
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey
-from maskevidence.standard_errors import cell_variances, equal_by_chance
+from maskevidence.score_means import errors_of_rows
 from maskevidence.support.files import csv_text
 
 _COLUMNS = (
@@ -101,7 +101,7 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
     """
     scores = estimate.scores.sorted()
     ids, first = np.unique(scores.id, return_index=True)
-    mask_se, mask_df = _errors(estimate, design)
+    mask_se, mask_df = errors_of_rows(scores, design, MaskKey(estimate.seed, estimate.masks))
     return ObservationTable(
         id=ids,
         label=("",) * len(ids) if estimate.labels is None else tuple(estimate.names),
@@ -113,34 +113,3 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
         closed_form=estimate.closed_form,
     )
-
-
-def _errors(
-    estimate: EvidenceEstimate, design: MaskDesign
-) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
-    """mask_se and mask_df of each observation: the variances of its strata add up."""
-    scores = estimate.scores.sorted()
-    _, observation = np.unique(scores.id, return_inverse=True)
-    n = int(observation.max()) + 1
-    summation = design.summation(scores.n_tokens, scores.draw, scores.size)
-    unseen = np.ones(len(scores)) if summation.unseen is None else summation.unseen
-    if design.deterministic:
-        unseen = np.zeros(len(scores))
-    random = np.zeros(n, dtype=np.bool_)
-    np.logical_or.at(random, observation, unseen > 0)
-    mask_se, mask_df = np.where(random, np.nan, 0.0), np.full(n, np.nan)
-    if design.n_replicates < design.min_replicates or not random.any():
-        return mask_se, mask_df
-    cell = observation * (int(summation.stratum.max()) + 1) + summation.stratum
-    _, place = np.unique(cell, return_index=True)
-    key = MaskKey(estimate.seed, estimate.masks)
-    contribution = mean_of_scores(scores, design, key).contribution
-    variances = cell_variances(contribution, cell, summation.replicate, design.n_replicates, unseen)
-    owner = observation[place]
-    variance = np.bincount(owner, variances, minlength=n)
-    squares = np.bincount(owner, variances**2, minlength=n)
-    pairs = zip(variance.tolist(), estimate.per_observation.tolist(), strict=True)
-    known = random & ~np.array([equal_by_chance(*pair) for pair in pairs])
-    mask_se[known] = np.sqrt(variance[known])
-    mask_df[known] = variance[known] ** 2 / squares[known] * (design.n_replicates - 1)
-    return mask_se, mask_df

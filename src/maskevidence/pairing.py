@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.bounds import linear_scores
 from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.estimate import EvidenceEstimate, summarize_scores
 from maskevidence.hidden_tokens import HiddenTokens
 from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
 from maskevidence.score_table import ScoreTable

@@ -26,12 +26,13 @@ import torch
 
 from maskevidence.design_words import DesignWord
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, mean_of_scores, summarize_scores
+from maskevidence.estimate import EvidenceEstimate, summarize_scores
 from maskevidence.hidden_tokens import BYTES_PER_TOKEN
 from maskevidence.masks import BYTES_PER_MASK, MAX_TOKENS_EXHAUSTIVE, Exhaustive, MaskKey, RandomSize
 from maskevidence.model import MaskedModel, as_tokens, check_conditionals
 from maskevidence.precise import Precise
 from maskevidence.score import Scoring, check_tokens, score_in_memory
+from maskevidence.score_means import mean_of_scores
 from maskevidence.score_table import ScoreTable
 from maskevidence.tokens import Tokens
 

@@ -34,20 +34,17 @@ Source:
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from maskevidence.control_variates import FEWEST_MASKS
 from maskevidence.errors import InputError
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.masks import BYTES_PER_MASK, MaskKey, RandomSize
 from maskevidence.support.checks import machine_memory, whole_number
 from maskevidence.wording import count
-
-if TYPE_CHECKING:
-    from jaxtyping import Int64
-
-    from maskevidence.evidence import EvidenceEstimate
 
 NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
 SLACK, LOWER_TAIL = 1.2, 0.05
@@ -120,7 +117,7 @@ class Precise:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def first(
-        self, n_tokens: "Int64[np.ndarray, ' N']", design: RandomSize | None = None, *, begun: bool = False
+        self, n_tokens: Int64[np.ndarray, " N"], design: RandomSize | None = None, *, begun: bool = False
     ) -> RandomSize:
         """The design of the first stage: the fewest draws from which the error is known.
 
@@ -154,9 +151,7 @@ class Precise:
             )
         return design
 
-    def drawn(
-        self, design: RandomSize, score: Callable[[RandomSize], "EvidenceEstimate"]
-    ) -> "EvidenceEstimate":
+    def drawn(self, design: RandomSize, score: Callable[[RandomSize], EvidenceEstimate]) -> EvidenceEstimate:
         """Draw stage by stage, and give the estimate of the last one.
 
         Args:
@@ -170,7 +165,7 @@ class Precise:
                 return estimate
             design = following
 
-    def following(self, design: RandomSize, estimate: "EvidenceEstimate") -> RandomSize | None:
+    def following(self, design: RandomSize, estimate: EvidenceEstimate) -> RandomSize | None:
         """The design of the next stage; None if the draws end.
 
         Args:
@@ -186,7 +181,7 @@ class Precise:
         following = design.possible_draws(min(wanted, most))
         return replace(design, draws=following) if draws < following <= most else None
 
-    def verdict(self, estimate: "EvidenceEstimate") -> str:
+    def verdict(self, estimate: EvidenceEstimate) -> str:
         """Why the draws ended, in one sentence for the notes.
 
         Args:
@@ -221,7 +216,7 @@ class Precise:
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
-    def _outlook(self, estimate: "EvidenceEstimate") -> str:
+    def _outlook(self, estimate: EvidenceEstimate) -> str:
         """How many passes the target takes, and from how many on its error does not matter."""
         draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
         if target == 0 or estimate.mask_se is None:
@@ -245,11 +240,11 @@ class Precise:
         assert self.target_se is not None
         return self.target_se
 
-    def enough(self, estimate: "EvidenceEstimate") -> float:
+    def enough(self, estimate: EvidenceEstimate) -> float:
         """The error that ends the draws, in nats: the target, or a share of the data error if larger."""
         return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
 
-    def needed(self, draws: int, estimate: "EvidenceEstimate") -> float:
+    def needed(self, draws: int, estimate: EvidenceEstimate) -> float:
         """How many draws for each observation that error takes; `draws` or fewer if they are enough.
 
         Args:
@@ -293,7 +288,7 @@ def _square(ratio: float) -> float:
     return ratio * ratio  # infinite where ratio**2 would be an OverflowError
 
 
-def _passes(draws: float, estimate: "EvidenceEstimate") -> str:
+def _passes(draws: float, estimate: EvidenceEstimate) -> str:
     """A number of passes in two digits."""
     n = draws * estimate.n_observations
     if math.isinf(n):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maskevidence.comparison import Comparison, Difference
-    from maskevidence.evidence import EvidenceEstimate
+    from maskevidence.estimate import EvidenceEstimate
 
 MINUS = "\N{MINUS SIGN}"
 RESIDUES = "the tokens are residues of proteins; spaces between them are not counted as bytes"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.evidence import summarize_scores
+from maskevidence.estimate import summarize_scores
 from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks, positions
 from maskevidence.score import score_observations
 
@@ -81,5 +81,5 @@ def _of_whole_orders(
 
 def _summarized(table: me.ScoreTable, design: MaskDesign, key: MaskKey) -> me.EvidenceEstimate:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskevidence.evidence.curve_from_scores", lambda *_: None)
+        patch.setattr("maskevidence.estimate.curve_from_scores", lambda *_: None)
         return summarize_scores(table, design, key, "exact", 1)

@@ -21,7 +21,7 @@ from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.table import Table
 from maskevidence.data.tabular import read_table
-from maskevidence.evidence import summarize_scores
+from maskevidence.estimate import summarize_scores
 from maskevidence.masks import EverySize, MaskKey
 from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report

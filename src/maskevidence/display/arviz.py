@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 
 _PURPOSE = "to_arviz()"
 

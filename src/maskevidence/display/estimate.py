@@ -10,7 +10,7 @@ from maskevidence.display.curve import curve_part
 from maskevidence.display.curve_picture import axes_for, draw_on, set_title
 from maskevidence.display.frames import data_frame
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.masks import design_from_settings
 from maskevidence.observation_table import observation_table
 from maskevidence.wording import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.report.reading import ReportedRun
 from maskevidence.standard_errors import t_half_width
 from maskevidence.support.hidden_characters import plain

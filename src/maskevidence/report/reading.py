@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.estimate import EvidenceEstimate, summarize_scores
 from maskevidence.masks import n_masks
 from maskevidence.report.sources import Contents, Unavailable, read_back
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run

@@ -6,7 +6,7 @@ from itertools import islice
 
 from maskevidence.comparison import Comparison, Difference, compare
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate, summarize_scores
+from maskevidence.estimate import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
 from maskevidence.observation_table import ObservationTable, observation_table
 from maskevidence.precise import Precise

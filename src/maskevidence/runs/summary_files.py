@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.data.table import Table
 from maskevidence.display.curve_picture import draw_curves
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, OBSERVATIONS, RunDirectory
 from maskevidence.runs.labels import write_closed_form, write_labels
 from maskevidence.runs.lock import locked

@@ -10,7 +10,8 @@ import torch
 from maskevidence import __version__
 from maskevidence.design_words import DesignWord, parse_design
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
 from maskevidence.model import HasLogEvidence, base_measure_of, beside
 from maskevidence.models.base import TableModel

@@ -14,7 +14,8 @@ from maskevidence.comparison import LEVEL, Difference, compare, difference_by_ro
 from maskevidence.data.table import Table, note_on_codes
 from maskevidence.design_words import as_design
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
-from maskevidence.evidence import EvidenceEstimate, Kind, estimate_evidence, summarize_scores
+from maskevidence.estimate import EvidenceEstimate, Kind, summarize_scores
+from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel

@@ -10,7 +10,7 @@ from maskevidence.display import html, svg
 from maskevidence.display.curve_picture import COLOURS, axes_for, set_title
 from maskevidence.display.frames import data_frame
 from maskevidence.display.svg import COLOURS as SHOWN
-from maskevidence.evidence import Kind
+from maskevidence.estimate import Kind
 from maskevidence.models.base import TableModel
 from maskevidence.support.files import csv_text
 from maskevidence.wording import Write, digits_for, evidence_name, number, plus_minus, sentence, typeset

@@ -10,7 +10,7 @@ from torch import nn
 from maskevidence import __version__
 from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
 from maskevidence.masks import MaskDesign

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence
+from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import MaskDesign, RandomSize
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens

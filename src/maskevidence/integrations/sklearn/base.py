@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.data.table import Table
 from maskevidence.errors import MissingExtraError, import_extra
-from maskevidence.evidence import EvidenceEstimate, estimate_evidence, labels_of
+from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence import estimate_evidence, labels_of
 from maskevidence.imputation import Imputation
 from maskevidence.masks import MaskDesign
 from maskevidence.model import MaskedModel

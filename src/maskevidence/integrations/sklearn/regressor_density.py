@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence import EvidenceEstimate
+from maskevidence.estimate import EvidenceEstimate
 from maskevidence.imputation import Imputation
 from maskevidence.integrations.sklearn.base import PURPOSE, evidence_of_rows, seed_from, with_values
 from maskevidence.integrations.sklearn.column_density import (

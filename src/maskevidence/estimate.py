@@ -1,0 +1,331 @@
+"""An estimate of the log evidence with its errors, and how it follows from a record of scores."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.bounds import Bracket, OrderSpread, bracket, order_spread
+from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.errors import InputError
+from maskevidence.masks import MaskDesign, MaskKey, Masks, design_from_settings
+from maskevidence.model import MASS, Conditionals
+from maskevidence.score_means import mean_of_scores
+from maskevidence.score_table import ScoreTable
+from maskevidence.standard_errors import MeanWithErrors, Tails
+from maskevidence.support.provenance import command, versions
+
+Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
+MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
+ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
+MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
+EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
+
+
+@dataclass(frozen=True)
+class EvidenceEstimate:
+    """An estimate of the log evidence with its errors; nats per observation unless a name says otherwise.
+
+    Attributes:
+        log_evidence: Σ over sizes of the score, averaged over observations (Eq. 2).
+        mask_se: Monte-Carlo standard error of the masks, given these observations; None if the design has
+            too few independent masks to know it, 0 if every mask was scored.
+        mask_df: degrees of freedom of mask_se; None if unknown or infinite.
+        data_se: sampling standard error of the observations, for the mean over their population; None for
+            a single observation, and if it is not resolved beside mask_se.
+        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture" or
+            "policy".
+        n_observations: number of scored observations.
+        n_tokens: total number of their tokens.
+        n_bytes: total number of bytes of their text; None without text.
+        n_masks: number of scored masks, over all observations.
+        n_model_calls: number of calls of the model.
+        design: name and parameters of the mask design.
+        masks: "own" or "shared".
+        seed: seed of the masks.
+        ids: shape (n_observations,); the observations, in ascending order.
+        per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
+        curve: the score by mask size.
+        scores: the record, one row per observation and mask.
+        notes: what a reader needs to know besides the numbers, one sentence each.
+        no_interval: why there is no interval; None if there is one.
+        tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
+            be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
+        base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
+            None if the model does not say.
+        data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
+        text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
+        labels: the name of each observation, such as the index of a data frame; None where they have none.
+        closed_form: shape (n_observations,); the log evidence of each observation by the model itself, nats;
+            None where it was not asked for, and for a model without a closed form.
+    """
+
+    log_evidence: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    kind: Kind
+    n_observations: int
+    n_tokens: int
+    n_bytes: int | None
+    n_masks: int
+    n_model_calls: int
+    design: dict[str, Any]
+    masks: Masks
+    seed: int
+    ids: Int64[np.ndarray, " n_observations"] = field(repr=False)
+    per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
+    curve: Curve = field(repr=False)
+    scores: ScoreTable = field(repr=False)
+    notes: tuple[str, ...] = ()
+    no_interval: str | None = None
+    tails: Tails = (0.0, 0.0)
+    base_measure: str | None = None
+    data_fingerprint: str | None = field(default=None, repr=False)
+    text_fingerprint: str | None = field(default=None, repr=False)
+    labels: tuple[Any, ...] | None = field(default=None, repr=False)
+    closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each observation in words: its label, or its id if it has none."""
+        return [str(name) for name in (self.ids.tolist() if self.labels is None else self.labels)]
+
+    @property
+    def closed_form_se(self) -> float | None:
+        """Sampling standard error of the mean of `closed_form`; None without it, and for one observation."""
+        n = self.n_observations
+        return (
+            None if self.closed_form is None or n < 2 else float(self.closed_form.std(ddof=1)) / math.sqrt(n)
+        )
+
+    @property
+    def per_token(self) -> float:
+        """Log evidence per token: the total over observations by the total number of tokens, nats."""
+        return self.log_evidence * self.n_observations / self.n_tokens
+
+    @property
+    def bits_per_token(self) -> float:
+        """Code length: minus the log evidence per token, in bits."""
+        return -self.per_token / math.log(2)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Code length per byte of text, comparable across tokenizers; None without text."""
+        if self.n_bytes is None:
+            return None
+        return -self.log_evidence * self.n_observations / self.n_bytes / math.log(2)
+
+    @property
+    def perplexity_bound(self) -> float:
+        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it."""
+        return math.exp(-self.per_token)
+
+    @cached_property
+    def bracket(self) -> Bracket | None:
+        """Area, bounds and order mixture side by side; None unless orders or the mixture were recorded.
+
+        `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
+        """
+        return bracket(self.scores, self._design_of_orders, self.masks)
+
+    @property
+    def order_mixture(self) -> float | None:
+        """log E_σ p_σ(x), exact, nats per observation; None unless the design has `order_mixture=True`."""
+        return self.log_evidence if self.design.get("order_mixture") else None
+
+    @cached_property
+    def order_spread(self) -> OrderSpread | None:
+        """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
+        return order_spread(self.scores, self._design_of_orders)
+
+    @property
+    def _design_of_orders(self) -> MaskDesign | None:
+        """The design, if it recorded orders or their mixture; None for any other, such as a user's own."""
+        records = self.design.get("bound") == "importance" or self.design.get("order_mixture")
+        return design_from_settings(self.design) if records else None
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval for the log evidence of these observations, for the error of the masks alone.
+
+        It is Student's t interval, whose lower end lies -log(1 - level) · `tails[0]` lower, for masks too
+        rare to be drawn (standard_errors.py): it is wider below where scores have a heavy tail.
+
+        It does not cover the error of approximate conditionals, such as those of a numerical integral; the
+        notes say so. With such conditionals, a design that enumerates its masks has no interval: its mask_se
+        is 0, and the error that is left is not known.
+
+        Args:
+            level: nominal coverage, in (0, 1).
+
+        Raises:
+            InputError: there is no interval (`no_interval` says why), or the level is outside (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
+        if self.mask_se is None or self.no_interval is not None:
+            raise InputError(f"there is no interval: {self.no_interval}")
+        mean = MeanWithErrors(self.log_evidence, self.mask_se, self.mask_df, self.data_se, self.tails)
+        return mean.interval(level)
+
+    def __repr__(self) -> str:
+        from maskevidence.display.estimate import estimate_line
+
+        return estimate_line(self)
+
+    def _repr_html_(self) -> str:
+        """The number with its two errors, its curve and its notes, for a notebook."""
+        from maskevidence.display.estimate import estimate_html
+
+        return estimate_html(self)
+
+    def plot(self, ax: Any = None, *, label: str = "score") -> Any:
+        """Draw the curve with the bands of both errors, and the log evidence above it; needs matplotlib.
+
+        Args:
+            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            label: the name of the curve.
+
+        Returns:
+            The axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from maskevidence.display.estimate import estimate_plot
+
+        return estimate_plot(self, ax, label)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas with a row for each observation, by its label or else its id; nats.
+
+        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df and per_token.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        from maskevidence.display.estimate import estimate_frame
+
+        return estimate_frame(self)
+
+    def to_arviz(self) -> Any:
+        """A `DataTree` whose group `log_likelihood` has the log evidence of each observation; needs ArviZ.
+
+        Raises:
+            MissingExtraError: ArviZ is not installed.
+        """
+        from maskevidence.display.arviz import log_likelihood_tree
+
+        return log_likelihood_tree(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
+        names = (
+            "log_evidence mask_se mask_df data_se kind base_measure n_observations n_tokens n_bytes n_masks "
+            "n_model_calls per_token bits_per_token bits_per_byte design masks seed"
+        )
+        values = {name: getattr(self, name) for name in names.split()}
+        if self.n_bytes is not None:
+            values["perplexity_bound"] = self.perplexity_bound
+        values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
+        orders = {"bracket": self.bracket, "order_spread": self.order_spread}
+        values |= {name: found.to_dict() for name, found in orders.items() if found is not None}
+        return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
+
+
+def summarize_scores(
+    scores: ScoreTable,
+    design: MaskDesign,
+    key: MaskKey,
+    conditionals: Conditionals,
+    n_model_calls: int,
+    base_measure: str | None = None,
+    labels: Mapping[int, Any] | None = None,
+) -> EvidenceEstimate:
+    """The estimate that follows from a record of scores.
+
+    Args:
+        scores: one row per observation and mask, in any order.
+        design: the design that drew the masks.
+        key: their seed, and whether they were shared.
+        conditionals: those of the model.
+        n_model_calls: number of calls of the model.
+        base_measure: that of the model; None if it does not say.
+        labels: the names of the observations by their ids; None where they have none.
+    """
+    table = scores.sorted()
+    ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
+    lengths = table.n_tokens[first]
+    prediction, contribution, mean, by_row = mean_of_scores(table, design, key)
+    unknown = design.unknown_error(lengths, key.masks)
+    notes, no_interval = [], None
+    if mean.mask_se is None:
+        no_interval = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
+        if mean.data_se is not None:
+            shared = "does not hold their error, the same for all"
+            no_interval += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
+        notes.append(no_interval)
+    if by_row is not None:
+        notes += _note_on_rows(by_row, ids, labels)
+    if conditionals == "approximate" and mean.mask_se == 0.0:
+        no_interval = (
+            "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
+            "not known"
+        )
+        notes.append(f"there is no interval: {no_interval}")
+    elif conditionals == "approximate":
+        notes.append(MASKS_ALONE)
+    estimate = EvidenceEstimate(
+        log_evidence=mean.mean,
+        mask_se=mean.mask_se,
+        mask_df=mean.mask_df if mean.mask_df is not None and math.isfinite(mean.mask_df) else None,
+        data_se=mean.data_se,
+        kind=kind_of(design, conditionals, lengths),
+        n_observations=len(ids),
+        n_tokens=int(lengths.sum()),
+        n_bytes=None if table.n_bytes is None else int(table.n_bytes[first].sum()),
+        n_masks=len(table),
+        n_model_calls=n_model_calls,
+        design=design.settings(),
+        masks=key.masks,
+        seed=key.seed,
+        ids=ids,
+        per_observation=np.bincount(observation, weights=contribution),
+        curve=curve_from_scores(table, design, key.masks, prediction),
+        scores=table,
+        notes=tuple(notes),
+        no_interval=no_interval,
+        tails=mean.tails,
+        base_measure=base_measure,
+    )
+    masses = base_measure is not None and base_measure.startswith(MASS)
+    if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
+        return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
+    return estimate
+
+
+def _note_on_rows(
+    each: Float64[np.ndarray, " n"], ids: Int64[np.ndarray, " n"], labels: Mapping[int, Any] | None
+) -> list[str]:
+    """The observation that holds most of the masks' variance, where there are many."""
+    if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
+        return []
+    place, share = int(each.argmax()), float(each.max() / each.sum())
+    name = int(ids[place]) if not labels else labels[int(ids[place])]
+    return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
+
+
+def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:
+    """The kind of an estimate from a design, for observations of these numbers of tokens."""
+    covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
+    if conditionals == "transformed":
+        return "pseudo"
+    if not covered:
+        return "policy" if design.learned_kind == "policy" else "pseudo"
+    if conditionals == "exact":
+        return "exact" if design.deterministic else "unbiased"
+    return "approximate" if conditionals == "approximate" else design.learned_kind
