@@ -110,7 +110,7 @@ def plan(
         >>> model = me.models.PPCA(n_features=6, n_components=2)
         >>> found = me.plan(model, model.sample(500, seed=1), me.Precise(target_se=0.02))
         >>> found.design, found.passes, found.mask_se <= 0.02
-        ('random-size:36', 18000, True)
+        ('random-size:28', 14000, True)
     """
     if precise.max_passes is not None:
         raise InputError("max_passes belongs to a run; plan says how many passes a target takes")
