@@ -1,21 +1,21 @@
 """Masked texts through the model, each distinct one once."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Float64, Int64
+from torch import Tensor
 
 from maskevidence.evidence import estimate_evidence
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
 from maskevidence.masks import Policy
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.scores.ask import Asker, MaskedRows, Part
 from maskevidence.tokens import Tokens
 
 _ONE_CALL = 2**40  # tokens: a number of texts per call was asked for, which alone decides
-_TABLE_ROWS = 512  # hidden tokens whose whole distributions are in memory at a time
 
 
 class MaskedText(NamedTuple):
@@ -30,23 +30,6 @@ class MaskedText(NamedTuple):
     hidden: Bool[np.ndarray, " n"]
 
 
-class _Row(NamedTuple):
-    """What the model reads of a masked text.
-
-    Attributes:
-        shown: the ids, with the mask token where they are hidden.
-        hidden: the places of the hidden tokens.
-        targets: their ids.
-    """
-
-    shown: tuple[int, ...]
-    hidden: tuple[int, ...]
-    targets: tuple[int, ...]
-
-
-_Same = list[tuple[int, _Row]]  # rows that look the same to the model, and their places among the texts
-
-
 class Scorer:
     """Log-probabilities of hidden tokens.
 
@@ -59,32 +42,41 @@ class Scorer:
         batch_size: how many masked texts go into one call; None leaves it to the model.
 
     Attributes:
-        n_passes: how many masked texts went through the model so far.
+        asker: asks the model, and counts the masked texts that go through it.
     """
 
     def __init__(self, model: MaskedLM, encoder: Encoder, batch_size: int | None = None) -> None:
-        self.model, self.encoder, self.batch_size = model, encoder, batch_size
-        self.n_passes = 0
+        self.model, self.encoder = model, encoder
+        self.asker = Asker(model, batch_size)
+        self._along = 0
         if batch_size is not None:
             model.batch_tokens = _ONE_CALL
 
+    @property
+    def n_passes(self) -> int:
+        """How many masked texts went through the model so far."""
+        return self.asker.n_passes + self._along
+
     def token_log_probs(self, texts: Sequence[MaskedText]) -> list[Float64[np.ndarray, " _"]]:
         """log p(hidden token | visible tokens) of each hidden token of each masked text, nats."""
-        places: dict[tuple[int, ...], _Same] = defaultdict(list)
-        for place, text in enumerate(texts):
-            row = self._row(text)
-            places[row.shown].append((place, row))
-        result = [np.zeros(0)] * len(texts)
-        several = {shown: len({row.targets for _, row in same}) > 1 for shown, same in places.items()}
-        for call in self._calls([same for shown, same in places.items() if not several[shown]]):
-            for same, values in zip(call, self._of_targets([same[0][1] for same in call]), strict=True):
-                for place, _ in same:
-                    result[place] = values
-        for call in self._calls([same for shown, same in places.items() if several[shown]]):
-            for part in _few_hidden(call):
-                for same, table in zip(part, self._of_all([same[0][1] for same in part]), strict=True):
-                    for place, row in same:
-                        result[place] = table[np.arange(len(row.targets)), row.targets].astype(np.float64)
+        if not texts:
+            return []
+        number = {text: k for k, text in enumerate(dict.fromkeys(one.text for one in texts))}
+        tokens, first = self.tokens(list(number))
+        row = np.array([number[one.text] for one in texts])
+        size = np.array([one.hidden.sum() for one in texts])
+
+        def masked(part: Part) -> Bool[Tensor, "b D"]:
+            some = np.arange(len(texts))[part]
+            hidden = np.zeros((len(some), tokens.width), dtype=np.bool_)
+            for line, k in zip(hidden, some, strict=True):
+                line[first[row[k]] :][: len(texts[k].hidden)] = texts[k].hidden
+            return torch.from_numpy(hidden)
+
+        result: list[Float64[np.ndarray, " _"]] = []
+        for answer in self.asker.conditionals(MaskedRows(tokens, row, size, masked), share=True):
+            log_probs = answer.log_probs[answer.hidden].numpy()
+            result += np.split(log_probs, np.cumsum(size[answer.part])[:-1])
         return result
 
     def distributions(
@@ -95,86 +87,47 @@ class Scorer:
         Args:
             rows: the ids, and the places that are asked for.
         """
-        wanted = [
-            _Row(tuple(ids), tuple(places), tuple(ids[place] for place in places)) for ids, places in rows
-        ]
-        result: list[Float32[np.ndarray, "_ V"]] = []
-        for start in range(0, len(wanted), self.batch_size or len(wanted) or 1):
-            result += self._of_all(wanted[start : start + (self.batch_size or len(wanted))])
+        tokens = _padded([ids for ids, _ in rows])
+        places = torch.zeros_like(tokens.context)
+        for hidden, (_, asked) in zip(places, rows, strict=True):
+            hidden[list(asked)] = True
+        tokens = Tokens(tokens.values, places, tokens.context & ~places, tokens.ids)
+        size = places.sum(1).numpy()
+        contexts = MaskedRows(tokens, np.arange(len(rows)), size, places.__getitem__)
+        result = [np.zeros((0, 0), dtype=np.float32)] * len(rows)
+        for answer in self.asker.distributions(contexts):
+            table = answer.log_probs.float().cpu().numpy()
+            some = np.arange(len(rows))[answer.part]
+            for k, one in zip(some, np.split(table, np.cumsum(size[some])[:-1]), strict=True):
+                result[k] = one
         return result
 
     def along_policy(self, texts: Sequence[Continuation], policy: Policy) -> list[float]:
         """log p of each continuation along the order in which a policy writes it, nats."""
         if not texts:
             return []
-        everything = [MaskedText(text, np.ones(len(text.scored), dtype=np.bool_)) for text in texts]
-        tokens, _ = self._tokens([self._row(one) for one in everything])
-        self.n_passes += sum(len(text.scored) for text in texts) - len(texts)
+        tokens, _ = self.tokens(texts)
+        self._along += sum(len(text.scored) for text in texts)
         estimate = estimate_evidence(self.model, tokens, policy, check=False)
         return [float(value) for value in estimate.per_observation]
 
-    def _row(self, one: MaskedText) -> _Row:
-        ids, first = self.encoder.row(one.text)
-        hidden = (first + np.flatnonzero(one.hidden)).tolist()
-        targets = tuple(ids[place] for place in hidden)
-        for place in hidden:
-            ids[place] = self.model.mask_token_id
-        return _Row(tuple(ids), tuple(hidden), targets)
-
-    def _calls(self, groups: list[_Same]) -> Iterator[list[_Same]]:
-        """Groups of equal rows, longest first, as many as go into one call."""
-        if not groups:
-            return
-        lengths = np.array([len(same[0][1].shown) for same in groups])
-        if self.batch_size is None:
-            for part in self.model.batches(lengths):
-                yield [groups[place] for place in part]
-            return
-        order = np.argsort(-lengths, kind="stable")
-        for start in range(0, len(order), self.batch_size):
-            yield [groups[place] for place in order[start : start + self.batch_size]]
-
-    def _of_targets(self, rows: list[_Row]) -> list[Float64[np.ndarray, " _"]]:
-        tokens, masked = self._tokens(rows)
-        with torch.no_grad():
-            log_conditionals = self.model.log_conditionals(tokens, masked).double().cpu().numpy()
-        return [values[list(row.hidden)] for values, row in zip(log_conditionals, rows, strict=True)]
-
-    def _of_all(self, rows: list[_Row]) -> list[Float32[np.ndarray, "_ V"]]:
-        tokens, masked = self._tokens(rows)
-        with torch.no_grad():
-            table = self.model.log_distributions(tokens, masked).float().cpu()
-        ends = np.cumsum([len(row.hidden) for row in rows])[:-1]
-        return np.split(table.numpy(), ends)
-
-    def _tokens(self, rows: list[_Row]) -> tuple[Tokens, Bool[torch.Tensor, "B D"]]:
-        """The rows as the model takes them; hidden tokens are maskable, all others are context."""
-        self.n_passes += len(rows)
-        shape = (len(rows), max(len(row.shown) for row in rows))
-        values: Int64[np.ndarray, "B D"] = np.zeros(shape, dtype=np.int64)
-        present, masked = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-        for place, row in enumerate(rows):
-            values[place, : len(row.shown)] = row.shown
-            values[place, list(row.hidden)] = row.targets
-            present[place, : len(row.shown)] = True
-            masked[place, list(row.hidden)] = True
-        hidden = torch.from_numpy(masked)
-        tokens = Tokens(
-            torch.from_numpy(values), hidden, torch.from_numpy(present & ~masked), torch.arange(len(rows))
-        )
-        return tokens.to(self.model.device), hidden.to(self.model.device)
+    def tokens(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:
+        """The texts as the model takes them, all but the scored tokens context, and where these begin."""
+        rows = [self.encoder.row(text) for text in texts]
+        first = np.array([begin for _, begin in rows])
+        n_scored = np.array([len(text.scored) for text in texts])
+        tokens = _padded([ids for ids, _ in rows])
+        column = np.arange(tokens.width)
+        scored = torch.from_numpy((column >= first[:, None]) & (column < (first + n_scored)[:, None]))
+        return Tokens(tokens.values, scored, tokens.context & ~scored, tokens.ids), first
 
 
-def _few_hidden(groups: list[_Same]) -> Iterator[list[_Same]]:
-    """The groups in parts with a bounded number of hidden tokens, but at least one group each."""
-    part: list[_Same] = []
-    count = 0
-    for same in groups:
-        n_hidden = len(same[0][1].hidden)
-        if part and count + n_hidden > _TABLE_ROWS:
-            yield part
-            part, count = [], 0
-        part.append(same)
-        count += n_hidden
-    if part:
-        yield part
+def _padded(rows: Sequence[Sequence[int]]) -> Tokens:
+    """Rows of ids, all of them context."""
+    shape = (len(rows), max(len(row) for row in rows))
+    values, present = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+    for k, row in enumerate(rows):
+        values[k, : len(row)] = row
+        present[k, : len(row)] = True
+    context = torch.from_numpy(present)
+    return Tokens(torch.from_numpy(values), torch.zeros_like(context), context, torch.arange(len(rows)))
