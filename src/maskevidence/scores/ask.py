@@ -36,7 +36,7 @@ Part = slice | Int64[np.ndarray, " _"]
 _ROWS = 1024  # in a call of a model that does not say how many
 _NUMBERS = 2**24  # log-probabilities of a call: 64 MiB in single precision
 _MANY_VALUES = 2**15  # what a vocabulary is taken for before the first answer tells its size
-_HIDDEN, _ABSENT, _SEEN = -1, -2, -3  # in place of a token's id; _SEEN - id if it is visible and asked for
+_HIDDEN, ABSENT = -1, -2  # in place of a token's id
 
 
 @runtime_checkable
@@ -253,17 +253,17 @@ def mean_score(
 
 
 class Reads:
-    """Questions about rows of token ids, of which those that look the same are one pass of the model.
+    """Log-probabilities to read in rows of token ids; rows that look the same are one pass of the model.
 
     Args:
         largest: the largest id; it decides how many bytes a token takes.
 
     Attributes:
-        n_asked: how many questions were asked, repetitions included.
+        n_asked: how many rows were asked for, repetitions included.
 
     Example:
-        >>> reads, row = Reads(largest=9), np.array([5, 6, 7])
-        >>> reads.ask(row, np.array([1])), reads.ask(row, np.array([1]), values=np.array([8]))
+        >>> reads, row, hidden = Reads(largest=9), np.array([5, 6, 7]), np.array([1])
+        >>> reads.ask(row, hidden), reads.ask(row, hidden, values=np.array([8]))
         ((0, slice(0, 1, None)), (0, slice(1, 2, None)))
         >>> import maskevidence as me
         >>> model = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 10), mask_token_id=9)
@@ -274,11 +274,9 @@ class Reads:
 
     def __init__(self, largest: int) -> None:
         self.n_asked = 0
-        self._dtype = np.min_scalar_type(_SEEN - largest)
+        self._dtype = np.min_scalar_type(-1 - largest)
         self._number: dict[bytes, int] = {}
-        self._n_hidden = array("q")
-        self._context = array("q")  # of each question
-        self._values = array(self._dtype.char)
+        self._context, self._place, self._value = array("i"), array("i"), array(self._dtype.char)
 
     def __len__(self) -> int:
         """The number of distinct contexts."""
@@ -287,36 +285,35 @@ class Reads:
     def ask(
         self,
         ids: Integer[np.ndarray, " n"],
-        places: Integer[np.ndarray, " k"],
-        values: Integer[np.ndarray, " k"] | None = None,
-        *,
-        unmasked: bool = False,
+        hidden: Integer[np.ndarray, " k"],
+        places: Integer[np.ndarray, " m"] | None = None,
+        values: Integer[np.ndarray, " m"] | None = None,
     ) -> tuple[int, slice]:
-        """Ask for the log-probabilities of values at some places of a row, where its own tokens are hidden.
+        """Ask for the log-probabilities of values at some places of a row.
 
         Args:
             ids: the row; -2 where there is no token.
-            places: where tokens are hidden, in ascending order.
-            values: what is asked for at each place; by default the row's own tokens.
-            unmasked: whether the model sees the row's own tokens at these places.
+            hidden: the places that the model does not see; without one, it sees what it is asked for.
+            places: what is read; by default all hidden places.
+            values: the value that is read at each of them; by default the row's own.
 
         Returns:
             The number of the context, and where the answers will be.
         """
         row = ids.astype(self._dtype)
+        places = hidden if places is None else places
         values = row[places] if values is None else values.astype(self._dtype)
-        row[places] = _SEEN - row[places] if unmasked else _HIDDEN
+        row[hidden] = _HIDDEN
         number = self._number.setdefault(row.tobytes(), len(self._number))
-        if number == len(self._n_hidden):
-            self._n_hidden.append(len(places))
-        first = len(self._values)
-        self._context.append(number)
-        self._values.frombytes(values.tobytes())
+        first = len(self._value)
+        self._context.frombytes(np.full(len(places), number, dtype=np.int32).tobytes())
+        self._place.frombytes(places.astype(np.int32).tobytes())
+        self._value.frombytes(values.tobytes())
         self.n_asked += 1
-        return number, slice(first, len(self._values))
+        return number, slice(first, len(self._value))
 
     def answers(self, asker: Asker) -> Float64[np.ndarray, " n_reads"]:
-        """Ask for all contexts once, and give the log-probabilities of all values, nats.
+        """Ask for all contexts once, and give the log-probabilities of all that is read, nats.
 
         A context with one value at each place is asked for that value, and another for its distributions.
 
@@ -325,32 +322,25 @@ class Reads:
         """
         contexts = _Distinct(
             [np.frombuffer(row, dtype=self._dtype) for row in self._number],
-            np.frombuffer(self._n_hidden, dtype=np.int64),
-            np.frombuffer(self._context, dtype=np.int64),
-            np.frombuffer(self._values, dtype=self._dtype),
+            np.frombuffer(self._context, dtype=np.int32),
+            np.frombuffer(self._place, dtype=np.int32),
+            np.frombuffer(self._value, dtype=self._dtype),
         )
-        answers = np.empty(len(self._values))
-        unmasked, several = contexts.unmasked, contexts.several
-        for kind in (unmasked, ~unmasked & ~several, ~unmasked & several):
+        answers = np.empty(len(self._value))
+        masked, several = contexts.n_masked > 0, contexts.several
+        for kind in (masked & ~several, masked & several, ~masked):
             among = np.flatnonzero(kind)
-            if not len(among):
-                continue
-            seen = bool(unmasked[among[0]])
-            listed = seen or bool(several[among[0]])
-            found = (
-                asker.distributions(contexts, among, unmasked=seen)
-                if listed
-                else asker.conditionals(contexts, among)
-            )
-            for answer in found:
-                reads, place = contexts.reads(np.arange(len(kind))[answer.part])
-                at = torch.from_numpy(place).to(answer.log_probs.device)
-                if listed:
-                    values = torch.from_numpy(contexts.values[reads].astype(np.int64)).to(at.device)
-                    log_probs = answer.log_probs[at, values]
-                else:
-                    log_probs = answer.log_probs[answer.hidden][at]
-                answers[reads] = log_probs.double().cpu().numpy()
+            if len(among) and masked[among[0]] and not several[among[0]]:
+                for answer in asker.conditionals(contexts, among):
+                    reads, row, column = contexts.reads(answer.part)
+                    answers[reads] = answer.log_probs.double().cpu().numpy()[row, column]
+            elif len(among):
+                for answer in asker.distributions(contexts, among, unmasked=not masked[among[0]]):
+                    reads, row, column = contexts.reads(answer.part)
+                    width = answer.hidden.shape[1]
+                    rank = answer.hidden.flatten().cumsum(0).cpu().numpy()[row * width + column] - 1
+                    at = torch.from_numpy(np.stack([rank, contexts.value[reads]])).to(answer.hidden.device)
+                    answers[reads] = answer.log_probs[at[0], at[1]].double().cpu().numpy()
         if not np.isfinite(answers).all():
             value = answers[~np.isfinite(answers)][0]
             raise NumericalError(
@@ -362,84 +352,80 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Distinct:
-    """The distinct contexts of some questions.
+    """The distinct contexts of some reads.
 
     Attributes:
         rows: the ids of each context, or what stands in place of them.
-        n_hidden: shape (n,).
-        context: shape (n_questions,); the context of each question.
-        values: shape (n_reads,); what is asked for, question by question.
+        context: shape (n_reads,); the number of the context of each read.
+        place: shape (n_reads,); where it is.
+        value: shape (n_reads,); the value whose log-probability is read.
     """
 
     rows: list[Integer[np.ndarray, " _"]]
-    n_hidden: Ints
-    context: Ints
-    values: Integer[np.ndarray, " n_reads"]
+    context: Integer[np.ndarray, " n_reads"]
+    place: Integer[np.ndarray, " n_reads"]
+    value: Integer[np.ndarray, " n_reads"]
 
     @cached_property
     def n_present(self) -> Ints:
-        return np.array([np.count_nonzero(row != _ABSENT) for row in self.rows])
+        return np.array([np.count_nonzero(row != ABSENT) for row in self.rows], dtype=np.int64)
 
     @cached_property
-    def unmasked(self) -> Bool[np.ndarray, " n"]:
-        """Whether the model sees the tokens that it is asked for."""
-        return np.array([bool((row <= _SEEN).any()) for row in self.rows])
+    def n_masked(self) -> Ints:
+        """How many tokens of each context the model does not see."""
+        return np.array([np.count_nonzero(row == _HIDDEN) for row in self.rows], dtype=np.int64)
+
+    @property
+    def n_hidden(self) -> Ints:
+        n_reads = np.diff(self._in_order[1])  # at most so many places, if none is hidden
+        return np.where(self.n_masked > 0, self.n_masked, n_reads)
 
     @cached_property
-    def _start(self) -> Ints:
-        """Where the values of each question begin."""
-        n_reads = self.n_hidden[self.context]
-        return np.cumsum(n_reads) - n_reads
-
-    @cached_property
-    def _by_context(self) -> tuple[Ints, Ints]:
-        """The questions in the order of their contexts, and where those of each context begin."""
-        order = np.argsort(self.context, kind="stable")
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """The reads in the order of their contexts and places, and where those of each context begin."""
+        order = np.lexsort([self.place, self.context])
         return order, np.searchsorted(self.context[order], np.arange(len(self.rows) + 1))
 
     @cached_property
-    def _first(self) -> Ints:
-        """Where the values of each context's first question begin."""
-        order, bounds = self._by_context
-        return self._start[order[bounds[:-1]]]
-
-    @cached_property
     def several(self) -> Bool[np.ndarray, " n"]:
-        """Whether questions about a context ask for different values."""
-        n_reads = self.n_hidden[self.context]
-        differ = self.values != self.values[_ranges(self._first[self.context], n_reads)]
+        """Whether different values are read at a place of each context."""
+        order, _ = self._in_order
+        context, place, value = self.context[order], self.place[order], self.value[order]
+        differ = (np.diff(context) == 0) & (np.diff(place) == 0) & (value[1:] != value[:-1])
         several = np.zeros(len(self.rows), dtype=np.bool_)
-        several[np.repeat(self.context, n_reads)[differ]] = True
+        several[context[1:][differ]] = True
         return several
 
-    def reads(self, part: Ints) -> tuple[Ints, Ints]:
-        """All reads of some contexts, and the position of each among the hidden tokens of these contexts."""
-        order, bounds = self._by_context
-        n_questions = bounds[part + 1] - bounds[part]
-        questions = order[_ranges(bounds[part], n_questions)]
-        n_hidden = self.n_hidden[part]
-        begin = np.repeat(np.cumsum(n_hidden) - n_hidden, n_questions)
-        n_reads = self.n_hidden[self.context[questions]]
-        return _ranges(self._start[questions], n_reads), _ranges(begin, n_reads)
+    def reads(self, part: Part) -> tuple[Ints, Ints, Ints]:
+        """The reads of some contexts, and the row among these contexts and the column of each."""
+        order, begin = self._in_order
+        number = np.arange(len(self.rows))[part]
+        n_reads = begin[number + 1] - begin[number]
+        row = np.repeat(np.arange(len(number)), n_reads)
+        before = np.cumsum(n_reads) - n_reads
+        reads = order[np.repeat(begin[number] - before, n_reads) + np.arange(len(row))]
+        return reads, row, self.place[reads].astype(np.int64)
 
     def take(self, part: Part) -> tuple[Tokens, Bool[Tensor, "b D"]]:
         number = np.arange(len(self.rows))[part]
-        rows = np.full((len(number), max(len(self.rows[k]) for k in number)), _ABSENT, dtype=np.int64)
+        rows = np.full((len(number), max(len(self.rows[k]) for k in number)), ABSENT, dtype=np.int64)
         for line, k in zip(rows, number, strict=True):
             line[: len(self.rows[k])] = self.rows[k]
-        hidden = (rows == _HIDDEN) | (rows <= _SEEN)
-        ids = np.where(rows <= _SEEN, _SEEN - rows, np.maximum(rows, 0))
-        if not self.unmasked[number[0]]:
-            ids[hidden] = self.values[_ranges(self._first[number], self.n_hidden[number])]
-        values, places, context = map(torch.from_numpy, (ids, hidden, rows >= 0))
-        return Tokens(values, places, context, torch.from_numpy(number)), places
+        context, hidden = rows >= 0, rows == _HIDDEN
+        reads, row, column = self.reads(part)
+        if self.n_masked[number[0]]:
+            rows[row, column] = self.value[reads]
+        else:
+            hidden[row, column] = True
+        values, places, visible = map(torch.from_numpy, (rows.clip(0), hidden, context & ~hidden))
+        return Tokens(values, places, visible, torch.from_numpy(number)), places
 
 
 def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:
     """The conditionals of contexts of which those that look the same are one pass."""
     number = np.arange(len(contexts.n_present)) if among is None else among
     parts = [number[part] for part in slices(len(number), _ROWS)]
-    reads = Reads(2**31 + _SEEN - 1)
+    reads = Reads(2**31 - 1)
     begin = [0]
     for part in parts:
         tokens, hidden = contexts.take(part)
@@ -449,7 +435,7 @@ def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[An
                 f"shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
             )
         absent = ~(tokens.maskable | tokens.context)
-        rows = tokens.values.masked_fill(absent, _ABSENT).cpu().numpy()
+        rows = tokens.values.masked_fill(absent, ABSENT).cpu().numpy()
         for row, masked in zip(rows, hidden.cpu().numpy(), strict=True):
             end = reads.ask(row, np.flatnonzero(masked))[1].stop
         begin.append(end)
@@ -459,12 +445,6 @@ def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[An
         log_probs = torch.zeros(hidden.shape, dtype=torch.float64)
         log_probs[hidden.cpu()] = torch.from_numpy(answers[first:end])
         yield Answer(part, tokens, hidden, log_probs)
-
-
-def _ranges(start: Ints, count: Ints) -> Ints:
-    """start_0, start_0 + 1, ... `count_0` numbers, then those from start_1, and so on."""
-    before = np.cumsum(count) - count
-    return np.repeat(start - before, count) + np.arange(int(count.sum()))
 
 
 def slices(total: int, size: int) -> Iterator[slice]:

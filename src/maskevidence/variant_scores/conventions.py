@@ -16,7 +16,7 @@ Each convention asks for contexts first, and gets its score from the answers aft
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -25,10 +25,12 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.masks import MaskKey, RandomSize
 from maskevidence.mixture import order_mixture
+from maskevidence.scores.ask import Reads
 from maskevidence.support.choices import Convention
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.variant_scores.contexts import Answers, Contexts, Letters
 
+Letters = Int64[np.ndarray, " n"]
+Answers = Float64[np.ndarray, " n_reads"]
 MAX_SITES_ENUMERATED = 10
 _MASKS = 0x76617269616E74
 
@@ -43,35 +45,47 @@ class Score(NamedTuple):
 Reduce = Callable[[Answers], Score]
 
 
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A sequence as token ids, or a window of one.
+
+    Attributes:
+        ids: shape (m,); special tokens included, -2 where there is no token.
+        column: shape (n,); the column of each letter.
+    """
+
+    ids: Int64[np.ndarray, " m"]
+    column: Int64[np.ndarray, " n"]
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of a comparison, the mutant or the wild type.
 
     Attributes:
-        base: the number of its sequence among the bases.
-        of_base: shape (n,); the tokens of that sequence.
+        base: its sequence.
         filled: the tokens that differ from it, by site.
         columns: shape (n,); numbers that are equal for letters that belong together on both sides; None for
             the numbers of the sites.
     """
 
-    base: int
-    of_base: Letters
+    base: Base
     filled: Mapping[int, int]
     columns: Letters | None = None
 
     def __len__(self) -> int:
-        return len(self.of_base)
+        return len(self.base.column)
 
-    def letter(self, site: int) -> int:
+    def token(self, site: int) -> int:
         """The token at a site."""
-        return self.filled[site] if site in self.filled else int(self.of_base[site])
+        return self.filled[site] if site in self.filled else int(self.base.ids[self.base.column[site]])
 
-    def letters(self) -> Letters:
-        """Shape (n,); all tokens."""
-        letters = self.of_base.copy()
-        letters[list(self.filled)] = list(self.filled.values())
-        return letters
+    def ids(self) -> Int64[np.ndarray, " m"]:
+        """Shape (m,); all token ids."""
+        ids = self.base.ids.copy()
+        for site, token in self.filled.items():
+            ids[self.base.column[site]] = token
+        return ids
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,7 @@ class Pair:
     @property
     def same(self) -> bool:
         """Whether the mutant is the wild type itself."""
-        return not self.sites and self.mutant.base == self.wild_type.base
+        return not self.sites and self.mutant.base is self.wild_type.base
 
     @property
     def both(self) -> tuple[Side, Side]:
@@ -101,37 +115,54 @@ class Pair:
 
 @dataclass(frozen=True)
 class Asking:
-    """Where contexts are asked for.
+    """Where log-probabilities of letters are asked for.
 
     Attributes:
-        contexts: all contexts.
+        reads: all contexts, and what is read in each.
         design: how masks are drawn where there are too many.
         seed: their seed.
         used: the numbers of the contexts that were asked for through this object.
         known: answers that several mutants share.
     """
 
-    contexts: Contexts
+    reads: Reads
     design: RandomSize
     seed: int
     used: set[int]
-    known: dict[Any, list[int]]
+    known: dict[Any, Any]
 
-    def read(self, side: Side, hidden: Sequence[int], *reads: tuple[int, int]) -> range:
-        """The places of log p of some letters, each a site and its token, in one context."""
-        place, slots = self.contexts.ask(side.base, side.filled, hidden, *reads)
-        self.used.add(place)
-        return slots
+    def read(
+        self,
+        base: Base,
+        visible: Int64[np.ndarray, " m"],
+        hidden: Sequence[int] | Int64[np.ndarray, " k"],
+        *letters: tuple[int, int],
+    ) -> slice:
+        """The places of log p of some letters, each a site and its token, in one context.
 
-    def read_sum(self, side: Side, hidden: Sequence[int], letters: Letters) -> int:
-        """The place of Σ log p over the hidden sites of one context."""
-        place, slot = self.contexts.ask_sum(side.base, side.filled, hidden, letters)
-        self.used.add(place)
-        return slot
+        Args:
+            base: the sequence, whose sites these are.
+            visible: shape (m,); all ids, of which the model does not see the hidden ones.
+            hidden: the hidden sites, in ascending order.
+            letters: what is read; by default the ids at the hidden sites.
+        """
+        columns = base.column[np.asarray(hidden, dtype=np.int64)]
+        if letters:
+            site, token = np.array(letters).T
+            number, places = self.reads.ask(visible, columns, base.column[site], token)
+        else:
+            number, places = self.reads.ask(visible, columns)
+        self.used.add(number)
+        return places
 
-
-def _one(side: Side, site: int) -> tuple[int, int]:
-    return site, side.letter(site)
+    def once(self, name: str, side: Side, ask: Callable[[Side], list[Any]]) -> list[Any]:
+        """What is asked for one side, which the mutants share where it is the sequence itself."""
+        if side.filled:
+            return ask(side)
+        key = name, side.base
+        if key not in self.known:
+            self.known[key] = ask(side)
+        return self.known[key]
 
 
 def _difference(pairs: Sequence[tuple[int, int]]) -> Reduce:
@@ -140,11 +171,12 @@ def _difference(pairs: Sequence[tuple[int, int]]) -> Reduce:
 
 def _in_one_context(pair: Pair, asking: Asking, side: Side, hidden: Sequence[Sequence[int]]) -> Reduce:
     """Both residues of each site read off the same context, which hides one of `hidden`."""
-    slots = []
+    slots: list[tuple[int, int]] = []
     for sites in hidden:
-        reads = [_one(one, site) for site in sites or pair.sites for one in pair.both]
-        answers = asking.read(side, sites, *reads)
-        slots += list(zip(answers[::2], answers[1::2], strict=True))
+        reads = [(site, one.token(site)) for site in sites or pair.sites for one in pair.both]
+        places = asking.read(side.base, side.ids(), sites, *reads)
+        both = range(places.start, places.stop)
+        slots += zip(both[::2], both[1::2], strict=True)
     return _difference(slots)
 
 
@@ -165,27 +197,25 @@ def unmasked(pair: Pair, asking: Asking) -> Reduce:
 
 
 def match_fill(pair: Pair, asking: Asking) -> Reduce:
-    sides = [[asking.read(side, (site,), _one(side, site))[0] for site in pair.sites] for side in pair.both]
+    sides = [_leave_one_out(side, asking, pair.sites) for side in pair.both]
     return _difference(list(zip(*sides, strict=True)))
 
 
 def pll(pair: Pair, asking: Asking) -> Reduce:
     if pair.same:
         return lambda _: Score(0.0)
-    mutant, wild_type = (_leave_one_out(side, asking) for side in pair.both)
+
+    def ask(side: Side) -> list[int]:
+        return _leave_one_out(side, asking, range(len(side)))
+
+    mutant, wild_type = (asking.once("pll", side, ask) for side in pair.both)
     return lambda answers: Score(float(answers[mutant].sum() - answers[wild_type].sum()))
 
 
-def _leave_one_out(side: Side, asking: Asking) -> list[int]:
-    def ask() -> list[int]:
-        return [asking.read(side, (site,), _one(side, site))[0] for site in range(len(side))]
-
-    if side.filled:
-        return ask()
-    key = "pll", side.base
-    if key not in asking.known:
-        asking.known[key] = ask()
-    return asking.known[key]
+def _leave_one_out(side: Side, asking: Asking, sites: Iterable[int]) -> list[int]:
+    """The places of log p of the letter at each of some sites, where it alone is hidden."""
+    visible = side.ids()
+    return [asking.read(side.base, visible, (site,)).start for site in sites]
 
 
 def joint(pair: Pair, asking: Asking) -> Reduce:
@@ -220,12 +250,12 @@ Tables = Float64[np.ndarray, "n_subsets n"]
 
 def _of_every_subset(side: Side, sites: tuple[int, ...], asking: Asking) -> Slots:
     """The places of log p of each hidden site; bit i of a row's number says whether site i is hidden."""
-    n = len(sites)
+    n, visible = len(sites), side.ids()
     slots = np.full((2**n, n), -1)
     for row in range(1, 2**n):
         hidden = [place for place in range(n) if row >> place & 1]
-        reads = [_one(side, sites[place]) for place in hidden]
-        slots[row, hidden] = asking.read(side, [sites[place] for place in hidden], *reads)
+        places = asking.read(side.base, visible, [sites[place] for place in hidden])
+        slots[row, hidden] = np.arange(places.start, places.stop)
     return slots
 
 
@@ -269,7 +299,8 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
 
     def reduce(answers: Answers) -> Score:
         mutant, wild_type = (
-            weight * answers[places] / sizes for (places, sizes), weight in zip(slots, weights, strict=True)
+            weight * np.array([answers[one].sum() for one in places]) / sizes
+            for (places, sizes), weight in zip(slots, weights, strict=True)
         )
         each = np.bincount(replicate, mutant - wild_type) * design.n_replicates
         spread = each.std(ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan
@@ -278,29 +309,23 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
     return reduce
 
 
-def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[int], Float64[np.ndarray, " draws"]]:
-    """The places of Σ log p of the hidden sites for each draw, and the sizes."""
+def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[slice], Float64[np.ndarray, " draws"]]:
+    """The places of log p of the hidden letters for each draw, and the sizes."""
     n = np.full(asking.design.draws, len(allowed))
     zero, index = np.zeros_like(n), np.arange(len(n))
     position = np.stack([zero, zero + 1], axis=1)
     _, sizes = asking.design.plan(MaskKey(asking.seed, "shared"), zero, n, index, position)
 
-    def ask() -> list[int]:
-        places: list[int] = []
-        letters = side.letters()
+    def ask(side: Side) -> list[slice]:
+        places, visible = [], side.ids()
         columns = np.arange(len(side)) if side.columns is None else side.columns
         for draw, size in zip(index, sizes, strict=True):
             order = np.argsort(keyed_bits(asking.seed, _MASKS, int(draw), columns[allowed]), kind="stable")
-            hidden = np.sort(allowed[order[:size]])
-            places.append(asking.read_sum(side, hidden.tolist(), letters))
+            places.append(asking.read(side.base, visible, np.sort(allowed[order[:size]])))
         return places
 
-    if side.filled or len(allowed) < len(side):
-        return ask(), sizes.astype(np.float64)
-    key = "whole", side.base
-    if key not in asking.known:
-        asking.known[key] = ask()
-    return asking.known[key], sizes.astype(np.float64)
+    every = len(allowed) == len(side)
+    return asking.once("whole", side, ask) if every else ask(side), sizes.astype(np.float64)
 
 
 _FUNCTIONS = (

@@ -10,10 +10,11 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import RandomSize
-from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions
+from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel
+from maskevidence.scores.ask import Asker, Reads
 from maskevidence.support.files import csv_text
+from maskevidence.support.progress import progress
 from maskevidence.variant_scores.agreement import spearman
-from maskevidence.variant_scores.contexts import Contexts
 from maskevidence.variant_scores.conventions import (
     CONVENTIONS,
     FEW_PASSES,
@@ -26,6 +27,7 @@ from maskevidence.variant_scores.mutants import parse_mutants
 from maskevidence.variant_scores.sequences import Letters, pairs_of
 
 _MAX_DRAWS = 10_000
+_ROWS = 1024  # that the model gets at a time, which packs them into its calls
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class VariantScores:
 
 
 def variants(
-    model: HasLogDistributions,
+    model: MaskedModel,
     wild_type: str,
     mutants: Sequence[str],
     conventions: Sequence[str] = FEW_PASSES,
@@ -150,7 +152,8 @@ def variants(
         protein function, on four of the conventions.
     """
     asked = _ask(model, wild_type, mutants, conventions, start=start, design=_design(draws), seed=seed)
-    answers = asked.contexts.answers(model)
+    with progress("scoring contexts", len(asked.reads)) as advance:
+        answers = asked.reads.answers(Asker(model, _ROWS, advance=advance))
     scores: dict[str, Float64[np.ndarray, " N"]] = {}
     mask_se: dict[str, Float64[np.ndarray, " N"]] = {}
     for name, reduce in asked.reduce.items():
@@ -162,7 +165,7 @@ def variants(
 
 
 def plan_variants(
-    model: HasLogDistributions,
+    model: MaskedModel,
     wild_type: str,
     mutants: Sequence[str],
     conventions: Sequence[str] = FEW_PASSES,
@@ -178,7 +181,7 @@ def plan_variants(
 class _Asked:
     """All contexts of a call, how the scores follow from them, and how many they are."""
 
-    contexts: Contexts
+    reads: Reads
     reduce: dict[str, list[Reduce]]
     plan: VariantPlan
     notes: list[str]
@@ -217,21 +220,22 @@ def _ask(
                 "residues at the same sites; ask for pll and whole alone, which compare sequences"
             )
     letters = Letters(model, wild_type + "".join(mutant.residues for mutant in parsed))
-    bases, pairs, notes = pairs_of(letters, wild_type, parsed)
-    contexts = Contexts(bases)
+    pairs, notes = pairs_of(letters, wild_type, parsed)
+    largest = max(int(side.ids().max()) for pair in pairs for side in pair.both)
+    reads = Reads(largest)
     reduce, asked, distinct = {}, {}, {}
     for name in conventions:
-        before = contexts.n_asked
-        asking = Asking(contexts, design, seed, set(), {})
+        before = reads.n_asked
+        asking = Asking(reads, design, seed, set(), {})
         reduce[name] = [CONVENTIONS[name](pair, asking) for pair in pairs]
-        asked[name], distinct[name] = contexts.n_asked - before, len(asking.used)
+        asked[name], distinct[name] = reads.n_asked - before, len(asking.used)
     many = max(len(pair.sites) for pair in pairs) > MAX_SITES_ENUMERATED
     if many and "joint" in conventions:
         notes.append(
             f"mutants of more than {MAX_SITES_ENUMERATED} sites: joint takes {design.draws} masks of "
             "random sizes, and joint-mixture is not computed"
         )
-    return _Asked(contexts, reduce, VariantPlan(asked, distinct, len(contexts)), notes, many)
+    return _Asked(reads, reduce, VariantPlan(asked, distinct, len(reads)), notes, many)
 
 
 def _check_model(model: Any, conventions: Sequence[str]) -> None:

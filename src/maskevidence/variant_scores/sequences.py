@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError, UnknownTokensWarning
+from maskevidence.scores.ask import ABSENT
 from maskevidence.tokens import Tokens
-from maskevidence.variant_scores.contexts import Base
-from maskevidence.variant_scores.conventions import Pair, Side
+from maskevidence.variant_scores.conventions import Base, Pair, Side
 from maskevidence.variant_scores.mutants import Mutant, mutated
 
 _INSERTED = 2**32  # above every position of a wild type
@@ -73,7 +73,8 @@ def as_base(letters: Letters, sequence: str) -> Base:
             f"the tokenizer cuts {len(sequence)} letters into {len(own)} tokens that are not single "
             "letters; give a model whose tokens are single residues or bases"
         )
-    return Base(tokens.to("cpu"), column, own.astype(np.int64))
+    absent = ~(tokens.maskable | tokens.context)
+    return Base(tokens.values.masked_fill(absent, ABSENT)[0].cpu().numpy(), column)
 
 
 def room_of(letters: Letters, wild_type: str) -> int | None:
@@ -104,9 +105,7 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
     return position - half, position + half
 
 
-def pairs_of(
-    letters: Letters, wild_type: str, mutants: Sequence[Mutant]
-) -> tuple[list[Base], list[Pair], list[str]]:
+def pairs_of(letters: Letters, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
     """Each mutant beside the wild type, in a window of both where they are too long, and notes on that.
 
     Raises:
@@ -115,17 +114,14 @@ def pairs_of(
     """
     letters.check(wild_type, "the wild type")
     room, n = room_of(letters, wild_type), len(wild_type)
-    numbers: dict[str, int] = {}
-    bases: list[Base] = []
+    bases: dict[str, Base] = {}
 
-    def number_of(sequence: str) -> int:
-        if sequence not in numbers:
-            numbers[sequence] = len(bases)
-            bases.append(as_base(letters, sequence))
-        return numbers[sequence]
+    def base_of(sequence: str) -> Base:
+        if sequence not in bases:
+            bases[sequence] = as_base(letters, sequence)
+        return bases[sequence]
 
     pairs = []
-    wild_types: dict[int, Side] = {}
     for row, mutant in enumerate(mutants):
         given = mutant.residues if mutant.sequence is None else mutant.sequence
         tokens = [token for letter in given if (token := letters(letter)) is not None]
@@ -137,9 +133,7 @@ def pairs_of(
                     f"{_named(row, mutant)}: the model reads {room} letters, and insertions and deletions of "
                     "longer sequences have no common window; leave it out"
                 )
-            pairs.append(
-                _of_indel(bases, number_of(wild_type), number_of(mutant.sequence), wild_type, mutant)
-            )
+            pairs.append(_of_indel(base_of(wild_type), base_of(mutant.sequence), wild_type, mutant))
             continue
         middle = sum(mutant.sites) // len(mutant.sites) if mutant.sites else n // 2
         first, last = window(middle, n, room)
@@ -148,33 +142,27 @@ def pairs_of(
                 f"{_named(row, mutant)}: its sites are too far apart for a window of {last - first} letters, "
                 "which is what the model reads; leave it out"
             )
-        base = number_of(wild_type[first:last])
-        if base not in wild_types:
-            wild_types[base] = Side(base, bases[base].letters, {})
+        base = base_of(wild_type[first:last])
         sites = tuple([site - first for site in mutant.sites]) if first else mutant.sites
         filled = dict(zip(sites, tokens, strict=True))
-        pairs.append(Pair(sites, Side(base, bases[base].letters, filled), wild_types[base]))
+        pairs.append(Pair(sites, Side(base, filled), Side(base, {})))
     notes = []
     if room is not None and n > room:
         notes.append(
             f"the wild type has {n:,} letters and the model reads {room:,}: each mutant is scored in a "
             "window around the mean of its sites, cut as in ProteinGym"
         )
-    return bases, pairs, notes
+    return pairs, notes
 
 
 def _named(row: int, mutant: Mutant) -> str:
     return f"row {row}, {mutant.name[:40]!r}"
 
 
-def _of_indel(bases: list[Base], wild_type: int, mutant: int, letters: str, given: Mutant) -> Pair:
+def _of_indel(wild_type: Base, mutant: Base, letters: str, given: Mutant) -> Pair:
     """An insertion or deletion beside its wild type: equal beginnings and ends belong together."""
-    sequence = mutated(letters, given)
-    return Pair(
-        (),
-        Side(mutant, bases[mutant].letters, {}, _aligned(letters, sequence)),
-        Side(wild_type, bases[wild_type].letters, {}),
-    )
+    columns = _aligned(letters, mutated(letters, given))
+    return Pair((), Side(mutant, {}, columns), Side(wild_type, {}))
 
 
 def _aligned(wild_type: str, mutant: str) -> Int64[np.ndarray, " n"]:
