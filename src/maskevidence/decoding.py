@@ -23,7 +23,6 @@ from maskevidence.masks import MaskDesign, Policy
 from maskevidence.model import HasBatches, HasLogDistributions, MaskedModel, beside
 from maskevidence.score_table import ScoreTable
 from maskevidence.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
-from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 
@@ -52,31 +51,26 @@ def _check_distributions(model: MaskedModel, tokens: Tokens, what: str) -> None:
         )
 
 
-def score_policy(
-    model: MaskedModel, tokens: Tokens, policy: Policy, advance: Advance, batch_size: int = 1024
-) -> tuple[ScoreTable, int]:
+def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
     """The scores of all steps of a policy on observations that were checked.
 
     The values of hidden tokens are taken away before the model is asked for distributions, so that the order
     cannot depend on them, whatever the model reads.
 
     Args:
-        model: any `MaskedModel`; one with `log_distributions` for a policy that looks at values.
+        asker: asks a model, one with `log_distributions` for a policy that looks at values.
         tokens: the observations.
         policy: how the next tokens are chosen.
-        advance: is told how many steps were scored since the last call.
-        batch_size: the number of observations in one call; a model with `batches` decides for itself.
 
     Returns:
         One row for each observation and step: how many tokens were hidden before it (`size`) and the mean
-        log-probability of those that it shows (`score`); and how many times the model was called.
+        log-probability of those that it shows (`score`).
 
     Raises:
         NumericalError: a log-probability that is not finite.
     """
-    tokens = beside(model, tokens)
+    tokens = beside(asker.model, tokens)
     n_tokens = tokens.n_tokens.cpu().numpy()
-    asker = Asker(model, None if isinstance(model, HasBatches) else batch_size, advance=advance)
     hidden = tokens.maskable.clone()
     row, draw, score = [], [], []
     listed = policy.looks_at_values
@@ -93,7 +87,7 @@ def score_policy(
     rows, draws = np.concatenate(row), np.concatenate(draw)
     ids, n_bytes = tokens.ids.cpu().numpy(), tokens.n_bytes
     size = n_tokens[rows] - policy.steps(n_tokens[rows], draws)[1]
-    table = ScoreTable(
+    return ScoreTable(
         ids[rows],
         draws,
         size,
@@ -101,7 +95,6 @@ def score_policy(
         np.concatenate(score),
         None if n_bytes is None else n_bytes.cpu().numpy()[rows],
     )
-    return table, asker.n_calls
 
 
 def steps(

@@ -91,6 +91,8 @@ class Scoring:
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
         per_token: whether the score of each hidden token is recorded, too; of random sizes.
+        share: whether masks that leave the same tokens visible are one pass of the model, also those of
+            different observations; of tokens that are whole numbers, with `log_distributions`.
     """
 
     design: MaskDesign
@@ -98,6 +100,7 @@ class Scoring:
     batch_size: int = 1024
     timed: bool = False
     per_token: bool = False
+    share: bool = False
 
     @property
     def repeats(self) -> range:
@@ -169,11 +172,18 @@ def score_repeats(
     Returns:
         The scores, and how many times the model was called.
     """
-    if isinstance(scoring.design, Policy):
-        return score_policy(model, tokens, scoring.design, advance, scoring.batch_size)
     if _scores_whole_orders(model, scoring.design):
         return _score_orderings(model, tokens, scoring, repeats, advance)
-    return _score_pairs(model, tokens, scoring, repeats, advance)
+    batch_size = None if isinstance(model, HasBatches) else scoring.batch_size
+    asker = Asker(model, batch_size, timed=scoring.timed, advance=advance)
+    return score_by(asker, tokens, scoring, repeats), asker.n_calls
+
+
+def score_by(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
+    """The same scores by an asker, which decides how many masks go into one call and counts the passes."""
+    if isinstance(scoring.design, Policy):
+        return score_policy(asker, tokens, scoring.design)
+    return _score_pairs(asker, tokens, scoring, repeats)
 
 
 def _scores_whole_orders(model: MaskedModel, design: MaskDesign) -> TypeGuard[HasScoreOrderings]:
@@ -220,16 +230,7 @@ def check_tokens(tokens: Tokens) -> None:
         raise InputError("two observations have the same id; ids must differ, since masks are keyed by them")
 
 
-def _score_pairs(
-    model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
-) -> tuple[ScoreTable, int]:
-    """Score every pair of an observation and a mask, `batch_size` of them in a call."""
-    batch_size = None if isinstance(model, HasBatches) else scoring.batch_size
-    asker = Asker(model, batch_size, timed=scoring.timed, advance=advance)
-    return score_pairs(asker, tokens, scoring, repeats), asker.n_calls
-
-
-def score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
+def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
     """Score every pair of an observation and a mask of some of the design's repeats."""
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     row, index = all_pairs(scoring.design, n_tokens, repeats)
@@ -241,11 +242,13 @@ def score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) 
     masks = drawn_masks(scoring.design, scoring.key, ids, maskable, (row, index), position)
     contexts = MaskedRows(tokens, row, masks.size, lambda part: torch.from_numpy(masks.masked(part)))
     score, mixtures = np.empty(len(row)), None
-    answers = asker.conditionals(contexts)
+    answers = asker.conditionals(contexts, share=scoring.share)
     if isinstance(scoring.design, Exhaustive) and scoring.design.order_mixture:
         mixtures = MixtureRecord(scoring.design, maskable, len(row))
         by_size = (np.flatnonzero(masks.size == size) for size in np.unique(masks.size))
-        answers = chain.from_iterable(asker.conditionals(contexts, some) for some in by_size)
+        answers = chain.from_iterable(
+            asker.conditionals(contexts, some, share=scoring.share) for some in by_size
+        )
     tokens_scored = HiddenTokens.empty(masks.size) if scoring.per_token else None
     for part, batch, hidden, log_probs in answers:
         masked = hidden.cpu().numpy()

@@ -14,7 +14,7 @@ import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
-from maskevidence.integrations.lm_eval.drawing import all_masks, key_of_texts, llada_masks, window_masks
+from maskevidence.integrations.lm_eval.drawing import LLaDA, key_of_texts, window_masks
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder, rolling_windows
@@ -22,6 +22,7 @@ from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
+from maskevidence.masks import MaskKey, drawn_masks
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.race import Race
 from maskevidence.standard_errors import t_half_width
@@ -64,6 +65,12 @@ def log_prob(model: MaskedLM, encoder: Encoder, text: Continuation, hidden: set[
 
 def summed(scorer: Scorer, texts: list[MaskedText]) -> np.ndarray:
     return np.array([one.sum() for one in scorer.token_log_probs(texts)])
+
+
+def all_masks(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every mask of n tokens, and its factor 1/(M·C(n, M)): Σ factor · sum is the log evidence (Eq. 2)."""
+    hidden = np.array(list(itertools.product([False, True], repeat=n))[1:])
+    return hidden, np.array([1 / (m * math.comb(n, m)) for m in hidden.sum(1).tolist()])
 
 
 def words(tokenizer: Any, ids: tuple[int, ...]) -> list[str]:
@@ -220,9 +227,8 @@ def test_choices_share_their_masks_as_far_as_lengths_allow() -> None:
 
 def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder, scorer: Scorer) -> None:
     text = encoder.pair(CONTEXT, CHOICE)
-    drawn = all_masks(len(text.scored))
-    sums = summed(scorer, [MaskedText(text, hidden) for hidden in drawn.hidden])
-    truth = float((drawn.factor * sums).sum())
+    every, factor = all_masks(len(text.scored))
+    truth = float((factor * summed(scorer, [MaskedText(text, hidden) for hidden in every])).sum())
     decider = Decider(scorer, 0, Race(looks=(16,)))
     questions = [Question(key, (text,)) for key in range(100)]
     values = [one[0] for one in decider.answers(questions, [{}] * len(questions))]
@@ -248,10 +254,10 @@ def test_intervals_of_whole_texts_hold_the_truth(
     known: dict[tuple[Continuation, bytes], np.ndarray] = {}
     truth = 0.0
     for window in windows:
-        drawn = all_masks(len(window.scored))
-        found = scorer.token_log_probs([MaskedText(window, hidden) for hidden in drawn.hidden])
-        known |= {(window, hidden.tobytes()): one for hidden, one in zip(drawn.hidden, found, strict=True)}
-        truth += float((drawn.factor * [one.sum() for one in found]).sum())
+        every, factor = all_masks(len(window.scored))
+        found = scorer.token_log_probs([MaskedText(window, hidden) for hidden in every])
+        known |= {(window, hidden.tobytes()): one for hidden, one in zip(every, found, strict=True)}
+        truth += float((factor * [one.sum() for one in found]).sum())
     monkeypatch.setattr(
         Scorer,
         "token_log_probs",
@@ -269,11 +275,14 @@ def test_intervals_of_whole_texts_hold_the_truth(
 
 
 def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Scorer) -> None:
-    sizes = llada_masks(0, 5, 32, 40, batch=16).hidden.sum(1)
+    every = np.ones((1, 40), dtype=np.bool_)
+    drawn = drawn_masks(LLaDA(32, batch=16), MaskKey(0), np.array([5]), every)
+    sizes = drawn.masked().sum(1)
+    assert sizes.tolist() == drawn.size.tolist()
     assert sorted(np.diff(np.sort(sizes[:16])).tolist())[0] >= 2  # 16 sizes, 2.5 apart
     text = encoder.pair(CONTEXT, CHOICE)
-    drawn = all_masks(len(text.scored))
-    truth = float((drawn.factor * summed(scorer, [MaskedText(text, one) for one in drawn.hidden])).sum())
+    every, factor = all_masks(len(text.scored))
+    truth = float((factor * summed(scorer, [MaskedText(text, one) for one in every])).sum())
     values = Valuer(scorer, "llada", 0, 8).values([text] * 60, list(range(60)))
     z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(60))
     assert abs(z) < 3.3
@@ -348,10 +357,10 @@ def test_the_least_variance_is_that_of_all_masks() -> None:
     """Choices of equal length, of which each token's log-probability is the same in all masks."""
     rng, n, scale = np.random.default_rng(4), 7, np.array([1.0, 0.2, 1.0])
     log_probs = rng.normal(size=(3, n))
-    drawn = all_masks(n)
-    size = drawn.hidden.sum(1)
-    values = scale * (n / size[:, None] * (drawn.hidden @ log_probs.T))
-    chance = size * drawn.factor / n
+    every, factor = all_masks(n)
+    size = every.sum(1)
+    values = scale * (n / size[:, None] * (every @ log_probs.T))
+    chance = size * factor / n
     state = _State(simulated(*log_probs)[0], {})
     state.tokens = [np.stack([2 * own, np.full(n, 2.0)]) for own in log_probs]
     found = state.least_variance(scale)

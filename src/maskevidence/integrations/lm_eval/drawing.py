@@ -14,11 +14,13 @@ whose expectation is Σ_M S(x; M), the log evidence (Eq. 2), for any number of m
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, UInt64
+from jaxtyping import Bool, Float64, UInt64
 
+from maskevidence.masks import BoolMatrix, Integers, MaskDesign, MaskKey, Plan, Positions, Summation
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled
 
 PER_DRAW = 4  # masks, with sizes a quarter of the number of tokens apart
@@ -81,47 +83,59 @@ def _sizes(seed: int, key: int, draw: int) -> UInt64[np.ndarray, " n_masks"]:
         return first + np.uint64(2**64 // PER_DRAW) * np.arange(PER_DRAW, dtype=np.uint64)
 
 
-def all_masks(n_tokens: int) -> Drawn:
-    """Every mask of a short continuation.
-
-    The factor of a mask of size M is 1/(M·C(n, M)), so that the sum is the log evidence without error.
-
-    Example:
-        >>> drawn = all_masks(3)
-        >>> len(drawn.hidden), drawn.factor[drawn.hidden.sum(1) == 2].tolist()
-        (7, [0.16666666666666666, 0.16666666666666666, 0.16666666666666666])
-    """
-    subset: Int64[np.ndarray, " n_masks"] = np.arange(1, 2**n_tokens)
-    hidden = (subset[:, None] >> np.arange(n_tokens)) & 1 == 1
-    size = hidden.sum(1)
-    count = np.bincount(size, minlength=n_tokens + 1)
-    return Drawn(hidden, 1 / (size * count[size]))
-
-
-def llada_masks(seed: int, key: int, n_masks: int, n_tokens: int, batch: int = 32) -> Drawn:
+@dataclass(frozen=True)
+class LLaDA(MaskDesign):
     """The masks of LLaDA's likelihood: independent subsets, whose sizes are evenly spaced within a batch.
 
     With k uniform on 1..n, the b masks of a batch have the sizes ((k + round(i·n/b) - 1) mod n) + 1, i =
-    0..b-1.
+    0..b-1. A mask depends on the places of the tokens that it may hide, 0, 1, ..., and not on their columns.
 
     Args:
-        seed: of the run.
-        key: of the text.
-        n_masks: how many there are in all batches.
-        n_tokens: n.
+        draws: masks in all batches.
         batch: b, its batch size.
 
     Source:
         Nie et al. (2025), Large Language Diffusion Models, Algorithm 3, and the evaluation script beside it.
 
     Example:
-        >>> llada_masks(0, 1, n_masks=4, n_tokens=8, batch=4).hidden.sum(1).tolist()
+        >>> from maskevidence.masks import drawn_masks
+        >>> every = np.ones((1, 8), dtype=np.bool_)
+        >>> drawn_masks(LLaDA(4, batch=4), MaskKey(0), np.array([1]), every).size.tolist()
         [8, 2, 4, 6]
     """
-    number = np.arange(n_masks)
-    first = scaled(keyed_bits(seed, key, _SIZE, number // batch), np.full(n_masks, n_tokens))
-    step = np.round(number % batch * n_tokens / min(batch, n_masks)).astype(np.int64)
-    size = (first + step) % n_tokens + 1
-    keys = np.stack([np.full(n_masks, key), number], axis=1)
-    ranks = keyed_ranks(seed, keys, np.ones((n_masks, n_tokens), dtype=np.bool_))
-    return Drawn(ranks < size[:, None], n_tokens / (size * n_masks))
+
+    draws: int = 64
+    batch: int = 32
+    name: ClassVar[str] = "llada"
+    purpose: ClassVar[str] = "LLaDA's estimator of the log-probability."
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return np.full_like(n_tokens, self.draws)
+
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        first = scaled(keyed_bits(key.seed, key.columns(ids)[:, 0], _SIZE, index // self.batch), n_tokens)
+        step = np.round(index % self.batch * n_tokens / min(self.batch, self.draws)).astype(np.int64)
+        return index, (first + step) % n_tokens + 1
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        n_tokens = maskable.sum(1)
+        places = np.arange(n_tokens.max()) < n_tokens[:, None]
+        ranks = keyed_ranks(key.seed, key.columns(ids, draw), places)
+        masked = np.zeros_like(maskable)
+        masked[maskable] = (ranks < size[:, None])[places]
+        return masked
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        return Summation(n_tokens / self.draws, stratum=np.zeros_like(draw), replicate=draw)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
-from maskevidence.evidence import estimate_evidence
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
-from maskevidence.masks import Policy
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.scores.ask import Asker, MaskedRows, Part
 from maskevidence.tokens import Tokens
@@ -48,14 +46,13 @@ class Scorer:
     def __init__(self, model: MaskedLM, encoder: Encoder, batch_size: int | None = None) -> None:
         self.model, self.encoder = model, encoder
         self.asker = Asker(model, batch_size)
-        self._along = 0
         if batch_size is not None:
             model.batch_tokens = _ONE_CALL
 
     @property
     def n_passes(self) -> int:
         """How many masked texts went through the model so far."""
-        return self.asker.n_passes + self._along
+        return self.asker.n_passes
 
     def token_log_probs(self, texts: Sequence[MaskedText]) -> list[Float64[np.ndarray, " _"]]:
         """log p(hidden token | visible tokens) of each hidden token of each masked text, nats."""
@@ -101,15 +98,6 @@ class Scorer:
             for k, one in zip(some, np.split(table, np.cumsum(size[some])[:-1]), strict=True):
                 result[k] = one
         return result
-
-    def along_policy(self, texts: Sequence[Continuation], policy: Policy) -> list[float]:
-        """log p of each continuation along the order in which a policy writes it, nats."""
-        if not texts:
-            return []
-        tokens, _ = self.tokens(texts)
-        self._along += sum(len(text.scored) for text in texts)
-        estimate = estimate_evidence(self.model, tokens, policy, check=False)
-        return [float(value) for value in estimate.per_observation]
 
     def tokens(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:
         """The texts as the model takes them, all but the scored tokens context, and where these begin."""

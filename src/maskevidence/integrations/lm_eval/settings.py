@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.deciding import looks_up_to
 from maskevidence.integrations.lm_eval.harness_tasks import DECISIONS
-from maskevidence.integrations.lm_eval.values import check_score
+from maskevidence.integrations.lm_eval.values import design_of
 from maskevidence.race import Race
 
 _DECISION = "decision"
@@ -50,7 +50,7 @@ class Settings:
             >>> Settings.parse(target=16, **words).race.looks
             (16,)
         """
-        check_score(score)
+        design_of(score, 1)
         racing, confidence, n_masks = True, _CONFIDENCE, _whole("masks", masks, 4)
         word, _, rest = str(target).partition(":")
         if word == _DECISION:

@@ -1,39 +1,68 @@
-"""What a continuation is scored by, where no race is needed."""
+"""What a continuation is scored by, where no race is needed: each score is a mask design."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Int64
 
+from maskevidence.bounds import linear_scores
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.integrations.lm_eval.drawing import Drawn, all_masks, llada_masks
+from maskevidence.integrations.lm_eval.drawing import LLaDA
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
-from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
-from maskevidence.masks import Policy
-from maskevidence.mixture import order_mixture
+from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.masks import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
+from maskevidence.score import Scoring, score_by
 
-_SCORES = ("evidence", "mixture", "pll", "llada")
-_POLICY = "policy:"
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12
 
 
-def check_score(name: str) -> Policy | None:
-    """The decoding policy that a score names; None for another score.
+def design_of(score: str, n_masks: int) -> MaskDesign:
+    """The design that a score names.
+
+    Args:
+        score: "evidence", the log evidence of a short continuation given its context; "mixture", the log of
+            the mean probability over orders; "pll", the pseudo-log-likelihood; "llada", LLaDA's estimator; or
+            "policy:confidence" and the like, the log-probability along the order in which a policy writes.
+        n_masks: how many masks "llada" takes.
 
     Raises:
         InputError: an unknown name.
 
     Example:
-        >>> check_score("pll"), check_score("policy:confidence").policy
-        (None, 'confidence')
+        >>> design_of("pll", 64), design_of("llada", 64)
+        (LeaveOneOut(), LLaDA(draws=64, batch=32))
     """
-    if name.startswith(_POLICY):
-        return Policy(name.removeprefix(_POLICY))
-    if name not in _SCORES:
-        raise unknown_name("score", name, (*_SCORES, "policy:confidence"))
-    return None
+    designs = {
+        "evidence": Exhaustive(),
+        "mixture": Exhaustive(order_mixture=True),
+        "pll": LeaveOneOut(),
+        "llada": LLaDA(n_masks),
+    }
+    word, _, policy = score.partition(":")
+    if word == "policy":
+        return Policy(policy)
+    if score not in designs:
+        raise unknown_name("score", score, (*designs, "policy:confidence"))
+    return designs[score]
+
+
+@dataclass(frozen=True)
+class QuestionKey(MaskKey):
+    """The key of masks that depend on the question that an observation belongs to.
+
+    Attributes:
+        questions: the key of the question of each observation, by its id.
+    """
+
+    questions: tuple[int, ...] = ()
+
+    def columns(
+        self, ids: Int64[np.ndarray, " B"], *draw: Int64[np.ndarray, " B"]
+    ) -> Int64[np.ndarray, "B n"]:
+        return np.stack([np.array(self.questions)[ids], *draw], axis=1)
 
 
 class Valuer:
@@ -41,15 +70,14 @@ class Valuer:
 
     Args:
         scorer: the model.
-        score: "evidence", the log evidence of the continuation given its context; "mixture", the log of the
-            mean probability over orders; "pll", the pseudo-log-likelihood; "llada", LLaDA's estimator.
+        score: what continuations are scored by, as for `design_of`.
         seed: of the masks of "llada".
         n_masks: how many masks "llada" takes.
     """
 
     def __init__(self, scorer: Scorer, score: str, seed: int, n_masks: int) -> None:
-        self.scorer, self.score, self.seed, self.n_masks = scorer, score, seed, n_masks
-        self._policy = check_score(score)
+        self.scorer, self.score, self.seed = scorer, score, seed
+        self.design = design_of(score, n_masks)
 
     def is_known(self, one: Continuation) -> bool:
         """Whether the value of a continuation is computed here; if not, it is estimated by draws."""
@@ -62,62 +90,26 @@ class Valuer:
             texts: the continuations.
             keys: the keys of their masks.
         """
-        if self._policy is not None:
-            return self._along(self._policy, texts)
-        drawn = [self._masks(text, key) for text, key in zip(texts, keys, strict=True)]
-        masked = [
-            MaskedText(text, hidden)
-            for text, masks in zip(texts, drawn, strict=True)
-            for hidden in masks.hidden
-        ]
-        tokens = iter(self.scorer.token_log_probs(masked))
-        result = []
-        for text, key, masks in zip(texts, keys, drawn, strict=True):
-            log_probs = [next(tokens) for _ in masks.hidden]
-            result.append(self._value(text, key, masks, log_probs))
-        return result
-
-    def _along(self, policy: Policy, texts: Sequence[Continuation]) -> list[ScoredValue]:
-        """log p of each continuation along the order in which a policy writes it."""
-        some = [text for text in texts if text.scored]
-        found = iter(self.scorer.along_policy(some, policy))
-        return [
-            ScoredValue(next(found), n_passes=len(text.scored)) if text.scored else ScoredValue(0.0)
-            for text in texts
-        ]
-
-    def _masks(self, text: Continuation, key: int) -> Drawn:
-        n = len(text.scored)
-        if self.score == "pll":
-            return Drawn(np.eye(n, dtype=np.bool_), np.ones(n))
-        if self.score == "llada":
-            return llada_masks(self.seed, key, self.n_masks, n)
-        if n > _LONGEST_MIXTURE:
+        result = [ScoredValue(0.0) for _ in texts]
+        some = [number for number, text in enumerate(texts) if text.scored]
+        if not some:
+            return result
+        longest = max(len(texts[number].scored) for number in some)
+        if self.score == "mixture" and longest > _LONGEST_MIXTURE:
             raise InputError(
-                f"score=mixture needs all 2^n masks of a continuation, and one has {n} tokens (up to "
+                f"score=mixture needs all 2^n masks of a continuation, and one has {longest} tokens (up to "
                 f"{_LONGEST_MIXTURE} are possible); use score=evidence"
             )
-        return all_masks(n)
-
-    def _value(
-        self, text: Continuation, key: int, masks: Drawn, log_probs: list[Float64[np.ndarray, " _"]]
-    ) -> ScoredValue:
-        n_passes = len(masks.hidden)
-        if not n_passes:
-            return ScoredValue(0.0)
-        if self.score == "mixture":
-            return ScoredValue(_mixture(masks.hidden, log_probs), n_passes=n_passes)
-        sums = np.array([one.sum() for one in log_probs])
-        value = float((masks.factor * sums).sum())
-        if self.score != "llada":
-            return ScoredValue(value, n_passes=n_passes)
-        parts = masks.factor * sums - value / n_passes
-        return ScoredValue(value, parts, n_passes, key)
-
-
-def _mixture(hidden: Bool[np.ndarray, "n_masks n"], log_probs: list[Float64[np.ndarray, " _"]]) -> float:
-    """The log of the mean probability over all orders, from the hidden tokens of each mask in `all_masks`."""
-    table = np.zeros((len(hidden) + 1, hidden.shape[1]))
-    for row, mask, values in zip(table[1:], hidden, log_probs, strict=True):
-        row[mask] = values
-    return float(order_mixture(table)[-1])
+        tokens, _ = self.scorer.tokens([texts[number] for number in some])
+        key = QuestionKey(self.seed, questions=tuple(keys[number] for number in some))
+        table = score_by(self.scorer.asker, tokens, Scoring(self.design, key, share=True), range(1))
+        weight = self.design.summation(table.n_tokens, table.draw, table.size).weight
+        contribution = weight * linear_scores(table, self.design)
+        in_order = contribution[np.argsort(table.id, kind="stable")]
+        by_text = np.split(in_order, np.cumsum(np.bincount(table.id))[:-1])
+        for number, parts in zip(some, by_text, strict=True):
+            value, n_passes = float(parts.sum()), len(parts)
+            result[number] = ScoredValue(value, n_passes=n_passes)
+            if not self.design.deterministic:
+                result[number] = ScoredValue(value, parts - value / n_passes, n_passes, keys[number])
+        return result
