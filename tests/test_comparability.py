@@ -10,8 +10,8 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.comparability import same_data
+from maskevidence.comparison import verdict
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
-from maskevidence.wording import verdict
 
 D = 5
 

@@ -12,9 +12,9 @@ from rich.console import Console
 import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.cli.output import show_estimate
+from maskevidence.comparison import decided_by_few, ranking
 from maskevidence.estimate import EvidenceEstimate
 from maskevidence.runs.summary_files import _title
-from maskevidence.wording import decided_by_few, ranking
 
 
 def of_kind(kind: str) -> EvidenceEstimate:

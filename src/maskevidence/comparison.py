@@ -1,26 +1,46 @@
 """Models compared on the same observations, by paired differences of their log evidence."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from maskevidence.comparability import check_comparable, in_same_tokens
-from maskevidence.curve import Curve
+from maskevidence.curve import Curve, curve_lines
 from maskevidence.errors import InputError
 from maskevidence.estimate import EvidenceEstimate, Kind
 from maskevidence.pairing import Floats, Unit, paired_by
+from maskevidence.show.arviz import elpd_data
+from maskevidence.show.parts import Page, Part, Table, Value, Values
+from maskevidence.show.pictures import Histogram, Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.standard_errors import Tails, interval_with_tails
+from maskevidence.wording import (
+    Write,
+    digits_for,
+    evidence_name,
+    interval_95,
+    number,
+    plus_minus,
+    typeset,
+)
 
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
 _DENSITIES = ("exact", "unbiased")
+_NAMED = 3  # observations that decide a comparison
+_LEGEND: dict[Verdict, tuple[str, int]] = {  # words, and the number of colour and mark
+    "better": ("behind the best model", 1),
+    "not told apart": ("cannot be told apart from it", 0),
+    "proves nothing": ("the order proves nothing", 3),
+    "not known": ("the error is not known", 3),
+}
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, repr=False)
+class Difference(Shown):
     """The difference between the log evidence of two models on the same observations.
 
     Attributes:
@@ -150,29 +170,30 @@ class Difference:
         """Whether one of the models is better: the verdict of the 95 % interval."""
         return self.verdict == "better"
 
-    def __repr__(self) -> str:
-        from maskevidence.display.comparison import difference_line
+    def page(self) -> Page:
+        """What the interval says, and the difference by mask size."""
+        digits, names = self._digits, f"{self.first} minus {self.second}"
+        line = plus_minus(self.difference, self.standard_error, digits)
+        error = plus_minus(self.difference, self.standard_error, digits, typeset)
+        parts: list[Part] = [f"{names}: {error} {self.unit}."]
+        parts += [] if self.curve is None else [self.picture()[0]]
+        return Page(
+            f"Difference({names}: {line} {self.unit}, {self.verdict})",
+            f"{verdict(self, digits, typeset)}.",
+            parts=parts,
+            notes=self.notes,
+        )
 
-        return difference_line(self)
+    def picture(self) -> tuple[Lines | Histogram, str]:
+        """The difference by mask size; for models with other masks, the differences of the observations."""
+        names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits, typeset)}."
+        if self.curve is not None:
+            return curve_lines({names: self.curve}, "difference of the scores", zero=True), title
+        return Histogram(self.per_observation, f"{names}  ({self.unit})", zero=True), title
 
-    def _repr_html_(self) -> str:
-        """What the interval says, and the difference by mask size, for a notebook."""
-        from maskevidence.display.comparison import difference_html
-
-        return difference_html(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the difference by mask size, or by observation if the masks differ; needs matplotlib.
-
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-        """
-        from maskevidence.display.comparison import difference_plot
-
-        return difference_plot(self, ax)
+    @property
+    def _digits(self) -> int:
+        return digits_for(self.mask_se, self.data_se)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
@@ -201,8 +222,8 @@ class Difference:
         }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Several models on the same observations, the best one first.
 
     Attributes:
@@ -246,45 +267,67 @@ class Comparison:
         differences = (note for difference in self.behind for note in difference.notes)
         return list(dict.fromkeys([*self.notes, *differences]))
 
-    def __repr__(self) -> str:
-        from maskevidence.display.comparison import comparison_line
+    def page(self) -> Page:
+        """The answer, the ranking with the errors of the differences, and a picture of these."""
+        digits = self._digits
+        rest = ", ".join(
+            f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_told(each)})"
+            for each in self.behind
+        )
+        best = f"{self.names[0]} {number(self.log_evidence[0], digits)}"
+        columns, rows = ranking(self, digits, typeset)
+        told = ["best", *map(_told, self.behind)]
+        rows = [[name, words, *cells] for (name, *cells), words in zip(rows, told, strict=True)]
+        names = self.estimates[self.names[0]].names
+        decided = filter(None, (decided_by_few(each, names, typeset) for each in self.behind))
+        found = answer(self)
+        return Page(
+            f"Comparison({best} {self.unit}; behind it {rest})",
+            found.headline,
+            parts=[
+                found.words,
+                Table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
+                self.picture()[0],
+                "Wins: the share of the observations on which the model is higher than the best one.",
+            ],
+            notes=[*decided, *self.all_notes()],
+        )
 
-        return comparison_line(self)
+    def picture(self) -> tuple[Values, str]:
+        """How far each model is behind the best one, with its interval."""
+        values = [Value(self.names[0], 0.0, group="the best model", number=2)]
+        for each in self.behind:
+            words, mark = _LEGEND[each.verdict]
+            values.append(Value(each.second, each.difference, each.interval(), group=words, number=mark))
+        several = "simultaneous " if len(self.behind) > 1 else ""
+        words = f"Bars are {several}95 % intervals, for masks and data."
+        return Values(values, f"behind the best model  ({self.unit})", True, words), answer(self).headline
 
-    def _repr_html_(self) -> str:
-        """The ranking with the errors of the differences, for a notebook."""
-        from maskevidence.display.comparison import comparison_html
-
-        return comparison_html(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how far each model is behind the best one, with 95 % intervals; needs matplotlib.
-
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        from maskevidence.display.comparison import comparison_plot
-
-        return comparison_plot(self, ax)
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas with a row for each model, the best one first.
+    def columns(self) -> Columns:
+        """A row for each model, the best one first.
 
         `behind` is how far the best model is ahead, with its standard error and the ends of its 95 %
         interval, in the comparison's unit.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
         """
-        from maskevidence.display.comparison import comparison_frame
+        behind, nan = self.behind, math.nan
+        intervals = [each.interval() or (nan, nan) for each in behind]
+        errors = (each.standard_error for each in behind)
+        values = {
+            "log_evidence": self.log_evidence,
+            "behind": [0.0, *(each.difference for each in behind)],
+            "standard_error": [nan, *(nan if error is None else error for error in errors)],
+            "low": [nan, *(low for low, _ in intervals)],
+            "high": [nan, *(high for _, high in intervals)],
+            "wins": [nan, *(1 - each.win_share for each in behind)],
+            "verdict": ["best", *map(_told, behind)],
+            "kind": [behind[0].kinds[0], *(each.kinds[1] for each in behind)],
+            "unit": [self.unit] * len(self.names),
+        }
+        return Columns(values, list(self.names), "model")
 
-        return comparison_frame(self)
+    @property
+    def _digits(self) -> int:
+        return digits_for(*(each.standard_error for each in self.behind))
 
     def to_arviz(self) -> dict[str, Any]:
         """The pointwise log evidence of each model, as ArviZ's `compare` reads it.
@@ -300,9 +343,13 @@ class Comparison:
             InputError: the models were compared per byte.
             MissingExtraError: ArviZ is not installed.
         """
-        from maskevidence.display.arviz import elpd_by_model
-
-        return elpd_by_model(self.unit, {name: self.estimates[name] for name in self.names})
+        if self.unit != "nats per observation":
+            raise InputError(
+                f"the models were compared in {self.unit}, and ArviZ compares sums over observations; use "
+                "to_frame()"
+            )
+        ranked = {name: self.estimates[name] for name in self.names}
+        return {name: elpd_data(each.per_observation, each.ids) for name, each in ranked.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
@@ -486,3 +533,158 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         notes=tuple(notes),
         no_interval=no_interval,
     )
+
+
+class Answer(NamedTuple):
+    """The answer of a comparison.
+
+    Attributes:
+        headline: which model is best, and which ones cannot be told apart from it.
+        words: how far it is ahead, with its error.
+    """
+
+    headline: str
+    words: str
+
+
+def answer(comparison: Comparison, noun: str = "observation") -> Answer:
+    """Which model is best and how far it is ahead, or which models cannot be told apart.
+
+    Args:
+        comparison: two or more models.
+        noun: what an observation is.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(200)
+        >>> models = {f"ppca:{k}": me.models.PPCA(n_features=6, n_components=k).fit(x) for k in (1, 2)}
+        >>> found = answer(me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()}), "row")
+        >>> found.headline
+        'ppca:2 has the highest log evidence; it is better than ppca:1'
+        >>> found.words.endswith("nats per row ahead of ppca:1.")
+        True
+    """
+    best, behind = comparison.names[0], comparison.behind
+    ties = [each for each in behind if each.verdict == "not told apart"]
+    unknown = [each for each in behind if each.verdict in ("proves nothing", "not known")]
+    told = []
+    if ties:
+        told.append(f"{_listed(ties)} cannot be told apart from it")
+    if unknown:
+        told.append(f"nothing is known about {_listed(unknown)}")
+    if not told:
+        told.append(
+            f"it is better than {behind[0].second if len(behind) == 1 else f'all {len(behind)} others'}"
+        )
+    headline = f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(told)}"
+    nearest = (unknown or ties or behind)[0]
+    digits = digits_for(nearest.standard_error)
+    if unknown:
+        return Answer(headline, f"{verdict(nearest, digits, typeset)}.")
+    by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
+    unit = comparison.unit.replace("observation", noun)
+    interval = nearest.interval()
+    between = f", {interval_95(*interval, digits, typeset)}" if ties and interval is not None else ""
+    words = f"{by} {unit} ahead of {nearest.second}{between}."
+    if ties and (rest := len(behind) - len(ties)):
+        words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
+    return Answer(headline, words)
+
+
+def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
+    """What all of these estimates are called; "number" if they have different names.
+
+    Example:
+        >>> common_name([])
+        'number'
+    """
+    names = {evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
+    return names.pop() if len(names) == 1 else "number"
+
+
+def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
+    """The table of a comparison, best first: its columns and its rows.
+
+    Args:
+        comparison: of two or more models.
+        digits: decimals of the log evidence and of its differences.
+        write: how to write numbers.
+    """
+    name = common_name(comparison.estimates.values())
+    rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
+    for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
+        behind = plus_minus(difference.difference, difference.standard_error, digits, write)
+        wins = f"{write(100 * (1 - difference.win_share), 0)} %"
+        rows.append([difference.second, write(value, digits), behind, wins])
+    columns = ["run", name, "behind best", "wins"]
+    if name == "number":  # of several kinds
+        columns.append("which is")
+        for row in rows:
+            estimate = comparison.estimates[row[0]]
+            row.append(evidence_name(estimate.kind, estimate.design["name"]))
+    return columns, rows
+
+
+def decided_by_few(difference: Difference, names: Sequence[str], write: Write = number) -> str | None:
+    """Which observations put a model ahead that is lower on most of them; None where no model is.
+
+    They are the fewest without which the model would not be ahead.
+
+    Args:
+        difference: between two models.
+        names: the names of the observations, in the order of `difference.per_observation`.
+        write: how to write numbers.
+    """
+    sign = 1.0 if difference.difference > 0 else -1.0
+    ahead, other = (difference.first, difference.second)[:: int(sign)]
+    wins = difference.win_share if sign > 0 else 1.0 - difference.win_share
+    gains = [sign * float(gain) for gain in difference.per_observation]
+    if wins >= 0.5 or len(gains) < 2:
+        return None
+    order = sorted(range(len(gains)), key=lambda place: -gains[place])
+    rest, few = sum(gains), 0
+    while rest > 0.0:
+        rest -= gains[order[few]]
+        few += 1
+    digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
+    listed = [f"{names[place]} by {write(gains[place], digits)}" for place in order[: min(few, _NAMED)]]
+    more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
+    share = write(100 * (1 - wins), 0)
+    return (
+        f"{other} is higher on {share} % of the observations; {ahead} is ahead because of {few:,} of "
+        f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
+    )
+
+
+def verdict(difference: Difference, digits: int, write: Write = number) -> str:
+    """Whether one model is better than another, or whether the data cannot tell them apart."""
+    first, second, interval = difference.first, difference.second, difference.interval()
+    if interval is None:
+        why = difference.no_interval or "the error is not known"
+        return f"{first} and {second} cannot be told apart: {why}"
+    between = interval_95(*interval, digits, write)
+    if difference.n_pairs > 1:
+        between = f"simultaneous {between}"
+    if difference.told_apart:
+        return f"{first} is better than {second}: {between}"
+    if difference.verdict == "proves nothing":
+        lower, kind = (
+            (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
+        )
+        why = f"{lower} is a lower bound on a log evidence that may be the larger one"
+        if kind == "approximate":
+            why = f"the error of {lower}'s approximate conditionals is not in this interval"
+        return f"{first} and {second} differ: {between}, but their order proves nothing, since {why}"
+    return f"{first} and {second} cannot be told apart: {between}, which contains zero"
+
+
+def _told(difference: Difference) -> str:
+    """The verdict on a model that is compared with the best one."""
+    return "behind" if difference.verdict == "better" else difference.verdict
+
+
+def _listed(differences: Sequence[Difference]) -> str:
+    names = [each.second for each in differences]
+    if len(names) > 4:
+        return f"{', '.join(names[:3])} and {len(names) - 3} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

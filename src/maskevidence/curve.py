@@ -1,6 +1,7 @@
 """The score against the mask size, with standard errors: the paper's "MPT curve"."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,20 @@ from maskevidence.control_variates import Prediction
 from maskevidence.masks import MaskDesign, Masks, Rates, Summation
 from maskevidence.predicted_points import predicted_points
 from maskevidence.score_table import ScoreTable
+from maskevidence.show.draw import plot
+from maskevidence.show.parts import Page
+from maskevidence.show.pictures import Band, Line, Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.standard_errors import (
     MeanWithErrors,
     cell_variances,
     equal_by_chance,
     mean_with_errors,
+    student_t_quantile,
     t_half_width,
 )
 from maskevidence.support.files import csv_text
+from maskevidence.wording import typeset
 
 RATE_BINS = 20
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
@@ -26,8 +33,8 @@ CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 Floats = Float64[np.ndarray, " n_points"]
 
 
-@dataclass(frozen=True)
-class Curve:
+@dataclass(frozen=True, repr=False)
+class Curve(Shown):
     """S(x; M) by mask size, averaged over observations; NaN for values that are not known.
 
     If all observations have D tokens, each point is a size. If D varies, each point is a rate: one of the
@@ -79,50 +86,86 @@ class Curve:
         ]
         return self.score - half, self.score + half
 
-    def __repr__(self) -> str:
-        from maskevidence.display.curve import curve_line
+    def page(self) -> Page:
+        """The first and the last score, and the picture."""
+        by = "rates" if self.n_tokens is None else f"sizes of {self.n_tokens} tokens"
+        first, last = float(self.score[0]), float(self.score[-1])
+        line = f"Curve({len(self.score)} {by}, score {first:.3f} to {last:.3f} nats per hidden token)"
+        ends = sorted({0, len(self.score) - 1})
+        answer = " and ".join(
+            f"{typeset(float(self.score[k]), 3)} at {typeset(100 * float(self.rate[k]), 0)} % hidden"
+            for k in ends
+        )
+        return Page(line, f"Score {answer}", "(nats per hidden token)", [self.picture()[0]])
 
-        return curve_line(self)
-
-    def _repr_html_(self) -> str:
-        """A picture of the curve, for a notebook."""
-        from maskevidence.display.curve import curve_html
-
-        return curve_html(self)
+    def picture(self) -> tuple[Lines, str]:
+        """The curve with the intervals of the masks and of the data."""
+        return curve_lines({"score": self}), ""
 
     def plot(self, ax: Any = None, *, label: str = "score") -> Any:
-        """Draw the curve with the bands of the masks and of the observations; needs matplotlib.
+        """Draw the curve; see `Shown.plot`.
 
         Args:
             ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
             label: the name of the curve.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
         """
-        from maskevidence.display.curve_picture import axes_for, draw_on
+        return plot(curve_lines({label: self}), "", ax)
 
-        axes = axes_for(ax)
-        draw_on(axes, {label: self})
-        return axes
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas with the columns of `to_csv`, a row for each point.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        from maskevidence.display.frames import data_frame
-
-        return data_frame({name: getattr(self, name) for name in CSV_COLUMNS})
+    def columns(self) -> Columns:
+        """The columns of `to_csv`, a row for each point."""
+        return Columns({name: getattr(self, name) for name in CSV_COLUMNS})
 
     def to_csv(self) -> str:
         """CSV text with the columns size,rate,score,mask_se,data_se,n_masks; unknown values are empty."""
         rows = zip(*(getattr(self, column) for column in CSV_COLUMNS), strict=True)
         return csv_text(CSV_COLUMNS, ([_whole_or_float(float(value)) for value in row] for row in rows))
+
+
+def curve_lines(
+    curves: Mapping[str, Curve],
+    value: str = "score S(x; M)",
+    *,
+    numbers: Sequence[int] | None = None,
+    zero: bool = False,
+    level: float = 0.95,
+) -> Lines:
+    """Curves as a picture, by size where all observations of all curves have the same number of tokens.
+
+    Args:
+        curves: the curves by label.
+        value: what the vertical axis shows, without its unit.
+        numbers: the number of each curve among the runs, which decides its colour; by default 0, 1, ...
+        zero: whether a line is drawn at 0.
+        level: nominal coverage of the intervals at each point, in (0, 1).
+    """
+    lengths = {curve.n_tokens for curve in curves.values()}
+    n_tokens = lengths.pop() if len(lengths) == 1 else None
+    lines = [
+        Line(
+            label, 100 * curve.rate if n_tokens is None else curve.size, curve.score, _bands(curve, level), k
+        )
+        for k, (label, curve) in zip(numbers or range(len(curves)), curves.items(), strict=True)
+    ]
+    y_label, by_rate = f"{value}  (nats per hidden token)", "mask rate (% of tokens hidden)"
+    if n_tokens is None:
+        return Lines(lines, by_rate, y_label, zero)
+    room = 0.5 if any(len(curve.score) == 1 for curve in curves.values()) else 0.0
+    limits = min(1, n_tokens - 1) - room, n_tokens + room
+    top = by_rate, 100 / n_tokens
+    return Lines(lines, "mask size M (hidden tokens)", y_label, zero, top, limits)
+
+
+def _bands(curve: Curve, level: float) -> list[Band]:
+    """The intervals that are known: of the data by the normal distribution, of the masks by Student's t."""
+    bands = []
+    half = student_t_quantile(0.5 + level / 2, math.inf) * curve.data_se
+    if not np.isnan(half).all():
+        words = f"{100 * level:g} % interval, data"
+        bands.append(Band("data", curve.score - half, curve.score + half, words, wide=True))
+    low, high = curve.band(level)
+    if np.nanmax(np.where(np.isnan(high), 0.0, high - low), initial=0.0) > 0:
+        bands.append(Band("masks", low, high, f"{100 * level:g} % interval, masks"))
+    return bands
 
 
 def _whole_or_float(value: float) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -10,14 +11,35 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.bounds import Bracket, OrderSpread, bracket, order_spread
-from maskevidence.curve import Curve, curve_from_scores
+from maskevidence.curve import Curve, curve_from_scores, curve_lines
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign, MaskKey, Masks, design_from_settings
 from maskevidence.model import MASS, Conditionals
-from maskevidence.score_means import mean_of_scores
+from maskevidence.score_means import errors_of_rows, mean_of_scores
 from maskevidence.score_table import ScoreTable
+from maskevidence.show.arviz import log_likelihood_tree
+from maskevidence.show.draw import plot
+from maskevidence.show.parts import Page, Part, Table
+from maskevidence.show.pictures import Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.support.provenance import command, versions
+from maskevidence.wording import (
+    NOT_KNOWN,
+    capital,
+    count,
+    data_error,
+    digits_for,
+    evidence_name,
+    interval_95,
+    kind_name,
+    kind_words,
+    number,
+    orders_in_words,
+    sentence,
+    standard_error,
+    typeset,
+)
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
@@ -26,8 +48,8 @@ MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst 
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 
 
-@dataclass(frozen=True)
-class EvidenceEstimate:
+@dataclass(frozen=True, repr=False)
+class EvidenceEstimate(Shown):
     """An estimate of the log evidence with its errors; nats per observation unless a name says otherwise.
 
     Attributes:
@@ -172,45 +194,78 @@ class EvidenceEstimate:
         mean = MeanWithErrors(self.log_evidence, self.mask_se, self.mask_df, self.data_se, self.tails)
         return mean.interval(level)
 
-    def __repr__(self) -> str:
-        from maskevidence.display.estimate import estimate_line
+    def page(self) -> Page:
+        """The number with its two errors, what it is, its curve and its notes."""
+        digits, design = self._digits, self.design["name"]
+        errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
+        told = ", ".join(f"{name} {_known(error, digits)}" for name, error in errors)
+        n = count(self.n_observations, "observation")
+        line = (
+            f"EvidenceEstimate({number(self.log_evidence, digits)} nats per observation, {told}, "
+            f"{kind_name(self.kind)}, {n})"
+        )
+        interval = "" if self.no_interval else interval_95(*self.interval(), digits, typeset)
+        data_se = data_error(self.data_se, self.mask_se, self.n_observations, digits, typeset)
+        rows = [
+            ["masks", "mask_se", standard_error(self.mask_se, digits, typeset), interval or NOT_KNOWN],
+            ["data", "data_se", data_se, ""],
+        ]
+        parts: list[Part] = [Table(["error", "", "nats per observation", ""], rows, words=(0, 1, 3))]
+        orders = {"bracket": self.bracket, "order_spread": self.order_spread}
+        of_orders = {name: None if part is None else part.to_dict() for name, part in orders.items()}
+        if listed := orders_in_words(of_orders, digits, typeset):
+            parts.append(Table(["over orders", ""], [list(row) for row in listed], words=(0, 1)))
+        parts.append(f"{capital(kind_name(self.kind))}: {sentence(kind_words(self.kind, design))}")
+        parts.append(
+            f"{n}, {count(self.n_masks, 'mask')}; design {design}, {self.masks} masks, seed {self.seed}."
+        )
+        parts.append(self.picture()[0])
+        name = capital(evidence_name(self.kind, design))
+        headline = f"{name} {typeset(self.log_evidence, digits)}"
+        return Page(line, headline, "nats per observation", parts, self.notes)
 
-        return estimate_line(self)
-
-    def _repr_html_(self) -> str:
-        """The number with its two errors, its curve and its notes, for a notebook."""
-        from maskevidence.display.estimate import estimate_html
-
-        return estimate_html(self)
+    def picture(self) -> tuple[Lines, str]:
+        """The curve, and the log evidence with its errors as the title."""
+        digits = self._digits
+        errors = (("masks", self.mask_se), ("data", self.data_se))
+        known = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
+        name = capital(evidence_name(self.kind, self.design["name"]))
+        title = f"{name} {typeset(self.log_evidence, digits)} nats per observation"
+        return curve_lines({"score": self.curve}), title + (f" ({known})" if known else "")
 
     def plot(self, ax: Any = None, *, label: str = "score") -> Any:
-        """Draw the curve with the bands of both errors, and the log evidence above it; needs matplotlib.
+        """Draw the curve, with the log evidence above it; see `Shown.plot`.
 
         Args:
             ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
             label: the name of the curve.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
         """
-        from maskevidence.display.estimate import estimate_plot
+        return plot(curve_lines({label: self.curve}), self.picture()[1], ax)
 
-        return estimate_plot(self, ax, label)
+    def columns(self) -> Columns:
+        """A row for each observation, by its label or else its id; nats.
 
-    def to_frame(self) -> Any:
-        """A data frame of pandas with a row for each observation, by its label or else its id; nats.
-
-        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df and per_token.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
+        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se and mask_df unless the
+        design is a user's own, closed_form where it was asked for, and per_token.
         """
-        from maskevidence.display.estimate import estimate_frame
+        scores = self.scores.sorted()
+        _, first = np.unique(scores.id, return_index=True)
+        values: dict[str, Any] = {"n_tokens": scores.n_tokens[first]}
+        if scores.n_bytes is not None:
+            values["n_bytes"] = scores.n_bytes[first]
+        values["log_evidence"] = self.per_observation
+        with suppress(InputError):
+            design = design_from_settings(self.design)
+            errors = errors_of_rows(scores, design, MaskKey(self.seed, self.masks))
+            values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
+        if self.closed_form is not None:
+            values["closed_form"] = self.closed_form
+        values["per_token"] = self.per_observation / values["n_tokens"]
+        return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
-        return estimate_frame(self)
+    @property
+    def _digits(self) -> int:
+        return digits_for(self.mask_se, self.data_se)
 
     def to_arviz(self) -> Any:
         """A `DataTree` whose group `log_likelihood` has the log evidence of each observation; needs ArviZ.
@@ -218,9 +273,10 @@ class EvidenceEstimate:
         Raises:
             MissingExtraError: ArviZ is not installed.
         """
-        from maskevidence.display.arviz import log_likelihood_tree
-
-        return log_likelihood_tree(self)
+        names = ("log_evidence", "mask_se", "data_se", "kind", "base_measure", "seed")
+        known = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        known |= {"unit": "nats per observation", "design": self.design["name"]}
+        return log_likelihood_tree(self.per_observation, self.ids, known)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
@@ -235,6 +291,10 @@ class EvidenceEstimate:
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: found.to_dict() for name, found in orders.items() if found is not None}
         return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
+
+
+def _known(error: float | None, digits: int) -> str:
+    return NOT_KNOWN if error is None else number(error, digits)
 
 
 def summarize_scores(

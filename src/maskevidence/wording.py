@@ -3,15 +3,9 @@
 Functions that write numbers take ``write``: `number` for the terminal, `typeset` for a page.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from maskevidence.comparison import Comparison, Difference
-    from maskevidence.estimate import EvidenceEstimate
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
 RESIDUES = "the tokens are residues of proteins; spaces between them are not counted as bytes"
@@ -86,7 +80,6 @@ _MODELS = {
     "KernelGaussian": "kernel Gaussian",
     "BernoulliPCA": "Bernoulli PCA",
 }
-_NAMED = 3  # observations that decide a comparison
 _PERPLEXITY_NAMES = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
 
 Write = Callable[[float, int], str]
@@ -221,17 +214,6 @@ def evidence_name(kind: str, design: str) -> str:
     return "pseudo-log-likelihood" if design == "leave-one-out" else _EVIDENCE_NAMES[kind]
 
 
-def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
-    """What all of these estimates are called; "number" if they have different names.
-
-    Example:
-        >>> common_name([])
-        'number'
-    """
-    names = {evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
-    return names.pop() if len(names) == 1 else "number"
-
-
 def kind_words(kind: str, design: str) -> str:
     """What the kind of an estimate means, by the kind and the name of its mask design.
 
@@ -327,79 +309,3 @@ def token_name(notes: Collection[str]) -> str:
         'token'
     """
     return "residue" if RESIDUES in notes else "token"
-
-
-def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
-    """The table of a comparison, best first: its columns and its rows.
-
-    Args:
-        comparison: of two or more models.
-        digits: decimals of the log evidence and of its differences.
-        write: how to write numbers.
-    """
-    name = common_name(comparison.estimates.values())
-    rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
-    for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        behind = plus_minus(difference.difference, difference.standard_error, digits, write)
-        wins = f"{write(100 * (1 - difference.win_share), 0)} %"
-        rows.append([difference.second, write(value, digits), behind, wins])
-    columns = ["run", name, "behind best", "wins"]
-    if name == "number":  # of several kinds
-        columns.append("which is")
-        for row in rows:
-            estimate = comparison.estimates[row[0]]
-            row.append(evidence_name(estimate.kind, estimate.design["name"]))
-    return columns, rows
-
-
-def decided_by_few(difference: Difference, names: Sequence[str], write: Write = number) -> str | None:
-    """Which observations put a model ahead that is lower on most of them; None where no model is.
-
-    They are the fewest without which the model would not be ahead.
-
-    Args:
-        difference: between two models.
-        names: the names of the observations, in the order of `difference.per_observation`.
-        write: how to write numbers.
-    """
-    sign = 1.0 if difference.difference > 0 else -1.0
-    ahead, other = (difference.first, difference.second)[:: int(sign)]
-    wins = difference.win_share if sign > 0 else 1.0 - difference.win_share
-    gains = [sign * float(gain) for gain in difference.per_observation]
-    if wins >= 0.5 or len(gains) < 2:
-        return None
-    order = sorted(range(len(gains)), key=lambda place: -gains[place])
-    rest, few = sum(gains), 0
-    while rest > 0.0:
-        rest -= gains[order[few]]
-        few += 1
-    digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[place]} by {write(gains[place], digits)}" for place in order[: min(few, _NAMED)]]
-    more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
-    share = write(100 * (1 - wins), 0)
-    return (
-        f"{other} is higher on {share} % of the observations; {ahead} is ahead because of {few:,} of "
-        f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
-    )
-
-
-def verdict(difference: Difference, digits: int, write: Write = number) -> str:
-    """Whether one model is better than another, or whether the data cannot tell them apart."""
-    first, second, interval = difference.first, difference.second, difference.interval()
-    if interval is None:
-        why = difference.no_interval or "the error is not known"
-        return f"{first} and {second} cannot be told apart: {why}"
-    between = interval_95(*interval, digits, write)
-    if difference.n_pairs > 1:
-        between = f"simultaneous {between}"
-    if difference.told_apart:
-        return f"{first} is better than {second}: {between}"
-    if difference.verdict == "proves nothing":
-        lower, kind = (
-            (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
-        )
-        why = f"{lower} is a lower bound on a log evidence that may be the larger one"
-        if kind == "approximate":
-            why = f"the error of {lower}'s approximate conditionals is not in this interval"
-        return f"{first} and {second} differ: {between}, but their order proves nothing, since {why}"
-    return f"{first} and {second} cannot be told apart: {between}, which contains zero"

@@ -13,7 +13,8 @@ import pytest
 import typer.main
 
 from maskevidence.cli import main
-from maskevidence.display.curve_picture import draw_curves, new_figure
+from maskevidence.errors import import_extra
+from maskevidence.show.draw import image
 
 _MAIN = "from maskevidence.cli import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
@@ -45,9 +46,9 @@ _command_of = cache(typer.main.get_command)  # to build all commands takes longe
 
 def _first_picture(*curves: Any, **options: Any) -> bytes:
     """The first curve.png that was drawn in this process: to draw one takes longer than most runs."""
-    new_figure()  # an error without matplotlib
+    import_extra("matplotlib", "plots", "a picture")
     if not _PICTURES:
-        _PICTURES.append(draw_curves(*curves, **options))
+        _PICTURES.append(image(*curves, **options))
     return _PICTURES[0]
 
 
@@ -63,7 +64,7 @@ def prepared_commands(*, draws: bool = False) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("typer.main.get_command", _command_of)
             if not draws:
-                patch.setattr("maskevidence.runs.summary_files.draw_curves", _first_picture)
+                patch.setattr("maskevidence.runs.summary_files.image", _first_picture)
             yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.comparison import answer
 from maskevidence.masks import MaskKey
 from maskevidence.report.all_observations import MAX_ROWS, all_observations
-from maskevidence.report.answer import answer
 from maskevidence.report.forest import forest, nice_ticks
 from maskevidence.report.made import made_rows
 from maskevidence.report.observations import find_extremes
@@ -65,15 +65,19 @@ def test_the_answer_comes_first(runs: list[ReportedRun], page: str) -> None:
 @pytest.mark.parametrize(
     ("shifts", "headline", "words"),
     [
-        ((0.0, 3.0, 5.0), "c is best", r"(1\.9|2\.0)\d+ ± 0\.0\d+ nats per image ahead of b\."),
+        (
+            (0.0, 3.0, 5.0),
+            "c .*; it is better than all 2 others",
+            r"(1\.9|2\.0)\d+ ± 0\.0\d+ nats per image ahead of b\.",
+        ),
         (
             (0.0, 5.0, 5.01),
-            "[bc] is ahead, but cannot be told apart from [bc]",
-            r"0\.0\d+ ± 0\.\d+ .* of [bc], 95 % interval −.* It is better than the other run\.",
+            "[bc] has the highest log evidence; [bc] cannot be told apart from it",
+            r"0\.0\d+ ± 0\.\d+ .* of [bc], 95 % interval −.* It is better than the other model\.",
         ),
         (
             (5.0, 5.0, 5.01),
-            "[abc] is ahead, but cannot be told apart from [abc] and [abc]",
+            "[abc] has the highest log evidence; [abc] and [abc] cannot be told apart from it",
             r"ahead of [abc], 95 % interval −0\.\d+ to 0\.\d+\.$",
         ),
     ],
@@ -88,7 +92,7 @@ def test_what_it_says(shifts: tuple[float, ...], headline: str, words: str) -> N
         scores = estimate.scores
         score = scores.score + np.repeat(noise + shift, len(scores.score) // len(noise)) / 3
         table = type(scores)(scores.id, scores.draw, scores.size, scores.n_tokens, score, scores.n_bytes)
-        estimates[name] = me.evidence.summarize_scores(
+        estimates[name] = me.estimate.summarize_scores(
             table, me.Exhaustive(), MaskKey(0), "exact", 1, me.model.DENSITY
         )
     found = answer(me.compare(estimates), "image")

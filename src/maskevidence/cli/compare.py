@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.cli import output
 from maskevidence.errors import InputError
 from maskevidence.show.parts import Table
-from maskevidence.show.terminal import FittingTable
+from maskevidence.show.terminal import FittingTable, print_page
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
-from maskevidence.wording import NOT_KNOWN, capital, decided_by_few, ranking, verdict
+from maskevidence.wording import NOT_KNOWN
 
 if TYPE_CHECKING:
-    from maskevidence.comparison import Comparison, Difference
+    from maskevidence.comparison import Difference
 
 MAX_POINTS = 10
 DIGITS = 4
@@ -30,6 +30,7 @@ def compare_runs(
 
         maskevidence compare runs/a runs/b
     """
+    from maskevidence.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
     from maskevidence.runs import read_run
     from maskevidence.runs.pairing import distinct
@@ -39,26 +40,13 @@ def compare_runs(
     names = distinct(list(map(str, runs)))
     comparison = pair_runs({name: read_run(folder) for name, folder in zip(names, runs, strict=True)})
     screen = output.console(json)
-    screen.print(_ranking(comparison))
-    names = comparison.estimates[comparison.names[0]].names
+    print_page(screen, comparison.page())
     for difference in comparison.behind:
-        screen.print(verdict(difference, DIGITS))
-        if (decided := decided_by_few(difference, names)) is not None:
-            screen.print(decided)
+        screen.print(f"{verdict(difference, DIGITS)}.")
     for difference in comparison.behind:
         if len(runs) == 2 and difference.curve is not None:
             screen.print(_by_rate(difference))
-    for note in comparison.all_notes():
-        screen.print(f"note: {note}")
     output.write_json(comparison.to_dict(), json)
-
-
-def _ranking(comparison: "Comparison") -> Any:
-    columns, rows = ranking(comparison, DIGITS)
-    n = comparison.behind[0].n_observations
-    return FittingTable(
-        Table(columns, rows, f"{capital(columns[1])}, {comparison.unit}, over {n:,} observations")
-    )
 
 
 def _by_rate(difference: "Difference") -> Any:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from maskevidence.comparison import common_name
 from maskevidence.report.plots import COLOURS, MARKERS, Plot, plot_of
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import capital, common_name, count, plus_minus, typeset
+from maskevidence.wording import capital, count, plus_minus, typeset
 
 _SIZED = re.compile(r"([\w-]+):(\d+)")
 

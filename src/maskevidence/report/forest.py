@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from maskevidence.comparison import common_name
 from maskevidence.report.answer import PER_OBSERVATION
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import common_name, data_error, plus_minus, standard_error, typeset
+from maskevidence.wording import data_error, plus_minus, standard_error, typeset
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskevidence.comparison import Comparison
+from maskevidence.comparison import Comparison, answer, common_name
 from maskevidence.errors import InputError, import_extra
 from maskevidence.report.all_observations import all_observations
-from maskevidence.report.answer import answer, noun_of
+from maskevidence.report.answer import noun_of
 from maskevidence.report.components import plot_components
 from maskevidence.report.escaping import visible
 from maskevidence.report.forest import forest
@@ -30,7 +30,7 @@ from maskevidence.support.files import write_atomic
 from maskevidence.support.hidden_characters import plain
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
-from maskevidence.wording import common_name, meaning, sentence, typeset
+from maskevidence.wording import meaning, sentence, typeset
 
 OBSERVATIONS = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from maskevidence import wording
-from maskevidence.comparison import Comparison, Difference
+from maskevidence import comparison as compared
+from maskevidence.comparison import Comparison, Difference, decided_by_few, verdict
 from maskevidence.errors import InputError
 from maskevidence.report.reading import ReportedRun
 from maskevidence.runs import compare_runs
-from maskevidence.wording import digits_for, typeset, verdict
+from maskevidence.wording import digits_for, typeset
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
         return Ranking(notes=notes, refusal=f"The runs cannot be compared: {error}.")
     behind = comparison.behind
     digits = digits_for(*(difference.standard_error for difference in behind))
-    columns, rows = wording.ranking(comparison, digits, typeset)
+    columns, rows = compared.ranking(comparison, digits, typeset)
     names = comparison.estimates[comparison.names[0]].names
     return Ranking(
         columns=columns,
@@ -67,5 +67,5 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
 
 def _told(difference: Difference, names: Sequence[str], digits: int) -> list[str]:
     """What a difference says, and which observations decide it where these are few."""
-    decided = wording.decided_by_few(difference, names, typeset)
+    decided = decided_by_few(difference, names, typeset)
     return [verdict(difference, digits, typeset)] + ([] if decided is None else [decided])

@@ -8,10 +8,11 @@ from html import escape
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.comparison import common_name
 from maskevidence.report.cells import unlikely_cells
 from maskevidence.report.plots import COLOURS, Plot, plot_of
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import common_name, count, typeset
+from maskevidence.wording import count, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side

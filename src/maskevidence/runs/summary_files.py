@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from maskevidence.curve import curve_lines
 from maskevidence.data.table import Table
-from maskevidence.display.curve_picture import draw_curves
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.estimate import EvidenceEstimate
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, OBSERVATIONS, RunDirectory
@@ -16,6 +16,7 @@ from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.score_into import closed_form, write_scores
 from maskevidence.runs.summary import Run, read_run
+from maskevidence.show.draw import image
 from maskevidence.support.files import check_place, write_atomic, write_json
 from maskevidence.wording import evidence_name
 
@@ -117,7 +118,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     write_atomic(folder.path / OBSERVATIONS, run.observations().to_csv())
     try:
-        picture = draw_curves({manifest.model: curve}, _title(manifest, run.estimate))
+        picture = image(curve_lines({manifest.model: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)
     except MissingExtraError as error:
         missing = f"{CURVE_PICTURE} was not drawn: {error}"
