@@ -1,5 +1,6 @@
 """What ArviZ reads and draws, by its installed packages."""
 
+import dataclasses
 from inspect import signature
 from typing import Any
 
@@ -60,8 +61,7 @@ def test_arviz_draws_the_comparison(shown: dict[str, Any]) -> None:
     plt.close("all")
 
 
-def test_a_comparison_per_byte_has_no_place_in_arviz() -> None:
-    from maskevidence.display.arviz import elpd_by_model
-
+def test_a_comparison_per_byte_has_no_place_in_arviz(shown: dict[str, Any]) -> None:
+    comparison = dataclasses.replace(shown["comparison"], unit="nats per byte")
     with pytest.raises(me.InputError, match="compared in nats per byte"):
-        elpd_by_model("nats per byte", {})
+        comparison.to_arviz()

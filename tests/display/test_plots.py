@@ -55,12 +55,8 @@ def test_the_plot_of_an_estimate_has_the_answer_above_and_explains_its_bands(sho
     title = axes.get_title().replace("\N{MINUS SIGN}", "-")
     assert f"Log evidence {estimate.log_evidence:.2f} nats per observation" in title
     assert f"± {estimate.mask_se:.2f} masks" in title
-    assert f"± {estimate.data_se:.2f} observations" in title
-    assert {
-        "95% band, sampling of the observations",
-        "95% band, drawing of the masks",
-        "ppca:2",
-    } <= set(legend(axes))
+    assert f"± {estimate.data_se:.2f} data" in title
+    assert {"95 % interval, data", "95 % interval, masks", "ppca:2"} <= set(legend(axes))
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), estimate.curve.score)
 
 
@@ -89,8 +85,8 @@ def test_a_comparison_is_drawn_best_first_at_the_right_places(shown: dict[str, A
     bottom, top = axes.get_ylim()
     assert bottom > top
     drawn = [line.get_xdata()[0] for line in axes.lines if line.get_marker() in ("o", "s")]
-    np.testing.assert_allclose(drawn, [-one.difference for one in comparison.behind])
-    assert any("simultaneous 95 % intervals (masks and observations)" in words for words in legend(axes))
+    np.testing.assert_allclose(drawn, [one.difference for one in comparison.behind])
+    assert any("simultaneous 95 % intervals, for masks and data" in words for words in legend(axes))
     assert comparison.names[0] in axes.get_title()
 
 

@@ -46,7 +46,7 @@ _command_of = cache(typer.main.get_command)  # to build all commands takes longe
 
 def _first_picture(*curves: Any, **options: Any) -> bytes:
     """The first curve.png that was drawn in this process: to draw one takes longer than most runs."""
-    import_extra("matplotlib", "plots", "a picture")
+    import_extra("matplotlib.figure", "plots", "a picture")
     if not _PICTURES:
         _PICTURES.append(image(*curves, **options))
     return _PICTURES[0]

@@ -10,6 +10,7 @@ from rich.console import Console
 from command_line import CommandLine
 from maskevidence.show.parts import Page, Table, Value, Values
 from maskevidence.show.terminal import FittingTable, print_page
+from maskevidence.wording import digits_for, plus_minus, typeset
 from report_runs import write_table
 
 COLUMNS = ["run", "log evidence", "behind best", "wins"]
@@ -60,9 +61,10 @@ def test_compare_fits(
     (behind,) = compared["differences"]
     assert max(map(len, result.out.splitlines())) <= columns
     assert "…" not in result.out
+    digits = digits_for(behind["standard_error"])
     for entry in compared["ranking"]:
-        assert f"{entry['log_evidence']:.4f}" in result.out
-    assert f"{behind['difference']:.4f} ± {behind['standard_error']:.4f}" in result.out
+        assert typeset(entry["log_evidence"], digits) in result.out
+    assert plus_minus(behind["difference"], behind["standard_error"], digits, typeset) in result.out
     assert "Bayes" not in result.out
 
 

@@ -121,15 +121,14 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *, widgets: ModuleType | None) ->
     monkeypatch.setattr("maskevidence.support.progress.find_spec", lambda _name: widgets)
 
 
-def test_it_shows_in_a_notebook_without_widgets(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+def test_short_work_leaves_nothing_in_a_notebook_or_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_kernel(monkeypatch, widgets=None)
-    work_for(clock)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "3/3" in err
-    assert err.split("\r")[-2].strip() == ""
+    work()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    work()
+    assert capsys.readouterr() == ("", "")
 
 
 def test_it_shows_as_a_widget(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

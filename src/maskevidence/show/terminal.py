@@ -122,8 +122,9 @@ class Bars:
                 first, last = at(value.thin[0]), at(value.thin[1])
                 cells[first : last + 1] = "─" * (last - first + 1)
             cells[at(value.value)] = "●"
-            short = name if len(name) <= left else f"{name[: left - 1]}…"
-            yield Text(f"  {short:<{left}} {''.join(cells).rstrip()}")
+            if len(name) > left:  # on lines of its own
+                yield Text(f"  {name}", overflow="fold")
+            yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
         scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
         yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
         yield Text(f"  {'':<{left}} {self.values.x_label}. {self.values.words}", overflow="fold")

@@ -12,6 +12,7 @@ from tqdm.std import tqdm
 from maskevidence.errors import import_extra
 
 LOG_EVERY = 30.0  # seconds
+SHOW_AFTER = 0.5  # seconds
 _LINE = "{desc}: {n:,} of {total:,} ({percentage:.0f} %) in {elapsed}, about {remaining} left"
 
 
@@ -26,9 +27,9 @@ class Advance(Protocol):
 def progress(description: str, total: int) -> Iterator[Advance]:
     """Show the progress of long work, where somebody would see it.
 
-    In a terminal and in a notebook, this is a bar of tqdm that disappears when the work is done. Elsewhere,
-    as in a log file, it is a line on stderr every 30 seconds, so that short work writes nothing. Of the
-    processes of a distributed training, only the first one shows it.
+    In a terminal, and in a notebook with ipywidgets, this is a bar of tqdm that disappears when the work is
+    done. Elsewhere, as in a log file, it is a line on stderr every 30 seconds. Short work shows nothing. Of
+    the processes of a distributed training, only the first one shows its progress.
 
     Args:
         description: the current work, in a few words.
@@ -45,7 +46,14 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     if sys.stderr is None or os.environ.get("RANK", "0") != "0":
         yield lambda _steps, _description=None: None
         return
-    with _bar_class()(desc=description, total=total, leave=False, dynamic_ncols=True) as bar:
+    options = {
+        "desc": description,
+        "total": total,
+        "leave": False,
+        "dynamic_ncols": True,
+        "delay": SHOW_AFTER,
+    }
+    with _bar_class()(**options) as bar:
 
         def advance(steps: int, description: str | None = None) -> None:
             if description is not None:
@@ -67,7 +75,8 @@ class _LogLines(_Bar):
     """A line every 30 seconds, and another at the end of work that has written one."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, bar_format=_LINE, mininterval=LOG_EVERY, delay=LOG_EVERY, miniters=1)
+        options |= {"bar_format": _LINE, "mininterval": LOG_EVERY, "delay": LOG_EVERY, "miniters": 1}
+        super().__init__(**options)
         self._written = 0
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
@@ -92,10 +101,9 @@ def _bar_class() -> type[Any]:
     if sys.stderr.isatty():
         return _Bar
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if getattr(shell, "kernel", None) is None:  # IPython in a terminal or in a script has none
+    in_a_notebook = getattr(shell, "kernel", None) is not None  # IPython in a script has none
+    if not in_a_notebook or find_spec("ipywidgets") is None:
         return _LogLines
-    if find_spec("ipywidgets") is None:
-        return _Bar
     from tqdm.notebook import tqdm_notebook
 
     return tqdm_notebook
