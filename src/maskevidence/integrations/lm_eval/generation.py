@@ -1,16 +1,22 @@
 """Text from a masked model: the most confident tokens are unmasked first, block by block."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
 
+from maskevidence.decoding import steps
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.model import beside
+from maskevidence.scores.ask import Answer
 from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tokens import Tokens
 
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
@@ -58,16 +64,6 @@ class Decoding:
         return [length // n_steps + (step < length % n_steps) for step in range(n_steps)]
 
 
-@dataclass
-class _Draft:
-    """A text that is being written: the ids so far, with the mask token where nothing is decided."""
-
-    ids: list[int]
-    first: int
-    number: int
-    masked: list[int] = field(default_factory=list)
-
-
 class Generator:
     """Writes continuations, and says whether a given one is what it would write.
 
@@ -90,76 +86,73 @@ class Generator:
             decoding: how they are written.
             keys: of the random numbers, one for each context.
         """
-        drafts = []
-        for context, key in zip(contexts, keys, strict=True):
-            ids, first = self.scorer.encoder.row(context)
-            drafts.append(
-                _Draft([*ids[:first], *[self.mask] * decoding.max_tokens, *ids[first:]], first, key)
-            )
+        blank = (self.mask,) * decoding.max_tokens
+        tokens = self._tokens([replace(context, scored=blank) for context in contexts])
+        place = tokens.maskable.cumsum(1) - 1
         for start in range(0, decoding.max_tokens, decoding.block):
             end = min(start + decoding.block, decoding.max_tokens)
-            for draft in drafts:
-                draft.masked = list(range(draft.first + start, draft.first + end))
-            for step, count in enumerate(decoding.n_unmasked(end - start)):
-                tables = self.scorer.distributions([(draft.ids, draft.masked) for draft in drafts])
-                for draft, table in zip(drafts, tables, strict=True):
-                    self._unmask(draft, table, count, decoding.temperature, start + step)
-        return [draft.ids[draft.first : draft.first + decoding.max_tokens] for draft in drafts]
+            hidden = tokens.maskable & (place >= start) & (place < end)
+            counts = decoding.n_unmasked(end - start)
+            n_steps = np.full(len(contexts), len(counts))
+            for step, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
+                noise = None
+                if decoding.temperature > 0:
+                    noise = decoding.temperature * self._gumbel(answer, np.array(keys)[rows], start + step)
+                at, ids = self._most_confident(rows, answer, counts[step], noise)
+                tokens.values[at], hidden[at] = ids, False
+        return [ids[own].tolist() for ids, own in zip(tokens.values, tokens.maskable, strict=True)]
 
     def are_greedy(self, texts: Sequence[Continuation]) -> list[bool]:
         """Whether each continuation is what unmasking the most confident token first, one by one, gives.
 
         Special tokens and the length are given. A text is left at the first token that differs.
         """
-        result = [True] * len(texts)
-        drafts = []
-        for number, text in enumerate(texts):
-            ids, first = self.scorer.encoder.row(text)
-            masked = list(range(first, first + len(text.scored)))
-            if not masked:
-                continue
-            ids[first : first + len(masked)] = [self.mask] * len(masked)
-            drafts.append(_Draft(ids, first, number, masked))
-        while drafts:
-            tables = self.scorer.distributions([(draft.ids, draft.masked) for draft in drafts])
-            left = []
-            for draft, table in zip(drafts, tables, strict=True):
-                place = draft.masked[self._unmask(draft, table, 1, 0.0, 0, keep=True)[0]]
-                if draft.ids[place] != texts[draft.number].scored[place - draft.first]:
-                    result[draft.number] = False
-                    continue
-                draft.masked.remove(place)
-                if draft.masked:
-                    left.append(draft)
-            drafts = left
-        return result
+        greedy = np.ones(len(texts), dtype=np.bool_)
+        some = [number for number, text in enumerate(texts) if text.scored]
+        if not some:
+            return greedy.tolist()
+        given = self._tokens([texts[number] for number in some])
+        tokens = replace(given, values=given.values.masked_fill(given.maskable, self.mask))
+        hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
+        for _, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
+            at, ids = self._most_confident(rows, answer, 1)
+            tokens.values[at], hidden[at] = ids, False
+            differ = ((tokens.values != given.values) & ~hidden).any(1).cpu().numpy()
+            greedy[np.array(some)[differ]] = False
+            n_steps[differ] = 0
+        return greedy.tolist()
 
-    def _unmask(
+    def _tokens(self, texts: Sequence[Continuation]) -> Tokens:
+        return beside(self.scorer.model, self.scorer.tokens(texts)[0])
+
+    def _gumbel(self, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
+        """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""
+        row, column = (one.cpu().numpy()[:, None] for one in torch.nonzero(answer.hidden, as_tuple=True))
+        values = np.arange(answer.log_probs.shape[1])
+        uniform = (keyed_bits(self.seed, keys[row], step, values, column) >> np.uint64(11)) * 2.0**-53
+        return -np.log(-np.log(uniform.clip(2.0**-53)))
+
+    def _most_confident(
         self,
-        draft: _Draft,
-        table: Float[np.ndarray, "n V"],
+        rows: Int64[np.ndarray, " b"],
+        answer: Answer,
         count: int,
-        temperature: float,
-        step: int,
-        *,
-        keep: bool = False,
-    ) -> list[int]:
-        """Write the most confident tokens into a draft; returns their ranks among its masked places."""
-        table = table.copy()
+        noise: Float[np.ndarray, "n V"] | None = None,
+    ) -> tuple[tuple[Int64[Tensor, "b 1"], Int64[Tensor, "b k"]], Int64[Tensor, "b k"]]:
+        """The places of the `count` tokens of each row with the largest log p, and these tokens.
+
+        With noise, each token is the value with the largest sum of both.
+        """
+        hidden = answer.hidden.cpu().numpy()
+        table = answer.log_probs.float().cpu().numpy().copy()
         table[:, self.mask : self.mask + 1] = -np.inf  # the mask token itself is never written
-        scores = table
-        if temperature > 0:
-            grid = np.arange(table.shape[1])[None], np.array(draft.masked)[:, None]
-            uniform = (keyed_bits(self.seed, draft.number, step, *grid) >> np.uint64(11)) * 2.0**-53
-            scores = table / temperature - np.log(-np.log(np.maximum(uniform, 2.0**-53)))
-        token = scores.argmax(1)
-        confidence = table[np.arange(len(token)), token]
-        chosen = np.argsort(-confidence, kind="stable")[:count].tolist()
-        for rank in chosen:
-            draft.ids[draft.masked[rank]] = int(token[rank])
-        if not keep:
-            draft.masked = [place for rank, place in enumerate(draft.masked) if rank not in chosen]
-        return chosen
+        token = (table if noise is None else table + noise).argmax(1)
+        confidence, written = np.full(hidden.shape, -np.inf), np.zeros(hidden.shape, dtype=np.int64)
+        confidence[hidden], written[hidden] = table[np.arange(len(token)), token], token
+        chosen = np.argsort(-confidence, axis=1, kind="stable")[:, :count]
+        listed = rows[:, None], chosen, np.take_along_axis(written, chosen, axis=1)
+        row, column, ids = (torch.from_numpy(one).to(answer.hidden.device) for one in listed)
+        return (row, column), ids
 
 
 def asked_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:

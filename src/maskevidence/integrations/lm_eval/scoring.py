@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
@@ -76,46 +76,17 @@ class Scorer:
             result += np.split(log_probs, np.cumsum(size[answer.part])[:-1])
         return result
 
-    def distributions(
-        self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]
-    ) -> list[Float32[np.ndarray, "_ V"]]:
-        """log p of every token at the given places of each row of ids, which hold the mask token already.
-
-        Args:
-            rows: the ids, and the places that are asked for.
-        """
-        tokens = _padded([ids for ids, _ in rows])
-        places = torch.zeros_like(tokens.context)
-        for hidden, (_, asked) in zip(places, rows, strict=True):
-            hidden[list(asked)] = True
-        tokens = Tokens(tokens.values, places, tokens.context & ~places, tokens.ids)
-        size = places.sum(1).numpy()
-        contexts = MaskedRows(tokens, np.arange(len(rows)), size, places.__getitem__)
-        result = [np.zeros((0, 0), dtype=np.float32)] * len(rows)
-        for answer in self.asker.distributions(contexts):
-            table = answer.log_probs.float().cpu().numpy()
-            some = np.arange(len(rows))[answer.part]
-            for k, one in zip(some, np.split(table, np.cumsum(size[some])[:-1]), strict=True):
-                result[k] = one
-        return result
-
     def tokens(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:
         """The texts as the model takes them, all but the scored tokens context, and where these begin."""
         rows = [self.encoder.row(text) for text in texts]
         first = np.array([begin for _, begin in rows])
-        n_scored = np.array([len(text.scored) for text in texts])
-        tokens = _padded([ids for ids, _ in rows])
-        column = np.arange(tokens.width)
-        scored = torch.from_numpy((column >= first[:, None]) & (column < (first + n_scored)[:, None]))
-        return Tokens(tokens.values, scored, tokens.context & ~scored, tokens.ids), first
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Tokens:
-    """Rows of ids, all of them context."""
-    shape = (len(rows), max(len(row) for row in rows))
-    values, present = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-    for k, row in enumerate(rows):
-        values[k, : len(row)] = row
-        present[k, : len(row)] = True
-    context = torch.from_numpy(present)
-    return Tokens(torch.from_numpy(values), torch.zeros_like(context), context, torch.arange(len(rows)))
+        end = first + [len(text.scored) for text in texts]
+        length = np.array([len(ids) for ids, _ in rows])
+        values: Int64[np.ndarray, "B D"] = np.zeros((len(rows), length.max()), dtype=np.int64)
+        for line, (ids, _) in zip(values, rows, strict=True):
+            line[: len(ids)] = ids
+        column = np.arange(values.shape[1])
+        scored = (column >= first[:, None]) & (column < end[:, None])
+        context = (column < length[:, None]) & ~scored
+        tensors = map(torch.from_numpy, (values, scored, context, np.arange(len(rows))))
+        return Tokens(*tensors), first
