@@ -1,7 +1,7 @@
 """An estimate of the log evidence with its errors, and how it follows from a record of scores."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,13 +19,15 @@ from maskevidence.score_means import errors_of_rows, mean_of_scores
 from maskevidence.score_table import ScoreTable
 from maskevidence.show.arviz import log_likelihood_tree
 from maskevidence.show.draw import plot
-from maskevidence.show.parts import Page, Part, Table
+from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Lines
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.support.provenance import command, versions
 from maskevidence.wording import (
+    ENUMERATED,
     NOT_KNOWN,
+    OF_A_DENSITY,
     capital,
     count,
     data_error,
@@ -36,9 +38,10 @@ from maskevidence.wording import (
     kind_words,
     number,
     orders_in_words,
-    sentence,
     standard_error,
+    token_name,
     typeset,
+    units_in_words,
 )
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
@@ -196,37 +199,28 @@ class EvidenceEstimate(Shown):
 
     def page(self) -> Page:
         """The number with its two errors, what it is, its curve and its notes."""
-        digits, design = self._digits, self.design["name"]
+        digits = digits_for(self.mask_se, self.data_se)
         errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
-        told = ", ".join(f"{name} {_known(error, digits)}" for name, error in errors)
+        told = ", ".join(
+            f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
+        )
         n = count(self.n_observations, "observation")
         line = (
             f"EvidenceEstimate({number(self.log_evidence, digits)} nats per observation, {told}, "
             f"{kind_name(self.kind)}, {n})"
         )
-        interval = "" if self.no_interval else interval_95(*self.interval(), digits, typeset)
-        data_se = data_error(self.data_se, self.mask_se, self.n_observations, digits, typeset)
-        rows = [
-            ["masks", "mask_se", standard_error(self.mask_se, digits, typeset), interval or NOT_KNOWN],
-            ["data", "data_se", data_se, ""],
-        ]
-        parts: list[Part] = [Table(["error", "", "nats per observation", ""], rows, words=(0, 1, 3))]
-        orders = {"bracket": self.bracket, "order_spread": self.order_spread}
-        of_orders = {name: None if part is None else part.to_dict() for name, part in orders.items()}
-        if listed := orders_in_words(of_orders, digits, typeset):
-            parts.append(Table(["over orders", ""], [list(row) for row in listed], words=(0, 1)))
-        parts.append(f"{capital(kind_name(self.kind))}: {sentence(kind_words(self.kind, design))}")
-        parts.append(
-            f"{n}, {count(self.n_masks, 'mask')}; design {design}, {self.masks} masks, seed {self.seed}."
-        )
-        parts.append(self.picture()[0])
-        name = capital(evidence_name(self.kind, design))
-        headline = f"{name} {typeset(self.log_evidence, digits)}"
-        return Page(line, headline, "nats per observation", parts, self.notes)
+        numbers = self._numbers()
+        if self.closed_form is not None:
+            numbers |= {
+                "closed_form": float(self.closed_form.mean()),
+                "closed_form_se": self.closed_form_se,
+            }
+        page = page_of_numbers(numbers)
+        return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
         """The curve, and the log evidence with its errors as the title."""
-        digits = self._digits
+        digits = digits_for(self.mask_se, self.data_se)
         errors = (("masks", self.mask_se), ("data", self.data_se))
         known = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
         name = capital(evidence_name(self.kind, self.design["name"]))
@@ -263,10 +257,6 @@ class EvidenceEstimate(Shown):
         values["per_token"] = self.per_observation / values["n_tokens"]
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
-    @property
-    def _digits(self) -> int:
-        return digits_for(self.mask_se, self.data_se)
-
     def to_arviz(self) -> Any:
         """A `DataTree` whose group `log_likelihood` has the log evidence of each observation; needs ArviZ.
 
@@ -280,6 +270,9 @@ class EvidenceEstimate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
+        return self._numbers() | {"versions": versions(), "command": command()}
+
+    def _numbers(self) -> dict[str, Any]:
         names = (
             "log_evidence mask_se mask_df data_se kind base_measure n_observations n_tokens n_bytes n_masks "
             "n_model_calls per_token bits_per_token bits_per_byte design masks seed"
@@ -289,12 +282,69 @@ class EvidenceEstimate(Shown):
             values["perplexity_bound"] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
-        values |= {name: found.to_dict() for name, found in orders.items() if found is not None}
-        return values | {"notes": list(self.notes), "versions": versions(), "command": command()}
+        values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
+        return values | {"notes": list(self.notes)}
 
 
-def _known(error: float | None, digits: int) -> str:
-    return NOT_KNOWN if error is None else number(error, digits)
+def page_of_numbers(result: Mapping[str, Any]) -> Page:
+    """The numbers of an estimate as a page: for a notebook, and for a command that reads a finished run.
+
+    Args:
+        result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
+    """
+    kind, design = result["kind"], result["design"]["name"]
+    exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
+    in_closed_form = exact is not None and kind in OF_A_DENSITY
+    main = exact if exact is not None and in_closed_form else result["log_evidence"]
+    digits = digits_for(result["mask_se"], result["data_se"], exact_se)
+    value = typeset(main, digits)
+    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits, typeset)
+    mask_row = ["mask error", _mask_error(result, digits)]
+    if in_closed_form:
+        data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
+        by_masks = f"{typeset(result['log_evidence'], digits)} nats per observation"
+        rows = [["data error", data_se], ["by masks", by_masks], mask_row]
+    else:
+        rows = [mask_row, ["data error", data_se]]
+        if exact is not None:
+            name = "log evidence" if kind == "pseudo" else "closed form"
+            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same observations"])
+    rows += [list(row) for row in orders_in_words(result, digits, typeset)]
+    rows += units_in_words(result)
+    if result.get("reconstruction_loss"):
+        rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
+    token = token_name(result["notes"])
+    rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
+    scored = [
+        count(result["n_observations"], "observation"),
+        count(result["n_tokens"], token),
+        count(result["n_masks"], "mask"),
+        count(result["n_model_calls"], "model call"),
+    ]
+    rows.append(["scored", ", ".join(scored)])
+    rows.append(["design", f"{design}, {result['masks']} masks, seed {result['seed']}"])
+    aside = "nats per observation" + (", in closed form" if in_closed_form else "")
+    table = Table((), rows, words=(0, 1))
+    return Page("", f"{capital(evidence_name(kind, design))} {value}", aside, [table], result["notes"])
+
+
+def _mask_error(result: Mapping[str, Any], digits: int) -> str:
+    error = standard_error(result["mask_se"], digits, typeset)
+    if result["mask_se"] == 0:
+        return f"{error}: {ENUMERATED}"
+    if result["mask_se"] is None or result["interval_95"] is None:
+        return error
+    df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
+    low, high = result["interval_95"]
+    return f"{error}  ({interval_95(low, high, digits, typeset)}{df})"
+
+
+def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
+    """The reconstruction loss, which is the quantity of the paper, at up to four rates."""
+    n = min(4, len(losses))
+    some = [losses[round(k * (len(losses) - 1) / max(1, n - 1))] for k in range(n)]
+    text = ", ".join(f"{entry['loss']:.4g} at {entry['rate']:.0%}" for entry in some)
+    return f"masked reconstruction loss (squared error): {text} hidden"
 
 
 def summarize_scores(

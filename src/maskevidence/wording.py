@@ -309,3 +309,22 @@ def token_name(notes: Collection[str]) -> str:
         'token'
     """
     return "residue" if RESIDUES in notes else "token"
+
+
+def units_in_words(result: Mapping[str, Any]) -> list[list[str]]:
+    """Names and values of the same number per token, per byte of text and per pixel, where there are such.
+
+    Args:
+        result: the content of an estimate.json.
+    """
+    token = token_name(result["notes"])
+    per_token, bits = typeset(result["per_token"], 4), typeset(result["bits_per_token"], 4)
+    rows = [[f"per {token}", f"{per_token} nats ({bits} bits of code)"]]
+    if result.get("bits_per_byte") is not None:
+        rows.append(["per byte", f"{typeset(result['bits_per_byte'], 4)} bits of code per byte of text"])
+    if result.get("bits_per_dimension") is not None:
+        bits = typeset(result["bits_per_dimension"], 4)
+        rows.append(["per pixel", f"{bits} bits of code per level (dimension)"])
+    if result.get("perplexity_bound") is not None:
+        rows.append([perplexity_name(result["kind"]), f"{result['perplexity_bound']:,.4g} per {token}"])
+    return rows

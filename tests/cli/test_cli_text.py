@@ -264,7 +264,7 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
     (tmp_path / "one.csv").write_text("sun\nrain")
     result = run("score", model, tmp_path / "one.csv")
     assert result.code == 0, result.err
-    assert "1 tokens" in result.out
+    assert "1 token," in result.out
     assert "the first row of 'one.csv' was taken for the header: 'sun'" in " ".join(result.out.split())
 
 

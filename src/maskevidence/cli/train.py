@@ -8,7 +8,7 @@ from rich.console import Console
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.show.parts import Table
-from maskevidence.show.terminal import FittingTable
+from maskevidence.show.terminal import FittingTable, print_page
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
 from maskevidence.tasks.training_options import TrainingOptions
@@ -134,5 +134,7 @@ def _show_transformer(screen: Console, title: str, result: Mapping[str, Any], he
     if result["held_out"] is None:
         screen.print("nothing was held out")
         return
+    from maskevidence.estimate import page_of_numbers
+
     screen.print(heading)
-    output.show_estimate(screen, result["held_out"])
+    print_page(screen, page_of_numbers(result["held_out"]))

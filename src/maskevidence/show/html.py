@@ -50,7 +50,7 @@ def table(part: Table) -> str:
         return f"<tr>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
 
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
-    head = f"<thead>{line('th', part.columns, -1)}</thead>" if any(part.columns) else ""
+    head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f"<div>{text(part.title)}</div>" if part.title else ""
     return f'{title}<div style="overflow-x:auto"><table>{head}<tbody>{body}</tbody></table></div>'
 

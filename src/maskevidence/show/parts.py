@@ -12,7 +12,7 @@ class Table:
     """A table of text.
 
     Attributes:
-        columns: the headings.
+        columns: the headings; empty for rows of a name and a value.
         rows: the cells.
         title: above the table.
         words: the places of the columns that hold words and are set to the left; others hold numbers.

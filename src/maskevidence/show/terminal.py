@@ -14,6 +14,7 @@ from maskevidence.show.parts import Page, Table, Values
 _MIN_NAME = 12  # the first column is folded down to this width, not further
 _PADDING = 2  # of a column
 _WIDEST_BARS = 60  # characters
+_NAMES = 22  # characters of a name without headings
 
 
 def print_page(screen: Console, page: Page) -> None:
@@ -45,6 +46,9 @@ class FittingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Called by rich to print the table."""
+        if not self.table.columns:
+            yield self._named_rows()
+            return
         wide = self._grid(folded=False)
         unlimited = options.update(max_width=10_000)
         if Measurement.get(console, unlimited, wide).maximum <= options.max_width:
@@ -64,6 +68,15 @@ class FittingTable:
             else:
                 words = place in self.table.words
                 grid.add_column(heading, justify="left" if words else "right", no_wrap=True)
+        for row in self.table.rows:
+            grid.add_row(*row)
+        return grid
+
+    def _named_rows(self) -> Grid:
+        """Rows of a name and a value, without headings."""
+        grid = Grid(box=box.SIMPLE, show_header=False)
+        grid.add_column(style="bold", max_width=_NAMES)
+        grid.add_column(overflow="fold")
         for row in self.table.rows:
             grid.add_row(*row)
         return grid
