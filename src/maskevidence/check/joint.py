@@ -90,7 +90,7 @@ def closed_form(trial: Trial) -> Finding:
         return Finding(
             "closed form", "skipped", "the model has neither log_evidence nor score_orderings", did
         )
-    trial.passes[0] += len(tokens) * len(apart)
+    trial.n_passes += len(tokens) * len(apart)
     name, rows = max(apart.items(), key=lambda pair: float(pair[1].max()))
     worst, allowed = float(rows.max()), 10 * trial.tolerance
     numbers = {

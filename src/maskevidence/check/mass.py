@@ -123,9 +123,7 @@ def _of_distributions(trial: Trial) -> list[Mass]:
     """The distributions that the model itself gives, which also have to agree with its answers."""
     rows = torch.from_numpy(trial.rng("mass rows").permutation(len(trial.masked))[: 2 * N_PROBES])
     masked = trial.masked[rows]
-    with torch.no_grad():
-        listed = trial.model.log_distributions(trial.tokens[rows], masked).double().cpu()
-    trial.passes[0] += len(rows)
+    listed = trial.listed(trial.tokens[rows], masked)
     at = torch.nonzero(masked)
     own = listed.gather(1, trial.tokens.values[rows][masked][:, None].long().cpu())[:, 0]
     answer = trial.answer[rows][masked].cpu()

@@ -114,7 +114,7 @@ def check_model(
             findings += _one_for_each_fault(found)
         if objective is not None:
             findings += weights(objective, seed)
-    return CheckReport(name, tuple(findings), trial.passes[0], seed)
+    return CheckReport(name, tuple(findings), trial.n_passes, seed)
 
 
 def _fields(texts: Sequence[str | Sequence[str]] | None, data: object) -> tuple[tuple[str, ...], ...] | None:

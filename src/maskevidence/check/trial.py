@@ -1,7 +1,7 @@
 """A trial: some rows and masks of the data, the model's answers for them, and how exact these can be."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +56,7 @@ class Replacements:
         return torch.where(like(differs, new), new, current), differs
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trial:
     """Pairs of a row and a mask, on which a model is checked.
 
@@ -68,7 +68,7 @@ class Trial:
         tolerance: the largest difference that rounding can explain, relative to 1 + |answer|.
         seed: of everything that is drawn.
         texts: the texts behind the observations, one or two for each, or None.
-        passes: a list with one entry: how many rows with a mask went through the model so far.
+        n_passes: how many rows with a mask went through the model so far.
     """
 
     model: Any
@@ -78,7 +78,7 @@ class Trial:
     tolerance: float
     seed: int = 0
     texts: tuple[tuple[str, ...], ...] | None = None
-    passes: list[int] = field(default_factory=lambda: [0], repr=False)
+    n_passes: int = 0
 
     @cached_property
     def answer(self) -> Float64[Tensor, "b D"]:
@@ -101,9 +101,15 @@ class Trial:
 
     def raw(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Any:
         """What the model answers in one call, whatever it is."""
-        self.passes[0] += len(masked)
+        self.n_passes += len(masked)
         with torch.no_grad():
             return self.model.log_conditionals(tokens, masked)
+
+    def listed(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Float64[Tensor, "n_masked V"]:
+        """What the model's `log_distributions` answers in one call, in double precision."""
+        self.n_passes += len(masked)
+        with torch.no_grad():
+            return self.model.log_distributions(tokens, masked).double().cpu()
 
     def ask(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
         """The answers for any number of pairs, in calls of a bounded size, in double precision."""

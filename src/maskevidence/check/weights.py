@@ -4,7 +4,6 @@ Both are tried on short rows of different lengths with a made-up model whose ans
 mask sizes and tokens, so that a wrong size, weight or mean shows after some hundred draws.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,8 @@ from torch import Tensor
 from maskevidence.check.findings import Finding
 from maskevidence.check.significance import critical
 from maskevidence.errors import InputError
+from maskevidence.masks import Exhaustive, MaskKey, drawn_masks
+from maskevidence.score import score_masks
 from maskevidence.tokens import Tokens
 
 _LENGTHS = (1, 2, 3, 4, 5, 5, 3, 2)
@@ -154,19 +155,10 @@ def _not_the_evidence(objective: Any) -> str | None:
 
 def _evidence(model: Any, tokens: Tokens) -> Float64[Tensor, " B"]:
     """Σ over sizes of the mean score of all masks of that size, for each row (Eq. 2)."""
-    total = []
-    for row in range(len(tokens)):
-        columns = torch.nonzero(tokens.maskable[row])[:, 0].tolist()
-        by_size = []
-        for size in range(1, len(columns) + 1):
-            chosen = list(itertools.combinations(columns, size))
-            masked = torch.zeros(len(chosen), tokens.width, dtype=torch.bool)
-            for k, subset in enumerate(chosen):
-                masked[k, list(subset)] = True
-            answer = model.log_conditionals(tokens[torch.full((len(chosen),), row)], masked)
-            by_size.append(float(answer.sum(1).mean()) / size)
-        total.append(sum(by_size))
-    return torch.tensor(total, dtype=torch.float64)
+    masks = drawn_masks(Exhaustive(), MaskKey(), tokens.ids.numpy(), tokens.maskable.numpy())
+    row = torch.from_numpy(masks.row)
+    scores = score_masks(model, tokens[row], torch.from_numpy(masks.masked()))
+    return torch.bincount(row, torch.from_numpy(masks.weight) * scores)
 
 
 def _short_rows() -> Tokens:
