@@ -24,7 +24,7 @@ def pixels() -> me.data.Table:
 def test_the_first_run_answers_in_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for extra in ("sklearn", "transformers", "plotly"):
+    for extra in ("sklearn", "transformers", "matplotlib"):
         pytest.importorskip(extra)
     monkeypatch.setattr(first_run, "COMPONENTS", (2, 20))
     first_run.main(tmp_path, steps=2, limit=4)
@@ -34,7 +34,7 @@ def test_the_first_run_answers_in_its_last_line(
     )
     assert {path.name for path in tmp_path.iterdir()} == {"bert", "ppca-2", "ppca-20", "report.html"}
     shown = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "ppca-20 is best" in shown
+    assert "ppca-20 has the highest log evidence" in shown
     bars = {line.split()[0]: line.count("█") for line in said if line.startswith((" ppca", " 5%", " 100%"))}
     assert bars["ppca:2"] > 15
     assert bars["ppca:20"] == bars["100%"] == 0

@@ -30,7 +30,7 @@ HOSTILE = {
 }
 SENSITIVE = (
     "tests/test_surroundings.py::test_tests_see_nothing_of_it",
-    "tests/cli/test_tables.py",
+    "tests/show/test_terminal.py",
     "tests/cli/test_cli.py::TestBadInput::test_help",
 )
 

@@ -62,7 +62,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: me.select(X, components=[1], folds=2.5), "folds=2.5; give a whole number"),  # type: ignore[arg-type]
     (lambda: me.select(X, components=[1], seed=-1), "seed=-1; give a whole number of 0 or more"),
     (lambda: me.check_model(MODEL, X, seed=-1), "seed=-1; give a whole number of 0 or more"),
-    (lambda: me.decode(MODEL, MODEL.tokens(X), me.RandomSize()), "decoding takes a policy, not RandomSize"),
+    (lambda: me.decode(MODEL, MODEL.tokens(X), me.RandomSize()), "takes a policy alone, not RandomSize"),
     (lambda: MODEL.draw_missing(HOLES, draws=10**9), "1,000,000,000 draws of a table need about"),
     *(
         (lambda model=model, scale=scale: model.fit(X * scale), "column 0 reaches .* give it in another unit")
