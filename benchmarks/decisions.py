@@ -39,11 +39,11 @@ from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import PER_DRAW, key_of_texts, window_masks
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.race import Race
 
 CAP, LLADA, FIRST, RESOLVED, SURE = 64, 128, 48, 3.0, 6.0
 RACE = Race(0.995, looks_up_to(CAP, racing=True))

@@ -22,9 +22,9 @@ import numpy as np
 
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scoring import MaskedText
-from maskevidence.race import Race
 
 RACE = Race(0.995, looks_up_to(64, racing=True))
 LOSS, BEHIND = 10.0, 1.02  # nats of the best choice, and how many times as much the others have

@@ -17,6 +17,7 @@ from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State
 from maskevidence.integrations.lm_eval.drawing import LLaDA, key_of_texts, window_masks
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder, rolling_windows
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
@@ -24,7 +25,6 @@ from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.masks import MaskKey, drawn_masks
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.race import Race
 from maskevidence.standard_errors import t_half_width
 from text_models import small_bert, small_tokenizer
 

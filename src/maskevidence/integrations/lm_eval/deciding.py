@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.integrations.lm_eval.drawing import PER_DRAW, size_controls, window_masks
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.race import Race, without_line
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
-from maskevidence.race import Race, without_line
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
 
     The value of a continuation is the log evidence of its tokens given the context, which is visible and
     never scored: a lower bound on the log-probability of the mixture over orders, in nats. A decision between
-    choices is made with as few masks as it takes (see `maskevidence.race`), and the values have Monte-Carlo
-    errors (`ScoredValue`). A continuation is greedy if unmasking the most confident token first, one by
-    one, gives it.
+    choices is made with as few masks as it takes (see `maskevidence.integrations.lm_eval.race`), and the
+    values have Monte-Carlo errors (`ScoredValue`). A continuation is greedy if unmasking the most confident
+    token first, one by one, gives it.
 
     Args:
         pretrained: a folder, OWNER/NAME on the hub, or a `MaskedLM`.
