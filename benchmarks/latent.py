@@ -28,7 +28,6 @@ from torch.nn.functional import logsigmoid
 
 import maskevidence as me
 from maskevidence.models import BernoulliPCA, Grid
-from maskevidence.training.objectives import shared_masks
 
 WIDTH, N_COMPONENTS, NODES = 784, 2, Grid(20, 5.0)
 STRAIGHT, OURS, OWN = "straightforward, N×D×Q", "shared masks", "own masks"
@@ -73,7 +72,7 @@ def epochs(n_rows: int) -> dict[str, Callable[[], Tensor]]:
         model, step = model_and_step(encoder=False)
         values, objective = model.tokens(rows).values, OBJECTIVES[OURS]()
         masks = iter(
-            shared_masks(objective.design, objective.step_key(i), WIDTH)[0][0] for i in range(10_000)
+            me.shared_masks(objective.design, objective.step_key(i), WIDTH)[0][0] for i in range(10_000)
         )
         return lambda: step(lambda: straightforward_loss(model, values, next(masks)))
 

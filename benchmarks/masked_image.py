@@ -17,7 +17,7 @@ import torch
 import maskevidence as me
 from maskevidence.masks import MaskKey
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.new_vit_mae import with_random_weights
+from maskevidence.models.image.new_vit_mae import random_vit_mae
 from maskevidence.models.image.pixel_density import PixelDensity, gaussian_log_prob
 from maskevidence.tokens import Tokens
 
@@ -76,7 +76,7 @@ def vit_mae(width: int, layers: int, heads: int, image_size: int, patch_size: in
     }
     shape = small | {f"decoder_{name}": value for name, value in small.items()} if width else {}
     config = ViTMAEConfig(image_size=image_size, patch_size=patch_size, num_channels=channels, **shape)
-    return with_random_weights(config).eval()
+    return random_vit_mae(config).eval()
 
 
 def measure(

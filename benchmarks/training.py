@@ -19,8 +19,6 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.masks import MaskKey
-from maskevidence.training.objectives import shared_masks
 
 sys.path.append(str(Path(__file__).parents[1]))
 from paper.figures import SEEDS
@@ -56,7 +54,7 @@ def contestants(
     x, _ = published(n_rows, width, 2)
     moments = me.GaussianMoments.from_rows(x)
     design = me.EverySize(masks_per_size)
-    drawn = [shared_masks(design, MaskKey(seed, "shared"), width) for seed in seeds]
+    drawn = [me.shared_masks(design, me.MaskKey(seed, "shared"), width) for seed in seeds]
     masked, weight = (torch.stack(parts) for parts in zip(*drawn, strict=True))
     second = second_moments(moments)
 

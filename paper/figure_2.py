@@ -12,7 +12,6 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.support.progress import progress
-from maskevidence.training.objectives import shared_masks
 from paper.figures import SEEDS, Claim, PaperFigure, long_form
 from paper.known_noise import (
     PRECISION,
@@ -89,7 +88,7 @@ def train_together(
             if isinstance(design, me.RandomSize):
                 value = _score_rows(loadings, x, design, seeds, epoch)
             else:
-                drawn = [shared_masks(design, o.step_key(epoch), width) for o in objectives]
+                drawn = [me.shared_masks(design, o.step_key(epoch), width) for o in objectives]
                 masked, weight = (move(torch.stack(parts)) for parts in zip(*drawn, strict=True))
                 value = (weight * moment_scores(loadings, second, masked)).sum(1)
             loss = -value.sum()  # the gradient of one initialisation does not depend on the others

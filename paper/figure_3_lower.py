@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.autograd.functional import hessian
 
 import maskevidence as me
-from maskevidence.errors import CollapsedWeightsWarning
 from paper.figures import SEEDS, Claim, PaperFigure, ResultTable, long_form, plus_minus
 from paper.image_training import course, file_stem, first_images, fit_and_look, initialisations, when
 from paper.pictures import BLUE, GREEN, ORANGE, PINK, SKY, new_figure
@@ -91,7 +90,7 @@ def bounds_of(
     Weights may collapse, which makes a bound loose; it remains a lower bound.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CollapsedWeightsWarning)
+        warnings.simplefilter("ignore", me.CollapsedWeightsWarning)
         weighted = model.importance_evidence(x, samples=WEIGHTED_DRAWS)
         return [weighted, *(model.annealed_evidence(x, annealing=annealing) for annealing in annealings)]
 

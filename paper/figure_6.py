@@ -159,13 +159,13 @@ def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Pan
 
 def _pretrained(name: str, word: str, seed: int, design: me.Rates, n_images: int) -> Panel:
     """A trained ViT-MAE, and a model of the same shape with random weights."""
-    from maskevidence.models.image.new_vit_mae import with_random_weights
+    from maskevidence.integrations.huggingface import random_vit_mae
 
     trained = me.models.MaskedImage.from_pretrained(name, device=current_place().device)
     assert trained.network is not None
     config = trained.network.model.config
     untrained = me.models.MaskedImage(
-        with_random_weights(config, seed),
+        random_vit_mae(config, seed),
         pixel_mean=trained.pixel_mean.tolist(),
         pixel_std=trained.pixel_std.tolist(),
     ).eval()

@@ -10,10 +10,14 @@ from .comparison import Difference as Difference
 from .comparison import compare as compare
 from .curve import Curve as Curve
 from .decoding import decode as decode
+from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
+from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import InputError as InputError
 from .errors import MaskEvidenceError as MaskEvidenceError
 from .errors import MissingExtraError as MissingExtraError
 from .errors import NumericalError as NumericalError
+from .errors import UnknownTokensWarning as UnknownTokensWarning
+from .errors import UntrustedFileWarning as UntrustedFileWarning
 from .estimate import EvidenceEstimate as EvidenceEstimate
 from .evidence import estimate_evidence as estimate_evidence
 from .gaussian_moments import GaussianMoments as GaussianMoments
@@ -25,6 +29,7 @@ from .masks import Exhaustive as Exhaustive
 from .masks import FixedRate as FixedRate
 from .masks import LeaveOneOut as LeaveOneOut
 from .masks import MaskDesign as MaskDesign
+from .masks import MaskKey as MaskKey
 from .masks import Orderings as Orderings
 from .masks import Policy as Policy
 from .masks import RandomSize as RandomSize
@@ -47,6 +52,7 @@ from .training.history import History as History
 from .training.objectives import Elbo as Elbo
 from .training.objectives import Likelihood as Likelihood
 from .training.objectives import MaskedObjective as MaskedObjective
+from .training.objectives import shared_masks as shared_masks
 from .variant_scores.scoring import VariantPlan as VariantPlan
 from .variant_scores.scoring import VariantScores as VariantScores
 from .variant_scores.scoring import plan_variants as plan_variants

@@ -55,6 +55,15 @@ class MaskKey:
     Attributes:
         seed: any whole number.
         masks: "own" draws separate masks for each observation, "shared" the same masks for all.
+
+    Raises:
+        InputError: a seed that is not a whole number, or another word for the masks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> masks = [me.shared_masks(EverySize(1), MaskKey(seed, "shared"), 6)[0] for seed in (3, 3, 4)]
+        >>> bool((masks[0] == masks[1]).all()), bool((masks[0] == masks[2]).all())
+        (True, False)
     """
 
     seed: int = 0

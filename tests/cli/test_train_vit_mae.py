@@ -18,7 +18,7 @@ from maskevidence.errors import InputError, NumericalError
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.vit_mae_training import PatchMaskCollator, train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.new_vit_mae import new_vit_mae, sin_cos_positions, with_random_weights
+from maskevidence.models.image.new_vit_mae import new_vit_mae, random_vit_mae, sin_cos_positions
 from maskevidence.models.image.reconstruction import ReconstructionLoss
 
 SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)
@@ -35,7 +35,7 @@ def tiny() -> MaskedImage:
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     of_decoder = {f"decoder_{name}": value for name, value in shape.items()}
     config = ViTMAEConfig(image_size=8, patch_size=2, num_channels=1, **shape, **of_decoder)
-    return MaskedImage(with_random_weights(config), pixel_mean=[0.45], pixel_std=[0.1]).eval()
+    return MaskedImage(random_vit_mae(config), pixel_mean=[0.45], pixel_std=[0.1]).eval()
 
 
 # the model before training

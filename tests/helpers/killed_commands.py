@@ -85,7 +85,7 @@ def prepare() -> None:
     import maskevidence as me
     from maskevidence.display import curve_picture
     from maskevidence.integrations.huggingface import word_pieces
-    from maskevidence.models.image.new_vit_mae import with_random_weights
+    from maskevidence.models.image.new_vit_mae import random_vit_mae
     from maskevidence.tasks import score, train_masked_lm, train_rows, train_vit_mae
 
     assert all((Trainer, curve_picture, score, train_masked_lm, train_rows, train_vit_mae))
@@ -108,7 +108,7 @@ def prepare() -> None:
     me.models.MaskedLM(bert, tokenizer).save("bert")
     decoder = {f"decoder_{name}": value for name, value in shape.items()}
     config = ViTMAEConfig(image_size=8, patch_size=2, num_channels=1, **shape, **decoder)
-    me.models.MaskedImage(with_random_weights(config), pixel_mean=[0.5], pixel_std=[0.3]).save("vit-mae")
+    me.models.MaskedImage(random_vit_mae(config), pixel_mean=[0.5], pixel_std=[0.3]).save("vit-mae")
 
 
 def uninterrupted(case: str, *, warm: bool = True) -> Killed:

@@ -75,17 +75,28 @@ def new_vit_mae(
     config = transformers.ViTMAEConfig(
         image_size=image_size, patch_size=patch_size, num_channels=channels, **SIZES[size]
     )
-    network = with_random_weights(config, seed)
+    network = random_vit_mae(config, seed)
     mean, std = pixel_mean or [0.5], pixel_std or [0.5]
     return MaskedImage(network, pixel_mean=mean, pixel_std=std).eval()
 
 
-def with_random_weights(config: Any, seed: int = 0) -> Any:
+def random_vit_mae(config: Any, seed: int = 0) -> Any:
     """A `ViTMAEForPreTraining` of any configuration with random weights, ready to be trained.
 
     Args:
         config: a `ViTMAEConfig`.
         seed: seed of the weights.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+
+    Example:
+        >>> from transformers import ViTMAEConfig
+        >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+        >>> of_decoder = {f"decoder_{name}": value for name, value in sizes.items()}
+        >>> network = random_vit_mae(ViTMAEConfig(image_size=8, patch_size=4, **sizes, **of_decoder))
+        >>> bool(network.decoder.mask_token.std() > 0)
+        True
     """
     transformers = import_extra("transformers", "hf", "a masked image model")
     with torch.random.fork_rng(), torch.no_grad():
