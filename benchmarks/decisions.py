@@ -37,11 +37,11 @@ import torch
 from _lines_model import lines_model
 from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
-from maskevidence.integrations.lm_eval.drawing import PER_DRAW, key_of_texts, window_masks
+from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, key_of_texts
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
-from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
+from maskevidence.integrations.lm_eval.scoring import Scorer
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.models.text.masked_lm import MaskedLM
 
@@ -141,7 +141,7 @@ def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple
     while True:
         for choice in left:
             done = len(values[choice])
-            values[choice] += by_draw(scorer, choices[choice], key, range(done, n_masks // PER_DRAW))
+            values[choice] += by_order(scorer, choices[choice], key, range(done, n_masks // PER_ORDER))
         best = max(left, key=lambda choice: np.mean(values[choice]))
         for other in set(left) - {best}:
             apart = np.array(values[best]) - values[other]
@@ -149,16 +149,15 @@ def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple
         ahead[best] = np.inf
         left = [choice for choice in left if choice == best or ahead[choice] < SURE]
         if len(left) == 1 or 2 * n_masks > at_most:
-            return best, float(ahead.min()), PER_DRAW * float(np.mean([len(one) for one in values]))
+            return best, float(ahead.min()), PER_ORDER * float(np.mean([len(one) for one in values]))
         n_masks *= 2
 
 
-def by_draw(scorer: Scorer, text: Continuation, key: int, draws: Iterable[int]) -> list[float]:
-    """The estimate of each draw of the reference, nats."""
-    drawn = [window_masks(OF_REFERENCE, key, draw, len(text.scored)) for draw in draws]
-    found = scorer.token_log_probs([MaskedText(text, hidden) for one in drawn for hidden in one.hidden])
-    sums = np.array([one.sum() for one in found]).reshape(-1, PER_DRAW)
-    return (sums * [one.factor for one in drawn]).sum(1).tolist()
+def by_order(scorer: Scorer, text: Continuation, key: int, orders: range) -> list[float]:
+    """The estimate of each order of the reference, nats."""
+    masks = QuestionKey(OF_REFERENCE, questions=(key,))
+    table = scorer.scores([text], Windows(orders.stop), masks, orders)
+    return (table.n_tokens * table.score).reshape(-1, PER_ORDER).mean(1).tolist()
 
 
 def other_ways(scorer: Scorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:

@@ -11,20 +11,22 @@ neither the winner nor in the tie.
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from _timing import Target, arguments, finish, machine, show
 
 # isort: split
 import numpy as np
+import torch
 
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation
-from maskevidence.integrations.lm_eval.scoring import MaskedText
+from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.tokens import Tokens
 
 RACE = Race(0.995, looks_up_to(64, racing=True))
 LOSS, BEHIND = 10.0, 1.02  # nats of the best choice, and how many times as much the others have
@@ -34,10 +36,10 @@ BEST = ("diffuse", "concentrated")
 
 @dataclass(frozen=True)
 class Doubt:
-    """Stands in for the model: log-probabilities of the tokens of choices, of which all have n tokens.
+    """A model and its encoder: log-probabilities of the tokens of choices, of which all have n tokens.
 
     Attributes:
-        tokens: shape (n_choices, n), nats; the number of the choice is its context.
+        tokens: shape (n_choices, n), nats; the context is the number of the choice, and that of the question.
         falls: whether diffuse doubt falls in proportion to the number of hidden tokens.
         varies: the standard deviation of the logarithm of a log-probability from mask to mask.
         rng: for that.
@@ -48,19 +50,20 @@ class Doubt:
     varies: float
     rng: np.random.Generator
 
-    def token_log_probs(self, texts: Sequence[MaskedText]) -> list[np.ndarray]:
-        """As `Scorer.token_log_probs`."""
-        return [self._of(text) for text in texts]
+    def row(self, one: Continuation) -> tuple[list[int], int]:
+        """As of an `Encoder`."""
+        return [*one.context, *one.scored], len(one.context)
 
-    def _of(self, text: MaskedText) -> np.ndarray:
-        own, n = self.tokens[text.text.context[0]], self.tokens.shape[1]
-        result = own[text.hidden]
-        if self.falls and own.all():
-            result = result * 2 * len(result) / (n + 1)
+    def log_conditionals(self, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
+        """As of a `MaskedModel`."""
+        own, n = self.tokens[tokens.values[:, 0].numpy()], self.tokens.shape[1]
+        if self.falls:
+            size = masked.sum(1, keepdim=True).numpy()
+            own = np.where(own.all(1, keepdims=True), own * 2 * size / (n + 1), own)
         if self.varies:
-            normal = self.rng.standard_normal(len(result))
-            result = result * np.exp(self.varies * normal - self.varies**2 / 2)
-        return result
+            normal = self.rng.standard_normal(own.shape)
+            own = own * np.exp(self.varies * normal - self.varies**2 / 2)
+        return torch.from_numpy(np.pad(own, ((0, 0), (masked.shape[1] - n, 0))))
 
 
 def measure(n: int, n_choices: int, best: str, falls: bool, varies: float, n_races: int) -> tuple[float, ...]:
@@ -68,11 +71,13 @@ def measure(n: int, n_choices: int, best: str, falls: bool, varies: float, n_rac
     diffuse, concentrated = np.full(n, -LOSS / n), -LOSS * np.eye(1, n)[0]
     first, second = (diffuse, concentrated) if best == BEST[0] else (concentrated, diffuse)
     tokens = np.stack([first, *[second * BEHIND, first * BEHIND, second * BEHIND][: n_choices - 1]])
-    scorer = Doubt(tokens, falls, varies, np.random.default_rng([n, n_choices]))
-    choices = tuple(Continuation((number,), tuple(range(n))) for number in range(n_choices))
+    model: Any = Doubt(tokens, falls, varies, np.random.default_rng([n, n_choices]))
     contest = Contest("acc", np.ones(n_choices)), np.zeros(n_choices)
-    questions = [Question(key, choices, (contest[0],), (contest[1],)) for key in range(n_races)]
-    answers = Decider(scorer, 0, RACE).answers(questions, [{}] * n_races)  # type: ignore[arg-type]
+    questions = []
+    for key in range(n_races):
+        choices = tuple(Continuation((number, key), tuple(range(n))) for number in range(n_choices))
+        questions.append(Question(key, choices, (contest[0],), (contest[1],)))
+    answers = Decider(Scorer(model, model), 0, RACE).answers(questions, [{}] * n_races)
     tied = [[number for number, one in enumerate(values) if one.ties] for values in answers]
     lost = [0 not in (among or [int(np.argmax(values))]) for among, values in zip(tied, answers, strict=True)]
     passes = [one.n_passes for values in answers for one in values]

@@ -1,6 +1,7 @@
 """The race: against a plain loop, and its error rate by simulation of the decisions that rest on it."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.stats import t as student
 
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.deciding import Question, _State, looks_up_to
-from maskevidence.integrations.lm_eval.drawing import PER_DRAW, size_controls
+from maskevidence.integrations.lm_eval.drawing import size_controls
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation
@@ -104,11 +105,9 @@ def raced(race: Race, values: np.ndarray, controls: np.ndarray) -> list[ScoredVa
     choices = tuple(Continuation((place,), (0,)) for place in range(values.shape[1]))
     contest = Contest("acc", np.ones(len(choices)))
     state = _State(Question(0, choices, (contest,), (np.zeros(len(choices)),)), {})
-    for look in race.looks:
-        for choice in np.flatnonzero(state.open()):
-            state.values[choice] = values[:look, choice].tolist()
-        state.controls = controls[:look]
-        state.look(race, look)
+    for done, look in pairwise((0, *race.looks)):
+        state.add(values[done:look], controls[done:look])
+        state.look(race)
         if not state.open().any():
             break
     return state.answer()
@@ -116,7 +115,7 @@ def raced(race: Race, values: np.ndarray, controls: np.ndarray) -> list[ScoredVa
 
 def controls_of(key: int, race: Race) -> np.ndarray:
     """Those of the sizes of the masks of a question."""
-    return size_controls(0, key, range(race.looks[-1] // PER_DRAW))
+    return size_controls(0, key, range(race.looks[-1]))
 
 
 def left_of(answer: list[ScoredValue]) -> list[int]:

@@ -14,16 +14,16 @@ import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
-from maskevidence.integrations.lm_eval.drawing import LLaDA, key_of_texts, window_masks
+from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Windows, key_of_texts
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder, rolling_windows
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
-from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
+from maskevidence.integrations.lm_eval.scoring import Scorer
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
-from maskevidence.masks import MaskKey, drawn_masks
+from maskevidence.masks import Exhaustive, MaskKey, drawn_masks
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.standard_errors import t_half_width
 from text_models import small_bert, small_tokenizer
@@ -63,8 +63,17 @@ def log_prob(model: MaskedLM, encoder: Encoder, text: Continuation, hidden: set[
     return {j: float(table[first + j, text.scored[j]]) for j in hidden}
 
 
-def summed(scorer: Scorer, texts: list[MaskedText]) -> np.ndarray:
-    return np.array([one.sum() for one in scorer.token_log_probs(texts)])
+def truth_of(scorer: Scorer, text: Continuation) -> float:
+    """The log evidence of a continuation by all of its masks."""
+    return float(Valuer(scorer, "evidence", 0, 64).values([text], [0])[0])
+
+
+def windows_of(key: int, n_orders: int, n_tokens: int) -> np.ndarray:
+    """The masks of a question for a continuation, shape (n_orders, 4, n_tokens)."""
+    every = np.ones((1, n_tokens), dtype=np.bool_)
+    drawn = drawn_masks(Windows(n_orders), QuestionKey(3, questions=(key,)), np.array([0]), every)
+    assert (drawn.masked().sum(1) == drawn.size).all()
+    return drawn.masked().reshape(n_orders, 4, n_tokens)
 
 
 def all_masks(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -204,31 +213,36 @@ def test_the_probability_along_a_policy(model: MaskedLM, encoder: Encoder, score
 @pytest.mark.usefixtures("unchecked")
 def test_masks_of_windows_are_uniform_subsets_of_uniform_sizes() -> None:
     n, n_draws = 4, 1000
-    drawn = [window_masks(3, 9, draw, n) for draw in range(n_draws)]
+    drawn = windows_of(9, n_draws, n)
     for mask in range(4):
-        counts = np.zeros(2**n)
-        for one in drawn:
-            counts[one.hidden[mask] @ (1 << np.arange(n))] += 1
+        counts = np.bincount(drawn[:, mask] @ (1 << np.arange(n)), minlength=2**n)
         expected = np.array([0, *(1 / (n * math.comb(n, s.bit_count())) for s in range(1, 2**n))]) * n_draws
         chi2 = ((counts - expected)[1:] ** 2 / expected[1:]).sum()
         assert chi2 < 40  # 14 degrees of freedom: above 36.1 with a probability of 0.1 %
-    often = [one.hidden.sum(0) for one in drawn]
-    assert all(count.max() - count.min() <= 1 for count in often)
+    often = drawn.sum(1)
+    assert (often.max(1) - often.min(1) <= 1).all()
 
 
 def test_choices_share_their_masks_as_far_as_lengths_allow() -> None:
     key = key_of_texts(["a context"])
-    long, short = window_masks(0, key, 2, 30), window_masks(0, key, 2, 29)
-    assert (long.hidden == window_masks(0, key, 2, 30).hidden).all()
-    agree = (long.hidden[:, :29] == short.hidden).mean()
-    assert agree > 0.9
+    long, short = windows_of(key, 3, 30)[2], windows_of(key, 3, 29)[2]
+    assert (long == windows_of(key, 5, 30)[2]).all()
+    assert (long[:, :29] == short).mean() > 0.9
     assert key != key_of_texts(["another context"])
+
+
+def test_masks_do_not_depend_on_where_a_continuation_is() -> None:
+    maskable = np.array([[True] * 5 + [False] * 3, [False] * 2 + [True] * 5 + [False], [True] * 8])
+    key, rows = QuestionKey(3, questions=(9, 9, 7)), np.arange(3)
+    masked = drawn_masks(Windows(2), key, rows, maskable).masked().reshape(3, 8, 8)
+    assert (masked[0, :, :5] == masked[1, :, 2:7]).all()
+    assert (masked[0, :, :5] == windows_of(9, 2, 5).reshape(8, 5)).all()
+    assert (masked[2] == windows_of(7, 2, 8).reshape(8, 8)).all()
 
 
 def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder, scorer: Scorer) -> None:
     text = encoder.pair(CONTEXT, CHOICE)
-    every, factor = all_masks(len(text.scored))
-    truth = float((factor * summed(scorer, [MaskedText(text, hidden) for hidden in every])).sum())
+    truth = truth_of(scorer, text)
     decider = Decider(scorer, 0, Race(looks=(16,)))
     questions = [Question(key, (text,)) for key in range(100)]
     values = [one[0] for one in decider.answers(questions, [{}] * len(questions))]
@@ -241,28 +255,15 @@ def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_intervals_of_whole_texts_hold_the_truth(
-    encoder: Encoder, model: MaskedLM, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """300 evaluations of a text in windows of 8, 8 and 7 tokens, whose masks are all scored beforehand."""
+def test_intervals_of_whole_texts_hold_the_truth(encoder: Encoder, model: MaskedLM, scorer: Scorer) -> None:
+    """300 evaluations of a text in windows of 8, 8 and 7 tokens."""
     text, n_runs = (
         "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the",
         300,
     )
     windows = Encoder(encoder.tokenizer, 10).windows(text)
     assert [len(window.scored) for window in windows] == [8, 8, 7]
-    known: dict[tuple[Continuation, bytes], np.ndarray] = {}
-    truth = 0.0
-    for window in windows:
-        every, factor = all_masks(len(window.scored))
-        found = scorer.token_log_probs([MaskedText(window, hidden) for hidden in every])
-        known |= {(window, hidden.tobytes()): one for hidden, one in zip(every, found, strict=True)}
-        truth += float((factor * [one.sum() for one in found]).sum())
-    monkeypatch.setattr(
-        Scorer,
-        "token_log_probs",
-        lambda _, texts: [known[one.text, one.hidden.tobytes()] for one in texts],
-    )
+    truth = sum(truth_of(scorer, window) for window in windows)
     words = {"score": "evidence", "target": 16, "masks": 64, "greedy": "auto", "metrics": None}
     values = []
     for seed in range(n_runs):
@@ -281,8 +282,7 @@ def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Score
     assert sizes.tolist() == drawn.size.tolist()
     assert sorted(np.diff(np.sort(sizes[:16])).tolist())[0] >= 2  # 16 sizes, 2.5 apart
     text = encoder.pair(CONTEXT, CHOICE)
-    every, factor = all_masks(len(text.scored))
-    truth = float((factor * summed(scorer, [MaskedText(text, one) for one in every])).sum())
+    truth = truth_of(scorer, text)
     values = Valuer(scorer, "llada", 0, 8).values([text] * 60, list(range(60)))
     z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(60))
     assert abs(z) < 3.3
@@ -290,14 +290,12 @@ def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Score
 
 def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> None:
     texts = [encoder.pair(CONTEXT, f" sleeps in the {last}") for last in ("rain", "sun", "roof")]
-    everything = [MaskedText(text, np.ones(4, dtype=np.bool_)) for text in texts]
-    last = [MaskedText(text, np.arange(4) == 3) for text in texts]
     together = Scorer(model, encoder)
-    values = summed(together, [*everything, *last, *everything])
-    assert together.n_passes == 2
-    alone = [summed(Scorer(model, encoder), [one])[0] for one in (*everything, *last)]
-    np.testing.assert_allclose(values[:6], alone, atol=1e-5)
-    np.testing.assert_array_equal(values[6:], values[:3])
+    scores = together.scores([*texts, *texts], Exhaustive(), MaskKey(), range(1)).score.reshape(6, 15)
+    assert together.n_passes == 3 * 7 + 8  # what hides the last token looks the same
+    alone = [Scorer(model, encoder).scores([text], Exhaustive(), MaskKey(), range(1)).score for text in texts]
+    np.testing.assert_allclose(scores[:3], alone, atol=1e-5)
+    np.testing.assert_array_equal(scores[3:], scores[:3])
 
 
 @pytest.mark.parametrize("batch_size", [1, 8, 32])
@@ -326,14 +324,27 @@ def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder
     assert not any(value.ties for value in values)
 
 
-def simulated(*log_probs: np.ndarray, key: int = 0) -> tuple[Question, Any]:
-    """A race of choices whose tokens have these log-probabilities in every mask, and what scores them."""
+class Known:
+    """A model and its encoder: the tokens of choices have these log-probabilities in every mask."""
+
+    conditionals, base_measure = "learned", "counting"
+
+    def __init__(self, *log_probs: np.ndarray) -> None:
+        self.log_probs = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(own) for own in log_probs], True)
+
+    def row(self, one: Continuation) -> tuple[list[int], int]:
+        return [*one.context, *one.scored], len(one.context)
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        choice, place = tokens.values[:, :1], tokens.values
+        return torch.where(masked, self.log_probs[choice, place], 0.0)
+
+
+def simulated(*log_probs: np.ndarray, key: int = 0) -> Question:
+    """A question about choices whose context is their number, and whose tokens are their places."""
     n = len(log_probs)
     choices = tuple(Continuation((place,), tuple(range(len(own)))) for place, own in enumerate(log_probs))
-    scorer = SimpleNamespace(
-        token_log_probs=lambda texts: [log_probs[one.text.context[0]][one.hidden] for one in texts]
-    )
-    return Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),)), scorer
+    return Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -344,8 +355,10 @@ def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden
     """600 races of a choice with diffuse doubt against choices with one wrong token, which are 2 % worse."""
     race, n_races = Race(0.995, looks_up_to(64, racing=True)), 600
     wrong = np.where(np.arange(n_tokens) == np.arange(1, n_choices)[:, None], -10.2, 0.0)
-    question, scorer = simulated(np.full(n_tokens, -10.0 / n_tokens), *wrong)
-    questions = [replace(question, key=key) for key in range(n_races)]
+    log_probs = np.full(n_tokens, -10.0 / n_tokens), *wrong
+    known = Known(*log_probs)
+    scorer: Any = Scorer(known, known)  # type: ignore[arg-type]
+    questions = [replace(simulated(*log_probs), key=key) for key in range(n_races)]
     lost = 0
     for values in Decider(scorer, 0, race).answers(questions, [{}] * n_races):
         tied = [place for place, one in enumerate(values) if one.ties]
@@ -361,7 +374,7 @@ def test_the_least_variance_is_that_of_all_masks() -> None:
     size = every.sum(1)
     values = scale * (n / size[:, None] * (every @ log_probs.T))
     chance = size * factor / n
-    state = _State(simulated(*log_probs)[0], {})
+    state = _State(simulated(*log_probs), {})
     state.tokens = [np.stack([2 * own, np.full(n, 2.0)]) for own in log_probs]
     found = state.least_variance(scale)
     for one, other in itertools.product(range(3), repeat=2):

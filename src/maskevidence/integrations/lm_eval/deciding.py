@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.integrations.lm_eval.drawing import PER_DRAW, size_controls, window_masks
+from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, size_controls
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race, without_line
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
-from maskevidence.integrations.lm_eval.scoring import MaskedText, Scorer
+from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.score_table import ScoreTable
 
 
 @dataclass(frozen=True)
@@ -39,24 +40,24 @@ class _State:
     Attributes:
         question: what is asked.
         exact: the choices whose value has no error, with that value.
-        values: of each choice, one per mask: n/M times the sum of its log-probabilities.
+        values: shape (n_masks, n_choices); n times the score of each mask, NaN where a choice was out.
+        controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
         tokens: of each choice, shape (2, n): the sum of each token's log-probabilities, and their number.
         running: which choices run in each contest.
         finished: for each contest, whether it is decided or a tie.
-        controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
     """
 
     question: Question
     exact: dict[int, ScoredValue]
+    values: Float64[np.ndarray, "n_masks n_choices"] = field(init=False)
     controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
-    values: list[list[float]] = field(default_factory=list)
-    tokens: list[Float64[np.ndarray, "2 n"]] = field(default_factory=list)
-    running: list[Bool[np.ndarray, " n_choices"]] = field(default_factory=list)
-    finished: list[bool] = field(default_factory=list)
+    tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
+    running: list[Bool[np.ndarray, " n_choices"]] = field(init=False)
+    finished: list[bool] = field(init=False)
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)
-        self.values = [[] for _ in range(n)]
+        self.values = np.zeros((0, n))
         self.tokens = [np.zeros((2, len(one.scored))) for one in self.question.choices]
         self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
         self.finished = [n < 2 for _ in self.question.contests]
@@ -71,22 +72,27 @@ class _State:
         wanted[list(self.exact)] = False
         return wanted
 
-    def look(self, race: Race, n_masks: int) -> None:
-        """Find out which choices run on after so many masks.
+    def add(
+        self,
+        values: Float64[np.ndarray, "n_new n_choices"],
+        controls: Float64[np.ndarray, " n_new"],
+    ) -> None:
+        """Add the values of further masks, of which those of the open choices are read."""
+        known = np.array([self.exact.get(choice, np.nan) for choice in range(values.shape[1])])
+        self.values = np.concatenate([self.values, np.where(self.open(), values, known)])
+        self.controls = np.concatenate([self.controls, controls])
 
-        Every mask counts as a draw of its own. The masks of one draw are less alike than independent ones, so
-        that their values vary more among each other than their mean does from draw to draw: the race is
+    def look(self, race: Race) -> None:
+        """Find out which choices run on after the masks so far.
+
+        Every mask counts as a draw of its own. The masks of one order are less alike than independent ones,
+        so that their values vary more among each other than their mean does from order to order: the race is
         careful.
         """
-        values = np.zeros((n_masks, len(self.question.choices)))
-        for choice, own in enumerate(self.values):
-            values[:, choice] = (
-                self.exact[choice] if choice in self.exact else (own + [0.0] * n_masks)[:n_masks]
-            )
         contests = zip(self.question.contests, self.question.offsets, strict=True)
         for number, (contest, offset) in enumerate(contests):
             if not self.finished[number]:
-                own = values * contest.scale + offset
+                own = self.values * contest.scale + offset
                 known = self.controls, self.least_variance(contest.scale)
                 running = race.running(own, self.running[number], *known)
                 self.running[number] = running
@@ -113,11 +119,14 @@ class _State:
 
     def answer(self) -> list[ScoredValue]:
         """The value of each choice."""
-        lengths = [len(own) for own in self.values]
-        longest = int(np.argmax(lengths))
+        n_masks = (~np.isnan(self.values)).sum(0)
+        n_masks[list(self.exact)] = 0
+        longest = int(n_masks.argmax())
         return [
-            self.exact[choice] if choice in self.exact else self._value(choice, longest)
-            for choice in range(len(lengths))
+            self.exact[choice]
+            if choice in self.exact
+            else self._value(choice, self.values[:n, choice], self.values[: n_masks[longest], longest])
+            for choice, n in enumerate(n_masks)
         ]
 
     def _ties(self, choice: int) -> tuple[str, ...]:
@@ -125,25 +134,27 @@ class _State:
         contests = zip(self.question.contests, self.running, strict=True)
         return tuple(one.name for one, running in contests if running.sum() > 1 and running[choice])
 
-    def _value(self, choice: int, longest: int) -> ScoredValue:
-        """The mean over the draws of a choice; one that left the race follows the one with most draws.
+    def _value(
+        self, choice: int, own: Float64[np.ndarray, " n_masks"], longest: Float64[np.ndarray, " n_most"]
+    ) -> ScoredValue:
+        """The mean over the orders of a choice; one that left the race follows the one with most orders.
 
         Its value is its mean difference to that one on the masks that both have, added to that one's mean:
         the order in which the race has put them stays, and what both have in common has the smaller error.
         """
-        own, other = np.array(self.values[choice]), np.array(self.values[longest])
         value, deviation = self._mean(own)
-        if len(other) > len(own):
-            difference, deviation = self._mean(own - other[: len(own)])
-            rest, of_rest = self._mean(other)
+        if len(longest) > len(own):
+            difference, deviation = self._mean(own - longest[: len(own)])
+            rest, of_rest = self._mean(longest)
             value = difference + rest
             of_rest[: len(deviation)] += deviation
             deviation = of_rest
-        n_masks = len(self.values[choice])
-        return ScoredValue(value, deviation, n_masks, self.question.key, self._ties(choice))
+        return ScoredValue(value, deviation, len(own), self.question.key, self._ties(choice))
 
-    def _mean(self, values: Float64[np.ndarray, " n_masks"]) -> tuple[float, Float64[np.ndarray, " n_draws"]]:
-        """The mean over masks, and what each draw adds to its error.
+    def _mean(
+        self, values: Float64[np.ndarray, " n_masks"]
+    ) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
+        """The mean over masks, and what each order adds to its error.
 
         In a race, what depends on the sizes along a straight line is taken out first, as the race does, so
         that the largest value is that of the choice that has won. The mean of a fixed number of masks is left
@@ -151,9 +162,9 @@ class _State:
         """
         if self.question.contests:
             values = without_line(values[:, None], self.controls[: len(values)])[:, 0]
-        draws = values.reshape(-1, PER_DRAW).mean(1)
-        mean = float(draws.mean())
-        return mean, (draws - mean) / len(draws)
+        orders = values.reshape(-1, PER_ORDER).mean(1)
+        mean = float(orders.mean())
+        return mean, (orders - mean) / len(orders)
 
 
 class Decider:
@@ -162,12 +173,13 @@ class Decider:
     Args:
         scorer: the model.
         seed: of the masks.
-        race: when decisions are made, with looks after whole draws; the last look is the largest number of
+        race: when decisions are made, with looks after whole orders; the last look is the largest number of
             masks.
     """
 
     def __init__(self, scorer: Scorer, seed: int, race: Race) -> None:
         self.scorer, self.seed, self.race = scorer, seed, race
+        self.design = Windows(race.looks[-1] // PER_ORDER)
 
     def answers(
         self, questions: Sequence[Question], exact: Sequence[dict[int, ScoredValue]]
@@ -185,41 +197,42 @@ class Decider:
                 break
             for state in states:
                 if state.running and state.open().any():
-                    state.look(self.race, look)
+                    state.look(self.race)
             done = look
         return [state.answer() for state in states]
 
     def _draw(self, states: Sequence[_State], masks: range) -> bool:
         """Score further masks of all choices that need them; False if none does."""
-        wanted = [(state, choice) for state in states for choice in np.flatnonzero(state.open()).tolist()]
+        wanted = [(state, choice) for state in states for choice in np.flatnonzero(state.open())]
         if not wanted:
             return False
-        draws = range(masks.start // PER_DRAW, masks.stop // PER_DRAW)
+        texts = [state.question.choices[choice] for state, choice in wanted]
+        key = QuestionKey(self.seed, questions=tuple(state.question.key for state, _ in wanted))
+        orders = range(masks.start // PER_ORDER, masks.stop // PER_ORDER)
+        table = self.scorer.scores(texts, self.design, key, orders, per_token=True)
+        values = iter((table.n_tokens * table.score).reshape(len(texts), len(masks)))
+        sums = iter(_by_token(table, texts))
         for state in states:
-            if state.open().any():
-                new = size_controls(self.seed, state.question.key, draws)
-                state.controls = np.concatenate([state.controls, new])
-        masks_of = [
-            [
-                window_masks(self.seed, state.question.key, draw, len(state.tokens[choice][0]))
-                for draw in draws
-            ]
-            for state, choice in wanted
-        ]
-        texts = [
-            MaskedText(state.question.choices[choice], hidden)
-            for (state, choice), drawn in zip(wanted, masks_of, strict=True)
-            for one in drawn
-            for hidden in one.hidden
-        ]
-        log_probs = iter(self.scorer.token_log_probs(texts))
-        for (state, choice), drawn in zip(wanted, masks_of, strict=True):
-            for one in drawn:
-                for hidden, factor in zip(one.hidden, one.factor, strict=True):
-                    own = next(log_probs)
-                    state.values[choice].append(float(own.sum() * factor * PER_DRAW))
-                    state.tokens[choice][:, hidden] += [own, np.ones(len(own))]
+            choices = np.flatnonzero(state.open())
+            if len(choices):
+                new = np.full((len(masks), len(state.question.choices)), np.nan)
+                for choice in choices:
+                    new[:, choice] = next(values)
+                    state.tokens[choice] += next(sums)
+                state.add(new, size_controls(self.seed, state.question.key, masks))
         return True
+
+
+def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Float64[np.ndarray, "2 n"]]:
+    """For each text, the sum of each token's log-probabilities over its masks, and their number."""
+    assert table.hidden is not None
+    n_entries = table.size.reshape(len(texts), -1).sum(1)
+    ends = np.cumsum(n_entries)
+    for text, begin, end in zip(texts, ends - n_entries, ends, strict=True):
+        place, n = table.hidden.place[begin:end], len(text.scored)
+        yield np.stack(
+            [np.bincount(place, table.hidden.log_prob[begin:end], n), np.bincount(place, minlength=n)]
+        )
 
 
 def looks_up_to(n_masks: int, *, racing: bool) -> tuple[int, ...]:
@@ -229,15 +242,15 @@ def looks_up_to(n_masks: int, *, racing: bool) -> tuple[int, ...]:
         >>> looks_up_to(24, racing=True), looks_up_to(64, racing=False)
         ((8, 12, 16, 20, 24), (64,))
     """
-    last = PER_DRAW * max(2, math.ceil(n_masks / PER_DRAW))
+    last = PER_ORDER * max(2, math.ceil(n_masks / PER_ORDER))
     return (*(look for look in _growing() if look < last), last) if racing else (last,)
 
 
 def _growing() -> Iterator[int]:
-    step = 2 * PER_DRAW
+    step = 2 * PER_ORDER
     while step < 2**30:
         yield step
-        if step > 2 * PER_DRAW:
+        if step > 2 * PER_ORDER:
             yield step * 5 // 4
         yield step * 3 // 2
         step *= 2

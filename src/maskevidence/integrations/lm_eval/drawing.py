@@ -1,42 +1,18 @@
-"""The masks of a question: the same for all of its choices, as far as their lengths allow.
-
-One draw of a question is a random order of token places and a few mask sizes. Its masks are successive
-windows
-of the order, which goes on from its beginning at its end: each mask alone is a uniformly random subset of its
-size, and together the masks of a draw hide all tokens equally often, up to one time. A choice of n tokens
-takes the places below n of the order, and the size floor(u·n) + 1 of the same u: choices of equal length
-share their masks. With uniform u, each mask gives
-
-    n/M · Σ_{j masked} log p(x_j | x_visible)
-
-whose expectation is Σ_M S(x; M), the log evidence (Eq. 2), for any number of masks in a draw.
-"""
+"""The masks of a question: the same for all of its choices, as far as their lengths allow."""
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float64, UInt64
+from jaxtyping import Bool, Float64, Int64, UInt64
 
 from maskevidence.masks import BoolMatrix, Integers, MaskDesign, MaskKey, Plan, Positions, Summation
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled
 
-PER_DRAW = 4  # masks, with sizes a quarter of the number of tokens apart
+PER_ORDER = 4  # masks, with sizes a quarter of the number of tokens apart
 _SIZE = -1  # where the key of a place would be: the key of the sizes
-
-
-class Drawn(NamedTuple):
-    """Masks and the factors of their sums of log-probabilities.
-
-    Attributes:
-        hidden: shape (n_masks, n).
-        factor: shape (n_masks,); Σ factor · sum over the masks of a draw estimates the log evidence.
-    """
-
-    hidden: Bool[np.ndarray, "n_masks n"]
-    factor: np.ndarray
 
 
 def key_of_texts(texts: Iterable[str]) -> int:
@@ -50,37 +26,107 @@ def key_of_texts(texts: Iterable[str]) -> int:
     return int.from_bytes(hashlib.sha256(joined).digest()[:7])
 
 
-def window_masks(seed: int, key: int, draw: int, n_tokens: int) -> Drawn:
-    """The masks of one draw for a continuation of n tokens.
+@dataclass(frozen=True)
+class QuestionKey(MaskKey):
+    """The key of masks that depend on the question that an observation belongs to.
+
+    Attributes:
+        questions: the key of the question of each observation, by its id.
+    """
+
+    questions: tuple[int, ...] = ()
+
+    def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n"]:
+        return np.stack([np.array(self.questions)[ids], *draw], axis=1)
+
+
+@dataclass(frozen=True)
+class Windows(MaskDesign):
+    """Random orders of the places of tokens; four masks are successive windows of each.
+
+    An order goes on from its beginning at its end, and the sizes of its windows are a quarter of the tokens
+    apart: each mask alone is a uniformly random subset of a uniform size, and together the masks of an order
+    hide all tokens equally often, up to one time. A choice of n tokens takes the places below n of the order,
+    and the size floor(u·n) + 1 of the same u: choices of one question and of equal length share their masks.
+
+    Args:
+        orders: how many there are.
 
     Example:
-        >>> drawn = window_masks(seed=0, key=1, draw=0, n_tokens=8)
-        >>> drawn.hidden.sum(1).tolist(), bool(np.ptp(drawn.hidden.sum(0)) <= 1)
+        >>> from maskevidence.masks import drawn_masks
+        >>> every = np.ones((1, 8), dtype=np.bool_)
+        >>> hidden = drawn_masks(Windows(1), QuestionKey(0, questions=(1,)), np.array([0]), every).masked()
+        >>> hidden.sum(1).tolist(), bool(np.ptp(hidden.sum(0)) <= 1)
         ([4, 6, 8, 2], True)
     """
-    place = np.ones((1, n_tokens), dtype=np.bool_)
-    ranks = keyed_ranks(seed, np.array([[key, draw]]), place)[0]
-    size = scaled(_sizes(seed, key, draw), np.full(PER_DRAW, n_tokens)) + 1
-    start = np.cumsum(size) - size
-    hidden = (ranks[None] - start[:, None]) % n_tokens < size[:, None]
-    return Drawn(hidden, n_tokens / (size * PER_DRAW))
+
+    orders: int = 16
+    name: ClassVar[str] = "question-windows"
+    purpose: ClassVar[str] = "Unbiased for the sum over sizes: each mask's size is uniform on 1..D."
+    extended_by: ClassVar[str] = "orders"
+
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        return np.full_like(n_tokens, PER_ORDER * self.orders)
+
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        return index, scaled(_shares(key.seed, key.columns(ids)[:, 0], index), n_tokens) + 1
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        n_tokens, (order, window) = maskable.sum(1), np.divmod(draw, PER_ORDER)
+        sizes = [self.plan(key, ids, n_tokens, PER_ORDER * order + k)[1] for k in range(PER_ORDER)]
+        start = np.where(np.arange(PER_ORDER)[:, None] < window, sizes, 0).sum(0)
+        places = _places(n_tokens)
+        ranks = keyed_ranks(key.seed, key.columns(ids, order), places)
+        return _of_places((ranks - start[:, None]) % n_tokens[:, None] < size[:, None], places, maskable)
+
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        weight = np.full(draw.shape, 1 / (PER_ORDER * self.orders)) * n_tokens
+        return Summation(weight, stratum=np.zeros_like(draw), replicate=draw // PER_ORDER)
+
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        return True
 
 
-def size_controls(seed: int, key: int, draws: Iterable[int]) -> Float64[np.ndarray, " n_masks"]:
-    """u - 1/2 of each mask, which all choices share and whose expectation is 0.
+def size_controls(seed: int, key: int, draws: range) -> Float64[np.ndarray, " n_masks"]:
+    """u - 1/2 of some masks of `Windows`, which all choices share and whose expectation is 0.
 
     Example:
-        >>> size_controls(0, 1, range(1)).round(2).tolist()
+        >>> size_controls(0, 1, range(4)).round(2).tolist()
         [-0.1, 0.15, 0.4, -0.35]
     """
-    return np.concatenate([_sizes(seed, key, draw) / 2.0**64 - 0.5 for draw in draws])
+    draw = np.array(draws, dtype=np.int64)
+    return _shares(seed, np.full_like(draw, key), draw) / 2.0**64 - 0.5
 
 
-def _sizes(seed: int, key: int, draw: int) -> UInt64[np.ndarray, " n_masks"]:
-    """u of each mask of a draw, in units of 2^-64."""
-    first = keyed_bits(seed, key, draw, _SIZE)
+def _shares(seed: int, key: Integers, draw: Integers) -> UInt64[np.ndarray, " B"]:
+    """u of each mask, in units of 2^-64."""
+    order, window = np.divmod(draw, PER_ORDER)
     with np.errstate(over="ignore"):
-        return first + np.uint64(2**64 // PER_DRAW) * np.arange(PER_DRAW, dtype=np.uint64)
+        step = np.uint64(2**64 // PER_ORDER) * window.astype(np.uint64)
+        return keyed_bits(seed, key, order, _SIZE) + step
+
+
+def _places(n_tokens: Integers) -> Bool[np.ndarray, "B n"]:
+    """The places 0..n-1 of the tokens of each continuation, wherever they are in its row."""
+    return np.arange(n_tokens.max()) < n_tokens[:, None]
+
+
+def _of_places(
+    hidden: Bool[np.ndarray, "B n"], places: Bool[np.ndarray, "B n"], maskable: BoolMatrix
+) -> BoolMatrix:
+    """Masks of places as masks of the maskable tokens of rows."""
+    masked = np.zeros_like(maskable)
+    masked[maskable] = hidden[places]
+    return masked
 
 
 @dataclass(frozen=True)
@@ -127,12 +173,9 @@ class LLaDA(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        n_tokens = maskable.sum(1)
-        places = np.arange(n_tokens.max()) < n_tokens[:, None]
+        places = _places(maskable.sum(1))
         ranks = keyed_ranks(key.seed, key.columns(ids, draw), places)
-        masked = np.zeros_like(maskable)
-        masked[maskable] = (ranks < size[:, None])[places]
-        return masked
+        return _of_places(ranks < size[:, None], places, maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         return Summation(n_tokens / self.draws, stratum=np.zeros_like(draw), replicate=draw)

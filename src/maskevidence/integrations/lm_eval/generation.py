@@ -123,7 +123,7 @@ class Generator:
         return greedy.tolist()
 
     def _tokens(self, texts: Sequence[Continuation]) -> Tokens:
-        return beside(self.scorer.model, self.scorer.tokens(texts)[0])
+        return beside(self.scorer.model, self.scorer.tokens(texts))
 
     def _gumbel(self, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
         """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""

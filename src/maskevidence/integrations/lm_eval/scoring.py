@@ -1,35 +1,25 @@
-"""Masked texts through the model, each distinct one once."""
+"""Scores of continuations in the harness: texts that look the same to the model are one pass."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
-from torch import Tensor
+from jaxtyping import Int64
 
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
+from maskevidence.masks import MaskDesign, MaskKey
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.scores.ask import Asker, MaskedRows, Part
+from maskevidence.score import Scoring, score_by
+from maskevidence.score_table import ScoreTable
+from maskevidence.scores.ask import Asker
 from maskevidence.tokens import Tokens
 
 _ONE_CALL = 2**40  # tokens: a number of texts per call was asked for, which alone decides
 
 
-class MaskedText(NamedTuple):
-    """A text with some tokens of its continuation hidden.
-
-    Attributes:
-        text: the continuation and its context.
-        hidden: shape (n,); which tokens of the continuation are hidden.
-    """
-
-    text: Continuation
-    hidden: Bool[np.ndarray, " n"]
-
-
 class Scorer:
-    """Log-probabilities of hidden tokens.
+    """Scores of masks of continuations.
 
     Texts that look the same to the model are one pass, whatever the hidden tokens are: choices of the same
     length with all tokens hidden, for example.
@@ -54,30 +44,39 @@ class Scorer:
         """How many masked texts went through the model so far."""
         return self.asker.n_passes
 
-    def token_log_probs(self, texts: Sequence[MaskedText]) -> list[Float64[np.ndarray, " _"]]:
-        """log p(hidden token | visible tokens) of each hidden token of each masked text, nats."""
-        if not texts:
-            return []
-        number = {text: k for k, text in enumerate(dict.fromkeys(one.text for one in texts))}
-        tokens, first = self.tokens(list(number))
-        row = np.array([number[one.text] for one in texts])
-        size = np.array([one.hidden.sum() for one in texts])
+    def scores(
+        self,
+        texts: Sequence[Continuation],
+        design: MaskDesign,
+        key: MaskKey,
+        repeats: range,
+        *,
+        per_token: bool = False,
+    ) -> ScoreTable:
+        """Score some repeats of a design on continuations, whose ids are their places among `texts`.
 
-        def masked(part: Part) -> Bool[Tensor, "b D"]:
-            some = np.arange(len(texts))[part]
-            hidden = np.zeros((len(some), tokens.width), dtype=np.bool_)
-            for line, k in zip(hidden, some, strict=True):
-                line[first[row[k]] :][: len(texts[k].hidden)] = texts[k].hidden
-            return torch.from_numpy(hidden)
+        Args:
+            texts: with at least one scored token each.
+            design: how masks are drawn.
+            key: what they depend on.
+            repeats: which of the design's repeats.
+            per_token: whether what each hidden token scored is recorded; places count from the beginning of
+                the continuation.
+        """
+        tokens, first = self._tokens_and_first(texts)
+        scoring = Scoring(design, key, per_token=per_token, share=True)
+        table = score_by(self.asker, tokens, scoring, repeats)
+        if table.hidden is None:
+            return table
+        place = table.hidden.place - np.repeat(first[table.id], table.size).astype(np.int32)
+        return replace(table, hidden=replace(table.hidden, place=place))
 
-        result: list[Float64[np.ndarray, " _"]] = []
-        for answer in self.asker.conditionals(MaskedRows(tokens, row, size, masked), share=True):
-            log_probs = answer.log_probs[answer.hidden].numpy()
-            result += np.split(log_probs, np.cumsum(size[answer.part])[:-1])
-        return result
+    def tokens(self, texts: Sequence[Continuation]) -> Tokens:
+        """The texts as the model takes them: all but the scored tokens are context."""
+        return self._tokens_and_first(texts)[0]
 
-    def tokens(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:
-        """The texts as the model takes them, all but the scored tokens context, and where these begin."""
+    def _tokens_and_first(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:
+        """The texts as the model takes them, and where their scored tokens begin."""
         rows = [self.encoder.row(text) for text in texts]
         first = np.array([begin for _, begin in rows])
         end = first + [len(text.scored) for text in texts]

@@ -1,19 +1,16 @@
 """What a continuation is scored by, where no race is needed: each score is a mask design."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64
 
 from maskevidence.bounds import linear_scores
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.integrations.lm_eval.drawing import LLaDA
+from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Scorer
-from maskevidence.masks import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
-from maskevidence.score import Scoring, score_by
+from maskevidence.masks import Exhaustive, LeaveOneOut, MaskDesign, Policy
 
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12
@@ -47,22 +44,6 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
     if score not in designs:
         raise unknown_name("score", score, (*designs, "policy:confidence"))
     return designs[score]
-
-
-@dataclass(frozen=True)
-class QuestionKey(MaskKey):
-    """The key of masks that depend on the question that an observation belongs to.
-
-    Attributes:
-        questions: the key of the question of each observation, by its id.
-    """
-
-    questions: tuple[int, ...] = ()
-
-    def columns(
-        self, ids: Int64[np.ndarray, " B"], *draw: Int64[np.ndarray, " B"]
-    ) -> Int64[np.ndarray, "B n"]:
-        return np.stack([np.array(self.questions)[ids], *draw], axis=1)
 
 
 class Valuer:
@@ -100,9 +81,8 @@ class Valuer:
                 f"score=mixture needs all 2^n masks of a continuation, and one has {longest} tokens (up to "
                 f"{_LONGEST_MIXTURE} are possible); use score=evidence"
             )
-        tokens, _ = self.scorer.tokens([texts[number] for number in some])
         key = QuestionKey(self.seed, questions=tuple(keys[number] for number in some))
-        table = score_by(self.scorer.asker, tokens, Scoring(self.design, key, share=True), range(1))
+        table = self.scorer.scores([texts[number] for number in some], self.design, key, range(1))
         weight = self.design.summation(table.n_tokens, table.draw, table.size).weight
         contribution = weight * linear_scores(table, self.design)
         in_order = contribution[np.argsort(table.id, kind="stable")]
