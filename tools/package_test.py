@@ -28,8 +28,8 @@ PARTS = {
     "hf": ["tests/integrations/test_collator.py", "tests/integrations/test_trainer.py"],
     "sklearn": ["tests/integrations/test_sklearn_estimators.py"],
     "plots": ["tests/paper/test_table_1.py", "tests/paper/test_figures.py"],
-    "notebook": ["tests/display/test_frames.py"],
-    "arviz": ["tests/display/test_arviz.py"],
+    "notebook": ["tests/show/test_frames.py"],
+    "arviz": ["tests/show/test_arviz.py"],
     "ray": ["tests/runs/test_ray.py"],
     "lm-eval": ["tests/integrations/test_lm_eval.py"],
 }

@@ -1,53 +1,93 @@
 """Missing values of a table, filled by a model's conditional means, with their variances."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError
 from maskevidence.model import as_tokens
+from maskevidence.show.parts import Page, Table
+from maskevidence.show.pictures import Strip, Strips
+from maskevidence.show.shown import Columns, Shown, data_frame
+from maskevidence.wording import MINUS, count, typeset
+
+_ROWS, _COLUMNS = 6, 6  # of the page
+_MOST_STRIPS, _MOST_POINTS = 24, 80
 
 
-class Imputation(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Imputation(Shown):
     """A table whose missing values are filled.
 
     Attributes:
         values: shape (N, D); observed values as given, missing ones by their conditional mean.
         variance: shape (N, D); the conditional variance of missing values, 0 where observed.
-        columns: D names; None if the columns have none.
+        names: of the D columns; None if they have none.
     """
 
     values: Float64[np.ndarray, "N D"]
     variance: Float64[np.ndarray, "N D"]
-    columns: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
 
-    def __repr__(self) -> str:
-        from maskevidence.display.imputation import imputation_line
+    def page(self) -> Page:
+        """How many values were filled, and the first rows among them, with the filled values in bold."""
+        missing = self.variance > 0
+        n_rows, n_columns = missing.shape
+        n, share = int(missing.sum()), 100 * float(missing.mean())
+        filled = count(n, "value")
+        line = f"Imputation({n_rows:,} x {n_columns:,} table, {filled} filled, with standard deviations)"
+        headline = f"{filled} of {n_rows:,} × {n_columns:,} filled ({typeset(share, 1)} %)"
+        if not n:
+            return Page(line, headline)
+        columns = np.sort(np.argsort(-missing.sum(axis=0), kind="stable")[:_COLUMNS])
+        shown = np.flatnonzero(missing[:, columns].any(axis=1))[:_ROWS]
+        cells, bold = [], set()
+        for place, row in enumerate(shown):
+            cells.append([f"{row}"])
+            for column in columns:
+                value = f"{self.values[row, column]:.4g}".replace("-", MINUS)
+                if missing[row, column]:
+                    value += f" ± {np.sqrt(self.variance[row, column]):.2g}"
+                    bold.add((place, len(cells[-1])))
+                cells[-1].append(value)
+        words = "Filled values are bold, with one standard deviation of the conditional distribution."
+        if len(shown) < int(missing.any(axis=1).sum()) or len(columns) < n_columns:
+            words += f" The first {count(len(shown), 'row')} with one, and {count(len(columns), 'column')}."
+        headings = ["row", *(f"column {k}" if self.names is None else self.names[k] for k in columns)]
+        return Page(line, headline, parts=[Table(headings, cells, bold=bold), words])
 
-        return imputation_line(self)
+    def picture(self) -> tuple[Strips, str]:
+        """The filled values of each column with their errors, beside the spread of the observed ones."""
+        missing = self.variance > 0
+        order = np.argsort(-missing.sum(axis=0), kind="stable")[:_MOST_STRIPS]
+        columns = np.sort(order[missing[:, order].any(axis=0)])
+        several = "" if len(columns) == int(missing.any(axis=0).sum()) else f", {len(columns)} columns shown"
+        picture = Strips(
+            [self._strip(int(column)) for column in columns],
+            "column",
+            "standard deviations from the column's mean",
+            "filled values ± one standard deviation",
+            "5 to 95 % of the observed values",
+        )
+        return picture, f"{count(int(missing.sum()), 'value')} filled of {missing.size:,}{several}"
 
-    def _repr_html_(self) -> str:
-        """How many values were filled, and the first of them with their errors, for a notebook."""
-        from maskevidence.display.imputation import imputation_html
-
-        return imputation_html(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the filled values of each column with their errors; needs matplotlib.
-
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        from maskevidence.display.imputation import imputation_plot
-
-        return imputation_plot(self, ax)
+    def _strip(self, column: int) -> Strip:
+        """Some filled values of a column, in standard deviations of the observed ones."""
+        values, hidden = self.values[:, column], self.variance[:, column] > 0
+        observed = values[~hidden]
+        centre = float(observed.mean()) if len(observed) else 0.0
+        scale = (float(observed.std()) if len(observed) else 0.0) or 1.0
+        low, high = (np.quantile(observed, (0.05, 0.95)) - centre) / scale if len(observed) else (0.0, 0.0)
+        rows = np.flatnonzero(hidden)
+        rows = rows[
+            np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MOST_POINTS)).round().astype(int))
+        ]
+        error = np.sqrt(self.variance[rows, column]) / scale
+        name = str(column) if self.names is None else self.names[column]
+        return Strip(name, (values[rows] - centre) / scale, error, float(low), float(high))
 
     def to_frame(self, like: Any = None, *, errors: bool = False) -> Any:
         """The filled table as a data frame of pandas.
@@ -61,9 +101,28 @@ class Imputation(NamedTuple):
             InputError: `like` has another number of columns or rows.
             MissingExtraError: pandas is not installed.
         """
-        from maskevidence.display.imputation import imputation_frame
-
-        return imputation_frame(self, like, errors)
+        n_rows, n_columns = self.values.shape
+        known = range(n_columns) if self.names is None else self.names
+        listed = known if like is None else getattr(like, "columns", like)
+        if isinstance(listed, str) or not isinstance(listed, Iterable):
+            raise InputError(
+                f"like={like!r}; give the data frame that was filled, or the names of its columns"
+            )
+        names: list[Any] = list(listed)
+        index = getattr(like, "index", None) if hasattr(like, "columns") else None
+        if len(names) != n_columns or (index is not None and len(index) != n_rows):
+            shape = f"{len(names)} columns" + ("" if index is None else f" and {len(index)} rows")
+            raise InputError(
+                f"like has {shape}, the filled table {n_columns} columns and {n_rows} rows; give the table "
+                "that was filled"
+            )
+        deviations = np.sqrt(self.variance)
+        columns: dict[Any, Any] = {}
+        for place, name in enumerate(names):
+            columns[name] = self.values[:, place]
+            if errors:
+                columns[f"{name}_sd"] = deviations[:, place]
+        return data_frame(Columns(columns, index, getattr(index, "name", None)))
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,18 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import estimate_evidence
 from maskevidence.masks import FixedRate, MaskKey, Masks, size_of_rate
 from maskevidence.model import HasLogEvidence, as_tokens, beside
+from maskevidence.show.parts import Page, Part, Table
+from maskevidence.show.pictures import Band, Line, Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import Tokens
+from maskevidence.wording import MINUS, Write, digits_for, number, standard_error, typeset
+
+_Z = 1.96
 
 
-@dataclass(frozen=True)
-class RateBias:
+@dataclass(frozen=True, repr=False)
+class RateBias(Shown):
     """D·S(x; M) compared with log p(x) at one rate; nats per observation.
 
     Attributes:
@@ -54,50 +60,109 @@ class RateBias:
     visible_evidence: float
     identity_error: float
 
-    def __repr__(self) -> str:
-        from maskevidence.display.rate_bias import bias_line
+    def page(self) -> Page:
+        """The bias with its errors."""
+        digits = digits_for(self.mask_se, self.data_se)
+        errors = ", ".join(
+            f"{name} {'not known' if error is None else number(error, digits)}"
+            for name, error in (("mask_se", self.mask_se), ("data_se", self.data_se))
+        )
+        bias = f"bias {number(self.bias, digits)} nats per observation"
+        line = f"RateBias({self.rate:.0%} masked, {bias}, {errors})"
+        return replace(RateBiases([self]).page(), line=line)
 
-        return bias_line(self)
 
-    def _repr_html_(self) -> str:
-        """The bias with its errors, for a notebook."""
-        return RateBiases([self])._repr_html_()
+class RateBiases(Shown, list[RateBias]):
+    """The bias at each of several rates, a list."""
+
+    def page(self) -> Page:
+        """The most accurate rate, bias and error of a single mask at each rate, and what a mask costs."""
+        if not self:
+            return Page("RateBiases(no rates)", "No rates")
+        digits = digits_for(*(each.mask_se for each in self))
+        accuracy = [
+            [
+                f"{100 * each.rate:g} %",
+                f"{each.size:.0f}",
+                typeset(each.bias, digits),
+                standard_error(each.mask_se, digits, typeset),
+                standard_error(each.data_se, digits, typeset),
+                _known(each.mask_variance and math.sqrt(each.mask_variance), digits),
+                _known(each.rmse, digits),
+            ]
+            for each in self
+        ]
+        columns = ["hidden", "M", "bias", "mask_se", "data_se", "sd of one mask", "RMSE of one mask"]
+        cost = [
+            [
+                f"{100 * each.rate:g} %",
+                "not known" if each.variance_seconds is None else f"{each.variance_seconds:.2e}",
+                typeset(each.block_bias),
+                typeset(-each.visible_evidence),
+            ]
+            for each in self
+        ]
+        headings = ["hidden", "variance · seconds", "joint block's bias", f"{MINUS}E log p(visible)"]
+        parts: list[Part] = [
+            Table(columns, accuracy, "D·S(x; M) minus log p(x) by mask rate, nats per observation"),
+            Table(headings, cost, "Cost of a mask, and the bias of the unscaled joint block"),
+            f"The joint block's bias plus E log p(visible) is at most "
+            f"{max(each.identity_error for each in self):.1e}.",
+        ]
+        if len(self) > 1:
+            parts.insert(1, self.picture()[0])
+        rates = ", ".join(f"{each.rate:.0%}" for each in self)
+        return Page(f"RateBiases({rates}: {self._headline(number)})", self._headline(typeset), parts=parts)
+
+    def picture(self) -> tuple[Lines, str]:
+        """The bias and the root mean square error of a single mask, by rate."""
+        ascending = sorted(self, key=lambda each: each.rate)
+        rate = np.array([100 * each.rate for each in ascending])
+        bias = np.array([each.bias for each in ascending])
+        half = _Z * np.array([math.hypot(each.mask_se or 0.0, each.data_se or 0.0) for each in ascending])
+        rmse = np.array([math.nan if each.rmse is None else each.rmse for each in ascending])
+        band = Band("both", bias - half, bias + half, "95 % interval, masks and data")
+        lines = [
+            Line("bias", rate, bias, [band]),
+            Line("root mean square error of one mask", rate, rmse, number=1),
+        ]
+        x_label, y_label = (
+            "mask rate (% of tokens hidden)",
+            "D·S(x; M) minus log p(x)  (nats per observation)",
+        )
+        return Lines(lines, x_label, y_label, zero=True), self._headline(typeset) if self else ""
+
+    def columns(self) -> Columns:
+        """A row for each rate, and a column for each number."""
+        names = [each.name for each in fields(RateBias)]
+        return Columns({name: [_or_nan(getattr(each, name)) for each in self] for name in names})
+
+    def _headline(self, write: Write) -> str:
+        """The rates whose single mask is the most accurate, and the cheapest."""
+        random = [each for each in self if each.rmse is not None]
+        if len(self) == 1 or not random:
+            digits = digits_for(self[0].mask_se, self[0].data_se)
+            bias = write(self[0].bias, digits)
+            return f"Bias {bias} nats per observation at {100 * self[0].rate:g} % hidden"
+        best = min(random, key=lambda each: each.rmse or 0.0)
+        error = write(best.rmse or 0.0, digits_for(best.mask_se))
+        priced = [each for each in random if each.variance_seconds]
+        cheapest = min(priced, key=lambda each: each.variance_seconds or 0.0, default=None)
+        cheap = (
+            f"; a given error takes the least time at {100 * cheapest.rate:g} %"
+            if cheapest is not None
+            else ""
+        )
+        rate = f"{100 * best.rate:g} %"
+        return f"One mask is the most accurate at {rate} hidden: RMSE {error} nats per observation{cheap}"
 
 
-class RateBiases(list[RateBias]):
-    """The bias at each of several rates: a list that shows as a table in a notebook."""
+def _known(value: float | None, digits: int) -> str:
+    return "not known" if value is None else typeset(value, digits)
 
-    def _repr_html_(self) -> str:
-        """The table, and the bias by rate."""
-        from maskevidence.display.rate_bias import biases_html
 
-        return biases_html(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the bias and the root mean square error of a single mask by rate; needs matplotlib.
-
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        from maskevidence.display.rate_bias import biases_plot
-
-        return biases_plot(self, ax)
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas with a row for each rate and a column for each number.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        from maskevidence.display.rate_bias import biases_frame
-
-        return biases_frame(self)
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def bias(

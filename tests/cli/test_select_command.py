@@ -28,7 +28,7 @@ WORDS = ("select", "ppca,gaussian", "t.csv", "--id-column", "who", "--components
 def test_a_table_a_picture_and_the_chosen_model(folder: Path, run: CommandLine) -> None:
     result = run(*WORDS, "--out", "chosen", "--json", "r.json")
     assert result.code == 0, result.err
-    assert "ppca:2 *" in result.out
+    assert "Chosen: ppca:2, highest held-out log evidence" in result.out
     assert {"selection.json", "selection.csv", "selection.png", "model/config.json"} <= files_in(
         folder / "chosen"
     )

@@ -83,12 +83,12 @@ def prepare() -> None:
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
 
     import maskevidence as me
-    from maskevidence.display import curve_picture
     from maskevidence.integrations.huggingface import word_pieces
     from maskevidence.models.image.new_vit_mae import random_vit_mae
+    from maskevidence.show import draw
     from maskevidence.tasks import score, train_masked_lm, train_rows, train_vit_mae
 
-    assert all((Trainer, curve_picture, score, train_masked_lm, train_rows, train_vit_mae))
+    assert all((Trainer, draw, score, train_masked_lm, train_rows, train_vit_mae))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))

@@ -156,7 +156,7 @@ def test_it_prints_as_one_line_and_draws(selection: me.Selection) -> None:
     assert axes.get_title().replace("\n", " ").startswith("Chosen: ppca:4, ")
     labels = axes.get_legend_handles_labels()[1]
     marks = {"chosen: ppca:4", "smallest not told apart: ppca:3"}
-    assert {"ppca", "factor-analysis", "gaussian"} | marks == set(labels)
+    assert {"ppca", "factor-analysis", "gaussian", "95 % interval, data"} | marks == set(labels)
     header, *lines = selection.to_csv().splitlines()
     assert header.startswith("model,n_components,n_parameters,log_evidence,mask_se,data_se")
     assert len(lines) == 15
@@ -197,7 +197,7 @@ def test_names_and_holes_and_constant_columns() -> None:
     frame = pd.DataFrame(rows(missing=0.1), columns=list("abcdefgh"))
     frame.insert(2, "same", 4.0)
     selection = me.select(frame, "ppca", (1, 3, 8, 9), folds=3)
-    assert selection.columns == tuple("abcdefgh")
+    assert selection.column_names == tuple("abcdefgh")
     assert selection.model.columns == list("abcdefgh")
     assert selection.choice == "ppca:3"
     assert selection.notes[:2] == (

@@ -1,15 +1,15 @@
 """What a check found, and the report of all checks of a model."""
 
 import math
-import textwrap
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from maskevidence.errors import InputError
+from maskevidence.show.parts import Page, Table
+from maskevidence.show.shown import Shown
 
 Status = Literal["passed", "failed", "noted", "skipped"]
-_WIDTH = 110
 _COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
 
 
@@ -44,8 +44,8 @@ class Finding:
     look_at: str = ""
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Shown):
     """The findings of all checks of one model on some data; it prints as a table.
 
     Attributes:
@@ -119,14 +119,6 @@ class CheckReport:
         told = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
         return f"{self.model}: {told} ({self.n_passes:,} passes of the model)"
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table, a row for each check.
-
-        They are the name, the result, the numbers of rows and masks, the largest number that passes or the
-        deviation in standard errors, and what was found.
-        """
-        return [_cells(finding) for finding in self.findings]
-
     def details(self) -> list[str]:
         """For each check that failed or noted something, what was done and what to look at, one line each."""
         told = [finding for finding in self.findings if finding.status in ("failed", "noted")]
@@ -135,30 +127,16 @@ class CheckReport:
             for one in told
         ]
 
+    def page(self) -> Page:
+        """What each check found, and what to look at where one failed or noted something."""
+        failed = ", ".join(finding.check for finding in self.failed)
+        line = f"CheckReport({self.summary}{'; failed: ' + failed if failed else ''})"
+        rows = [_cells(finding) for finding in self.findings]
+        table = Table(_COLUMNS, rows, words=(0, 1, len(_COLUMNS) - 1))
+        return Page(line, self.summary, parts=[table, *self.details()])
+
     def __str__(self) -> str:
-        widths = [
-            max(len(row[k]) for row in (_COLUMNS, *map(_cells, self.findings)))
-            for k in range(len(_COLUMNS) - 1)
-        ]
-        lines = [self.summary, ""]
-        for row in (_COLUMNS, *map(_cells, self.findings)):
-            start = "  ".join(
-                cell.ljust(width) if k < 2 else cell.rjust(width)
-                for k, (cell, width) in enumerate(zip(row[:-1], widths, strict=True))
-            )
-            lines += textwrap.wrap(
-                row[-1], _WIDTH, initial_indent=f"{start}  ", subsequent_indent=" " * (len(start) + 2)
-            )
-        for line in self.details():
-            lines += ["", *textwrap.wrap(line, _WIDTH)]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """The same table for a notebook."""
-        from maskevidence.display import html
-
-        table = html.table(_COLUMNS, self.rows(), words=(0, 1, len(_COLUMNS) - 1))
-        return html.block(html.headline(self.summary), table, html.notes(self.details()))
+        return self._text()
 
 
 def _not_finite(value: object) -> bool:

@@ -1,19 +1,14 @@
 """maskevidence bias: what one mask rate estimates, beside the log evidence."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.errors import InputError
-from maskevidence.show.parts import Table
-from maskevidence.show.terminal import FittingTable
+from maskevidence.show.terminal import print_page
 from maskevidence.tasks.declaring import Argument, Option
 from maskevidence.tasks.options import Common, RowDevice, RowReading, Sample, TableOptions
-
-if TYPE_CHECKING:
-    from maskevidence.rate_bias import RateBias
 
 
 def bias(
@@ -54,60 +49,8 @@ def bias(
     ready = prepare_rows(model, data, sample, RowReading(table=table), device)
     biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)
-    screen.print(_accuracy(biases))
-    screen.print(_cost(biases))
-    if (best := _best(biases)) is not None:
-        screen.print(best)
+    print_page(screen, biases.page())
     for note in ready.notes:
         screen.print(f"note: {note}")
     result = {"model": model, "data": data, "seed": sample.seed, "rates": [asdict(one) for one in biases]}
     output.write_json(result, common.json)
-
-
-def _accuracy(biases: "Sequence[RateBias]") -> Any:
-    rows = [
-        [
-            f"{one.rate:.0%}",
-            f"{one.size:.0f}",
-            f"{one.bias:+.3f}",
-            _number(one.mask_se, "± {:.3f}"),
-            _number(one.data_se, "± {:.3f}", "not resolved"),
-            _number(None if one.mask_variance is None else one.mask_variance**0.5, "{:.2f}"),
-            _number(one.rmse, "{:.2f}"),
-        ]
-        for one in biases
-    ]
-    columns = ["rate", "M", "bias", "mask error", "data error", "sd of a mask", "rmse"]
-    return FittingTable(Table(columns, rows, "D·S(x; M) - log p(x) by mask rate, nats per observation"))
-
-
-def _cost(biases: "Sequence[RateBias]") -> Any:
-    rows = [
-        [
-            f"{one.rate:.0%}",
-            _number(one.variance_seconds, "{:.2e}"),
-            f"{one.block_bias:+.2f}",
-            f"{-one.visible_evidence:+.2f}",
-        ]
-        for one in biases
-    ]
-    columns = ["rate", "variance · seconds", "joint block's bias", "-E log p(visible)"]
-    return FittingTable(Table(columns, rows, "Cost of a mask, and the bias of the unscaled joint block"))
-
-
-def _best(biases: "Sequence[RateBias]") -> str | None:
-    """The most accurate and the cheapest rate, among those whose masks are random, or None."""
-    random = [one for one in biases if one.rmse is not None and one.variance_seconds]
-    if not random:
-        return None
-    accurate = min(random, key=lambda one: one.rmse or 0.0)
-    cheapest = min(random, key=lambda one: one.variance_seconds or 0.0)
-    return (
-        f"most accurate (smallest rmse of one mask of one row): {accurate.rate:.0%}\n"
-        f"smallest variance per unit of time: {cheapest.rate:.0%}\n"
-        f"joint block's bias + E log p(visible): at most {max(one.identity_error for one in biases):.1e}"
-    )
-
-
-def _number(value: float | None, form: str, unknown: str = "–") -> str:
-    return unknown if value is None else form.format(value)

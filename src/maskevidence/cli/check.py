@@ -1,16 +1,12 @@
 """maskevidence check: whether a model keeps the protocol that its scores rest on."""
 
-from typing import TYPE_CHECKING, Any
-
 import typer
 
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
+from maskevidence.show.terminal import print_page
 from maskevidence.tasks.options import Common, Preparation
-
-if TYPE_CHECKING:
-    from maskevidence.check.findings import CheckReport
 
 
 def check(model: Model, data: Data, preparation: Preparation, common: Common) -> None:
@@ -36,28 +32,9 @@ def check(model: Model, data: Data, preparation: Preparation, common: Common) ->
 
     checked = check_task(model, data, preparation)
     screen = output.console(common.json)
-    _show(screen, checked.report)
+    print_page(screen, checked.report.page())
     for note in checked.notes:
         screen.print(f"note: {note}")
     output.write_json({"data": data} | checked.to_dict(), common.json)
     if not checked.report.ok:
         raise typer.Exit(1)
-
-
-def _show(screen: Any, report: "CheckReport") -> None:
-    """Print the report as a table, and below it what failed."""
-    from rich import box
-    from rich.table import Table
-
-    grid = Table(box=box.SIMPLE, padding=(0, 1))
-    for heading in ("check", "result"):
-        grid.add_column(heading, no_wrap=True)
-    for heading in ("rows", "masks", "bound"):
-        grid.add_column(heading, no_wrap=True, justify="right")
-    grid.add_column("what was found")
-    for row in report.rows():
-        grid.add_row(*row)
-    screen.print(grid)
-    for line in report.details():
-        screen.print(line)
-    screen.print(report.summary)

@@ -1,19 +1,12 @@
 """maskevidence select: the family of models and the number of components that the data support."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
-from maskevidence.show.parts import Table
-from maskevidence.show.terminal import FittingTable
+from maskevidence.show.terminal import print_page
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Common, SelectOptions
-from maskevidence.wording import count, digits_for, plus_minus, standard_error
-
-if TYPE_CHECKING:
-    from maskevidence.tasks.selection import Candidate, Selection
-
-MAX_SHOWN = 24
 
 
 def select(
@@ -52,44 +45,8 @@ def select(
 
     selected = select_rows(families, data, options)
     screen = output.console(common.json)
-    screen.print(view(selected.selection))
-    screen.print(selected.selection.answer(), soft_wrap=True)
-    for note in selected.selection.notes:
-        screen.print(f"note: {note}")
+    print_page(screen, selected.selection.page())
     if selected.folder is not None:
         screen.print(selected.missing or "", end="\n" if selected.missing else "")
         screen.print(f"Written to {selected.folder}: {', '.join(selected.files)}")
     output.write_json(selected.result, common.json)
-
-
-def view(selection: "Selection") -> FittingTable:
-    """The best candidates, the first of which is chosen."""
-    candidates = list(selection.candidates[:MAX_SHOWN])
-    if selection.smallest not in candidates:
-        candidates.append(selection.smallest)
-    errors = [error for one in candidates for error in (one.mask_se, one.data_se)]
-    digits = digits_for(*errors)
-    masks = any(one.mask_se != 0 for one in candidates)  # closed forms have no mask error
-    rows = [_row(one, digits, chosen=one is selection.chosen, masks=masks) for one in candidates]
-    hidden = len(selection.candidates) - len(candidates)
-    more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
-    title = (
-        f"Held-out log evidence ± data error, nats per row, {selection.n_observations:,} rows in "
-        f"{selection.folds} folds; * chosen{more}"
-    )
-    columns = ["model", "params", "log evidence", *["mask error"] * masks, "behind best", "beaten by"]
-    return FittingTable(Table(columns, rows, title))
-
-
-def _row(one: "Candidate", digits: int, *, chosen: bool, masks: bool) -> list[str]:
-    behind = (
-        "best" if one.behind is None else plus_minus(one.behind.difference, one.behind.standard_error, digits)
-    )
-    return [
-        one.name + (" *" if chosen else ""),
-        f"{one.n_parameters:,}",
-        plus_minus(one.log_evidence, one.data_se, digits),
-        *[standard_error(one.mask_se, digits)] * masks,
-        behind,
-        one.beaten_by or "–",
-    ]

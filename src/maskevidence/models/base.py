@@ -9,11 +9,13 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.display.model import model_line, module_html
 from maskevidence.errors import InputError
 from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
 from maskevidence.models.fitted_rows import marks_of, share_fitted
+from maskevidence.models.model_page import model_page
+from maskevidence.show.parts import Page
+from maskevidence.show.shown import HasPage
 from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.keyed_random import keyed_bits
@@ -22,7 +24,7 @@ from maskevidence.tokens import Tokens, column_names
 FORMAT = 1  # of the folder of a saved model
 
 
-class TableModel(nn.Module, ABC):
+class TableModel(HasPage, nn.Module, ABC):
     """A density over the columns of a table: fitted, saved, sampled and scored by the same methods.
 
     A subclass is a `MaskedModel`. It may also have the optional methods of `maskevidence.model`
@@ -103,12 +105,9 @@ class TableModel(nn.Module, ABC):
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         """Mean and variance of the absent tokens given the others; entries of other tokens are ignored."""
 
-    def __repr__(self) -> str:
-        return model_line(type(self).__name__, self.arguments())
-
-    def _repr_html_(self) -> str:
-        """What the model is, and what it was fitted to, for a notebook."""
-        return module_html(self, repr(self), self.columns)
+    def page(self) -> Page:
+        """What the model is, and what it was fitted to."""
+        return model_page(self, self.arguments(), self.columns)
 
     def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
         """Draw n rows from the model, shape (n, D); equal seeds give equal rows.

@@ -20,6 +20,7 @@ from maskevidence.show.pictures import (
     Histogram,
     Line,
     Lines,
+    Strips,
     thinned,
 )
 from maskevidence.support.hidden_characters import plain
@@ -28,6 +29,7 @@ from maskevidence.support.hidden_characters import plain
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
 DASHES = ("-", "--", ":")  # for more lines than colours
 MARKERS = ("o", "s", "D", "^", "v", "P")
+_RINGS = ("s", "o")  # around points that are marked
 _NARROW, _WIDE = 0.45, 0.17  # opacity of a band that is in front, and of one behind
 _MOST_MARKED = 40  # points of a line that are marked
 _MOST_IN_SVG = 150  # points of a line in a page
@@ -68,6 +70,9 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
         axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
     if picture.mark is not None:
         axes.axvline(picture.mark[0], color="0.5", linewidth=1, linestyle=":", label=_label(picture.mark[1]))
+    for (x, y, words), marker in zip(picture.points, _RINGS * len(picture.points), strict=False):
+        ring = {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": "0.5"}
+        axes.plot(x, y, marker, linestyle="none", label=_label(words), **ring)
     if not n_before:
         _set_limits(axes, picture)
     axes.set_xlabel(_label(picture.x_label))
@@ -117,12 +122,35 @@ def _(picture: Grid, axes: Any, key: str = "") -> None:
     image = axes.imshow(picture.values, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
     axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
     axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
-    axes.set_yticks(range(len(picture.rows)), [_shortened(_label(name)) for name in picture.rows])
+    if picture.rows:
+        axes.set_yticks(range(len(picture.rows)), [_shortened(_label(name)) for name in picture.rows])
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
     if picture.values.size <= _WRITTEN:
         for (row, column), value in np.ndenumerate(picture.values):
             colour = "#ffffff" if abs(value) > 0.6 else "#111111"
-            text = f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+            text = f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+@draw.register
+def _(picture: Strips, axes: Any, key: str = "") -> None:
+    for place, strip in enumerate(picture.strips):
+        first, n_points = not place, len(strip.y)
+        words = _label(picture.interval) if first else None
+        band = {"color": "0.6", "alpha": 0.4, "linewidth": 0, "zorder": 0, "label": words}
+        axes.bar(place, strip.high - strip.low, 0.8, strip.low, **band)
+        x = place + 0.7 * ((np.arange(n_points) + 0.5) / n_points - 0.5)
+        style = {"color": COLOURS[0], "fmt": "o", "markersize": 2.5, "elinewidth": 0.8}
+        axes.errorbar(x, strip.y, strip.error, label=_label(picture.words) if first else None, **style)
+    names = [_shortened(_label(strip.label)) for strip in picture.strips]
+    longest = max(map(len, names), default=0)
+    axes.set_xticks(range(len(names)), names, rotation=90 if longest > 4 else 0)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.grid(axis="y", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _legend(axes, room=0.5 if longest <= 4 else 0.6 + 0.08 * longest)
 
 
 def plot(picture: Picture, title: str, ax: Any = None) -> Any:
@@ -204,7 +232,7 @@ def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False) 
     body = re.sub(r' id="(?![pm][0-9a-f]{9,}")(?!' + re.escape(key) + r'-)[^"]*"', "", body)
     body = re.sub(r'(id="|url\(#|href="#)([pm][0-9a-f]{9,})', rf"\g<1>{key}-\g<2>", body)
     body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _one_decimal, tag[0]), body)
-    body = re.sub(r" font-family: [^;]*;| transform=\"rotate\(-0 [^\"]*\"", "", body)
+    body = re.sub(r" font-family: [^;\"]*;?| transform=\"rotate\(-0 [^\"]*\"", "", body)
     body = body.replace("xlink:href", "href")
     body = re.sub(r"#000000|(?<=fill: )black", "currentColor", body)
     body = re.sub(r"\s*\n\s*", "\n", body)
@@ -238,7 +266,9 @@ def _size(picture: Picture) -> tuple[float, float]:
     if isinstance(picture, Values):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
     if isinstance(picture, Grid):
-        return 3.4 + 0.6 * len(picture.columns), 1.6 + 0.28 * len(picture.rows)
+        return 3.4 + 0.6 * len(picture.columns), 1.6 + 0.28 * min(len(picture.values), 60)
+    if isinstance(picture, Strips):
+        return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE
 
 
@@ -265,10 +295,10 @@ def _set_limits(axes: Any, picture: Lines) -> None:
         above.tick_params(labelsize=8)
 
 
-def _legend(axes: Any, title: str = "") -> None:
-    """A legend below the axes, where it covers no data; without entries, its title alone."""
+def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
+    """A legend below the axes, where it covers no data, with `room` inches for the axis' names between."""
     transforms = import_extra("matplotlib.transforms", "plots", "a picture")
-    below = transforms.ScaledTranslation(0, -0.5, axes.figure.dpi_scale_trans)
+    below = transforms.ScaledTranslation(0, -room, axes.figure.dpi_scale_trans)
     handles, labels = axes.get_legend_handles_labels()
     if not handles and not title:
         return

@@ -63,6 +63,7 @@ class Lines(Picture):
         x_limits: ends of the horizontal axis; by default where the lines end.
         y_limits: ends of the vertical axis; by default all lines and bands fit.
         mark: an x with a line of its own, and what it is.
+        points: x, y and name of points that are marked.
     """
 
     lines: Sequence[Line]
@@ -73,6 +74,7 @@ class Lines(Picture):
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
     mark: tuple[float, str] | None = None
+    points: Sequence[tuple[float, float, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,57 @@ class Grid(Picture):
 
     Attributes:
         values: shape (n_rows, n_columns).
-        rows: the names of the rows.
+        rows: the names of the rows; empty for none.
         columns: the names of the columns.
         words: what the colours mean.
+        x_label: what the columns are.
+        y_label: what the rows are.
     """
 
     values: Float64[np.ndarray, "n_rows n_columns"]
     rows: Sequence[str]
     columns: Sequence[str]
     words: str
+    x_label: str = ""
+    y_label: str = ""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Points with their errors above one name, in front of an interval.
+
+    Attributes:
+        label: the name.
+        y: shape (n_points,).
+        error: shape (n_points,); one standard deviation of each.
+        low: the lower end of the interval.
+        high: the upper end.
+    """
+
+    label: str
+    y: Floats
+    error: Floats
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Strips(Picture):
+    """Points with their errors, side by side.
+
+    Attributes:
+        strips: any number of them.
+        x_label: what the strips are.
+        y_label: what the vertical axis shows, with its unit.
+        words: what the points are, in the legend.
+        interval: what the intervals are, in the legend.
+    """
+
+    strips: Sequence[Strip]
+    x_label: str
+    y_label: str
+    words: str
+    interval: str
 
 
 def thinned(line: Line, at_most: int) -> Line:

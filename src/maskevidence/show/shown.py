@@ -8,6 +8,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.show.draw import plot
 from maskevidence.show.html import page_html
 from maskevidence.show.parts import Page, Picture
+from maskevidence.show.terminal import page_text
 
 
 class Columns(NamedTuple):
@@ -24,15 +25,30 @@ class Columns(NamedTuple):
     name: str | None = None
 
 
-class Shown:
-    """A result that is shown in terminals, notebooks, pictures and data frames.
-
-    A dataclass that inherits from it has `repr=False`.
-    """
+class HasPage:
+    """What has a page: its line is its `repr`, and notebooks show all of it."""
 
     @abstractmethod
     def page(self) -> Page:
         """All that is shown of the result."""
+
+    def __repr__(self) -> str:
+        return self.page().line
+
+    def _repr_html_(self) -> str:
+        """The page, for a notebook."""
+        return page_html(self.page())
+
+    def _text(self) -> str:
+        """The page in plain text, for results that `print` shows as a whole."""
+        return page_text(self.page())
+
+
+class Shown(HasPage):
+    """A result that is shown in terminals, notebooks, pictures and data frames.
+
+    A dataclass that inherits from it has `repr=False`.
+    """
 
     def picture(self) -> tuple[Picture, str]:
         """The picture of the result, and its title."""
@@ -41,13 +57,6 @@ class Shown:
     def columns(self) -> Columns:
         """The result as the columns of a data frame."""
         raise InputError(f"{type(self).__name__} has no data frame; its fields hold the numbers")
-
-    def __repr__(self) -> str:
-        return self.page().line
-
-    def _repr_html_(self) -> str:
-        """The page of the result, for a notebook."""
-        return page_html(self.page())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the result; needs matplotlib.
@@ -69,8 +78,20 @@ class Shown:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        columns = self.columns()
-        pandas = import_extra("pandas", "notebook", "to_frame()")
-        frame = pandas.DataFrame(dict(columns.values), index=columns.index)
-        frame.index.name = columns.name
-        return frame
+        return data_frame(self.columns())
+
+
+def data_frame(columns: Columns) -> Any:
+    """A data frame of pandas.
+
+    Raises:
+        MissingExtraError: pandas is not installed.
+
+    Example:
+        >>> data_frame(Columns({"score": [0.5]}, ["a"], "model")).loc["a", "score"].item()
+        0.5
+    """
+    pandas = import_extra("pandas", "notebook", "to_frame()")
+    frame = pandas.DataFrame(dict(columns.values), index=columns.index)
+    frame.index.name = columns.name
+    return frame

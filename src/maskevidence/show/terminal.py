@@ -1,5 +1,6 @@
 """A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,8 +13,9 @@ from rich.text import Text
 from maskevidence.show.parts import Page, Table, Values
 
 _MIN_NAME = 12  # the first column is folded down to this width, not further
-_PADDING = 2  # of a column
+_PADDING = 3  # of a column, with the space between columns
 _WIDEST_BARS = 60  # characters
+_LONG = 36  # characters of a cell; longer ones of words are folded
 _NAMES = 22  # characters of a name without headings
 
 
@@ -31,12 +33,21 @@ def print_page(screen: Console, page: Page) -> None:
         screen.print(f"note: {note}")
 
 
+def page_text(page: Page, width: int = 110) -> str:
+    """A page as plain text, in lines of at most so many characters where the tables allow it."""
+    screen = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    with screen.capture() as shown:
+        print_page(screen, page)
+    return "\n".join(line.rstrip() for line in shown.get().splitlines())
+
+
 @dataclass(frozen=True)
 class FittingTable:
     """A plain table, in the widest of three forms that fits.
 
-    The first form has one line per row. The second breaks headings at their spaces and folds the first
-    column, which holds names. The third gives every row a block of its own, with one line per column.
+    The first form has one line per row, but for sentences, which are folded. The second breaks headings at
+    their spaces and folds the first column, which holds names. The third gives every row a block of its own,
+    with one line per column.
 
     Attributes:
         table: what it shows.
@@ -50,8 +61,8 @@ class FittingTable:
             yield self._named_rows()
             return
         wide = self._grid(folded=False)
-        unlimited = options.update(max_width=10_000)
-        if Measurement.get(console, unlimited, wide).maximum <= options.max_width:
+        needed = Measurement.get(console, options.update(max_width=10_000), wide)
+        if (needed.minimum if self._long else needed.maximum) <= options.max_width:
             yield wide
         elif self._folded_width() <= options.max_width:
             yield self._grid(folded=True)
@@ -66,8 +77,9 @@ class FittingTable:
             if place == 0:
                 grid.add_column(heading, no_wrap=not folded, overflow="fold", vertical="bottom")
             else:
-                words = place in self.table.words
-                grid.add_column(heading, justify="left" if words else "right", no_wrap=True)
+                words, long = place in self.table.words, place in self._long
+                width = {"min_width": _LONG, "no_wrap": False} if long else {"no_wrap": True}
+                grid.add_column(heading, justify="left" if words else "right", **width)
         for row in self.table.rows:
             grid.add_row(*row)
         return grid
@@ -81,13 +93,19 @@ class FittingTable:
             grid.add_row(*row)
         return grid
 
+    @property
+    def _long(self) -> set[int]:
+        """The columns of words, after the first, that hold sentences."""
+        return {k for k in self.table.words if k and any(len(row[k]) > _LONG for row in self.table.rows)}
+
     def _folded_width(self) -> int:
         """The smallest width of the second form."""
         widths = [
             max(map(len, [*heading.split(" "), *cells]))
             for heading, *cells in zip(self.table.columns, *self.table.rows, strict=True)
         ]
-        return min(widths[0], _MIN_NAME) + sum(widths[1:]) + _PADDING * (len(widths) + 1)
+        widths = [min(width, _LONG) if place in self._long else width for place, width in enumerate(widths)]
+        return min(widths[0], _MIN_NAME) + sum(widths[1:]) + _PADDING * len(widths) + 1
 
     def _blocks(self) -> Iterator[RenderableType]:
         if self.table.title:
@@ -140,4 +158,6 @@ class Bars:
             yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
         scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
         yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
-        yield Text(f"  {'':<{left}} {self.values.x_label}. {self.values.words}", overflow="fold")
+        yield Text(
+            f"  {'':<{left}} {' '.join(self.values.x_label.split())}. {self.values.words}", overflow="fold"
+        )

@@ -186,7 +186,7 @@ def select(
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
         seed=seed,
-        columns=plan.columns,
+        column_names=plan.columns,
         notes=tuple(notes),
     )
 

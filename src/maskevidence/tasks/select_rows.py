@@ -1,14 +1,13 @@
 """Choose a model of the rows of a table, and write the choice into a folder."""
 
-import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from maskevidence.design_words import as_design
-from maskevidence.display.curve_picture import new_figure
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.runs.lock import locked, refuse_unrelated
+from maskevidence.show.draw import image
 from maskevidence.support.files import remove_temporaries, write_atomic, write_json
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.options import SelectOptions
@@ -79,7 +78,7 @@ def select_rows(families: str, data: str, options: SelectOptions = SelectOptions
     )
     notes = [*table.notes, *selection.notes]
     if any(candidate.family == "ppca" for candidate in selection.candidates):
-        notes += note_on_units(table.select(list(selection.columns)))
+        notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
     given = {"limit": options.limit, "id_column": id_column} | reading_options(reading)
     read_with = {name: value for name, value in given.items() if value}
@@ -97,10 +96,7 @@ def _write(selection: Selection, result: dict[str, Any], out: Path) -> Selected:
         write_atomic(out / TABLE, selection.to_csv())
         files = [TABLE]
         try:
-            figure, picture = new_figure(), io.BytesIO()
-            selection.plot(figure.subplots())
-            figure.savefig(picture, format="png", dpi=150, metadata={"Software": None})
-            write_atomic(out / PICTURE, picture.getvalue())
+            write_atomic(out / PICTURE, image(*selection.picture()))
             files.append(PICTURE)
         except MissingExtraError as error:
             missing = f"{PICTURE} was not drawn: {error}"

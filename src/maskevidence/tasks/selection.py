@@ -1,25 +1,37 @@
 """The result of choosing a model by held-out evidence."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from maskevidence.comparison import Difference
-from maskevidence.display import html, svg
-from maskevidence.display.curve_picture import COLOURS, axes_for, set_title
-from maskevidence.display.frames import data_frame
-from maskevidence.display.svg import COLOURS as SHOWN
 from maskevidence.estimate import Kind
 from maskevidence.models.base import TableModel
+from maskevidence.show.parts import Page, Part, Table, Value, Values
+from maskevidence.show.pictures import Band, Line, Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.support.files import csv_text
-from maskevidence.wording import Write, digits_for, evidence_name, number, plus_minus, sentence, typeset
+from maskevidence.wording import (
+    Write,
+    count,
+    digits_for,
+    evidence_name,
+    number,
+    plus_minus,
+    sentence,
+    standard_error,
+    typeset,
+)
 
 COLUMNS = (
     *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),
     *("behind", "behind_se", "beaten_by"),
 )
-_MAX_DRAWN = 12  # candidates in the small picture of a notebook
+_MOST_ROWS, _MOST_DRAWN = 24, 12  # candidates in the table, and in the picture below it
+_Z = 1.96
+_DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,8 @@ class Candidate:
         return values | {"behind": None if self.behind is None else self.behind.to_dict()}
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(frozen=True, repr=False)
+class Selection(Shown):
     """Candidates ranked by held-out evidence; the first one is chosen.
 
     Attributes:
@@ -76,18 +88,18 @@ class Selection:
         folds: the number of parts into which the rows were divided.
         design: name and parameters of the mask design; None if the log evidence has a closed form.
         seed: of the division of the rows and of the masks.
-        columns: the columns that were modelled.
+        column_names: the columns that were modelled.
         notes: what a reader needs to know, one sentence each.
     """
 
     candidates: tuple[Candidate, ...]
-    model: TableModel = field(repr=False)
+    model: TableModel
     kind: Kind
     n_observations: int
     folds: int
     design: Mapping[str, Any] | None
     seed: int
-    columns: tuple[str, ...] = field(repr=False)
+    column_names: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -109,9 +121,6 @@ class Selection:
         near = (one for one in self.candidates if one.beaten_by is None)
         return min(near, key=lambda one: (one.n_parameters, -one.log_evidence))
 
-    def __repr__(self) -> str:
-        return f"Selection of {len(self.candidates)} candidates; {self.answer()}"
-
     def answer(self, write: Write = number) -> str:
         """The choice, and the smallest model that cannot be told apart from it with what it gives up.
 
@@ -132,40 +141,105 @@ class Selection:
             f"it gives up {gives_up} nats per row"
         )
 
-    def _repr_html_(self) -> str:
-        """The answer, the table, and how far each candidate is behind the best one, for a notebook."""
-        digits = digits_for(*(one.behind.standard_error for one in self.candidates if one.behind))
-        rows, drawn = [], []
-        for one in self.candidates:
-            difference, error, ends = 0.0, None, (0.0, 0.0)
-            if one.behind is not None:
-                difference, error = one.behind.difference, one.behind.standard_error
-                ends = one.behind.interval() or (math.nan, math.nan)
-            told = "chosen" if one is self.chosen else f"behind {one.beaten_by}" if one.beaten_by else ""
-            told = "smallest not told apart" if one is self.smallest is not self.chosen else told
-            behind = "best" if one.behind is None else plus_minus(difference, error, digits, typeset)
-            rows.append([one.name, told, typeset(one.log_evidence, digits), behind, f"{one.n_parameters:,}"])
-            colour = SHOWN[2] if told == "chosen" else SHOWN[1] if one.beaten_by else SHOWN[0]
-            drawn.append(svg.Interval(one.name, -difference, -ends[1], -ends[0], colour))
-        columns = ["model", "", "held-out log evidence", "behind the best", "parameters"]
-        answer = self.answer(typeset)
-        explained = "Nats per row. Bars are simultaneous 95 % intervals of the difference from the best one."
-        return html.block(
-            html.headline(sentence(answer)),
-            html.table(columns, rows, words=(0, 1)),
-            svg.intervals_svg(drawn[:_MAX_DRAWN], "behind the best, nats per row", answer),
-            html.paragraph(explained),
-            html.notes(self.notes),
+    def page(self) -> Page:
+        """The answer, the best candidates, and how far each is behind the best one."""
+        listed = list(self.candidates[:_MOST_ROWS])
+        if self.smallest not in listed:
+            listed.append(self.smallest)
+        digits = digits_for(*(error for each in listed for error in (each.mask_se, each.data_se)))
+        masks = any(each.mask_se != 0 for each in listed)  # closed forms have no mask error
+        rows = [self._cells(each, digits, masks) for each in listed]
+        hidden = len(self.candidates) - len(listed)
+        more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
+        title = (
+            f"Held-out log evidence ± data error, nats per row, {self.n_observations:,} rows in "
+            f"{self.folds} folds{more}"
         )
+        errors = ["mask error"] * masks
+        headings = ["model", "", "parameters", "log evidence", *errors, "behind the best"]
+        parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
+        if len(self.candidates) > 1:
+            parts.append(self._distances(listed[:_MOST_DRAWN]))
+        line = f"Selection of {len(self.candidates)} candidates; {self.answer()}"
+        return Page(line, sentence(self.answer(typeset)), parts=parts, notes=self.notes)
 
-    def to_frame(self) -> Any:
-        """A data frame of pandas with the columns of `to_csv`, by the names of the candidates.
+    def _cells(self, each: Candidate, digits: int, masks: bool) -> list[str]:
+        """A row of the table, with or without the error of the masks."""
+        behind = "best"
+        if each.behind is not None:
+            behind = plus_minus(each.behind.difference, each.behind.standard_error, digits, typeset)
+        return [
+            each.name,
+            self._verdict(each),
+            f"{each.n_parameters:,}",
+            plus_minus(each.log_evidence, each.data_se, digits, typeset),
+            *[standard_error(each.mask_se, digits, typeset)] * masks,
+            behind,
+        ]
 
-        Raises:
-            MissingExtraError: pandas is not installed.
+    def _verdict(self, each: Candidate) -> str:
+        if each is self.chosen:
+            return "chosen"
+        if each is self.smallest:
+            return "smallest not told apart"
+        return f"behind {each.beaten_by}" if each.beaten_by else ""
+
+    def _distances(self, listed: Sequence[Candidate]) -> Values:
+        """How far candidates are behind the best one."""
+        groups = {"chosen": 2, "behind": 1, "not told apart from the best": 0}
+        values = []
+        for each in listed:
+            group = "behind" if each.beaten_by else "not told apart from the best"
+            group = "chosen" if each is self.chosen else group
+            difference, ends = (
+                (0.0, None) if each.behind is None else (each.behind.difference, each.behind.interval())
+            )
+            values.append(Value(each.name, difference, ends, group=group, number=groups[group]))
+        words = "Bars are simultaneous 95 % intervals, for masks and data."
+        return Values(values, "behind the best  (nats per row)", True, words)
+
+    def picture(self) -> tuple[Lines | Values, str]:
+        """The held-out evidence against the number of components; the choice is marked.
+
+        A family without components is a level line. The intervals for the sampling of the observations are
+        those that all candidates share: models differ by less than these suggest.
         """
+        title, y_label = sentence(self.answer(typeset)), "held-out log evidence  (nats per row)"
+        sizes = sorted({each.n_components for each in self.candidates if each.n_components is not None})
+        if len(sizes) < 2:
+            return Values([_value(each) for each in self.candidates], y_label), title
+        families = dict.fromkeys(each.family for each in self.candidates)
+        lines = [self._line(family, sizes, place) for place, family in enumerate(families)]
+        marked = {"chosen": self.chosen, "smallest not told apart": self.smallest}
+        marked = {
+            words: each for words, each in marked.items() if words == "chosen" or each is not self.chosen
+        }
+        points = [
+            (float(each.n_components or sizes[-1]), each.log_evidence, f"{words}: {each.name}")
+            for words, each in marked.items()
+        ]
+        return Lines(lines, "number of components K", y_label, points=points), title
+
+    def _line(self, family: str, sizes: Sequence[int], place: int) -> Line:
+        """A family over its numbers of components, or the level of a model without components."""
+        members = [each for each in self.candidates if each.family == family]
+        members = sorted(members, key=lambda each: each.n_components or 0)
+        if members[0].n_components is None:
+            x, members = [sizes[0], sizes[-1]], [members[0]] * 2
+        else:
+            x = [each.n_components or 0 for each in members]
+        y = np.array([each.log_evidence for each in members])
+        bands = []
+        for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
+            half = _Z * np.array([getattr(each, name) or 0.0 for each in members])
+            if half.any():
+                bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
+        return Line(family, np.array(x, dtype=float), y, bands, place)
+
+    def columns(self) -> Columns:
+        """The columns of `to_csv`, by the names of the candidates."""
         rows = list(zip(*self._rows(), strict=True))
-        return data_frame(dict(zip(COLUMNS[1:], rows[1:], strict=True)), list(rows[0]), COLUMNS[0])
+        return Columns(dict(zip(COLUMNS[1:], rows[1:], strict=True)), list(rows[0]), COLUMNS[0])
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""
@@ -177,7 +251,7 @@ class Selection:
             "folds": self.folds,
             "design": self.design,
             "seed": self.seed,
-            "columns": list(self.columns),
+            "columns": list(self.column_names),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
         }
@@ -194,61 +268,11 @@ class Selection:
             rows.append((one.name, *numbers, *behind, one.beaten_by))
         return rows
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out evidence against the number of components, with both errors; needs matplotlib.
 
-        The thin bars are the sampling error of the observations, which all candidates share, and the thick
-        ones that of the masks. A star marks the choice, and a circle the smallest model that
-        cannot be told apart from it.
-
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        ax = axes_for(ax)
-        families = dict.fromkeys(one.family for one in self.candidates)
-        for family, colour in zip(families, COLOURS * len(families), strict=False):
-            self._draw(ax, family, colour)
-        marks = {
-            "chosen": (self.chosen, "*", 9, "black"),
-            "smallest not told apart": (self.smallest, "o", 13, "none"),
-        }
-        for label, (one, marker, size, face) in marks.items():
-            place, name = ([self._place(one)], [one.log_evidence]), f"{label}: {one.name}"
-            ax.plot(
-                *place, marker, markersize=size, markerfacecolor=face, markeredgecolor="black", label=name
-            )
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("number of components K")
-        ax.set_ylabel("held-out log evidence  (nats per row)")
-        ax.grid(alpha=0.25)
-        bars = "thin bars: sampling of the observations; thick bars: drawing of the masks"
-        ax.legend(fontsize=8, frameon=False, title=bars, title_fontsize=8)
-        set_title(ax, sentence(self.answer(typeset)))
-        return ax
-
-    def _draw(self, ax: Any, family: str, colour: str) -> None:
-        """One family: a curve over K, or a level for a model without components."""
-        members = sorted(
-            (one for one in self.candidates if one.family == family), key=lambda one: one.n_components or 0
-        )
-        x = [self._place(one) for one in members]
-        y = [one.log_evidence for one in members]
-        for name, width, alpha in (("data_se", 1.0, 0.5), ("mask_se", 3.0, 0.9)):
-            errors = [getattr(one, name) or 0.0 for one in members]
-            if any(errors):
-                ax.errorbar(x, y, errors, fmt="none", ecolor=colour, elinewidth=width, alpha=alpha)
-        if members[0].n_components is None:
-            ax.axhline(y[0], color=colour, linewidth=0.8, linestyle="--")
-        ax.plot(x, y, color=colour, marker="." if len(x) > 1 else "s", linewidth=1.2, label=family)
-
-    def _place(self, one: Candidate) -> int:
-        """K, or a place to the right of all K for a model without components."""
-        if one.n_components is not None:
-            return one.n_components
-        return 1 + max(each.n_components or 0 for each in self.candidates)
+def _value(each: Candidate) -> Value:
+    """The evidence of a candidate with its intervals."""
+    thin, thick = (
+        None if not error else (each.log_evidence - _Z * error, each.log_evidence + _Z * error)
+        for error in (each.data_se, each.mask_se)
+    )
+    return Value(each.name, each.log_evidence, thin, thick)

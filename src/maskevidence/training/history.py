@@ -7,9 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.display.frames import data_frame
-from maskevidence.display.history import history_html, history_line, history_plot
+from maskevidence.show.parts import Page, Table
+from maskevidence.show.pictures import Line, Lines
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.support.files import csv_text
+from maskevidence.wording import capital, count, number, typeset
+
+_LABELS = {
+    "objective": "objective, mean over the epoch's batches",
+    "log_evidence": "log evidence of the training data",
+    "held_out": "log evidence of the held-out data",
+}
 
 
 class EpochRecord(NamedTuple):
@@ -31,8 +39,8 @@ class EpochRecord(NamedTuple):
 Callback = Callable[[EpochRecord, Any], bool | None]
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Shown):
     """The course of a training, one entry per epoch.
 
     Attributes:
@@ -59,37 +67,52 @@ class History:
     def __len__(self) -> int:
         return len(self.epoch)
 
-    def _columns(self) -> dict[str, Float64[np.ndarray, " n_epochs"]]:
-        return {name: getattr(self, name) for name in ("objective", "log_evidence", "held_out")}
+    def page(self) -> Page:
+        """The first, last and highest values, and their course."""
+        known, n = self._known(), len(self)
+        last = ", ".join(f"{name} {number(float(values[-1]), 3)}" for name, values in known.items())
+        line = f"History({count(n, 'epoch')}{', last ' + last + ' nats per observation' if n else ''})"
+        if not n:
+            return Page(line, "No epochs")
+        rows = [
+            [
+                _LABELS[name],
+                *(typeset(float(value), 3) for value in (values[0], values[-1], np.nanmax(values))),
+            ]
+            for name, values in known.items()
+        ]
+        table = Table(["nats per observation", "first", "last", "highest"], rows)
+        notes = () if self.stopped is None else (f"ended early: {self.stopped}",)
+        return Page(line, self._headline(), parts=[table, self.picture()[0]], notes=notes)
 
-    def __repr__(self) -> str:
-        return history_line(self._columns())
+    def picture(self) -> tuple[Lines, str]:
+        """Objective and log evidence by epoch."""
+        lines = []
+        for place, (name, values) in enumerate(self._known().items()):
+            shown = ~np.isnan(values)
+            lines.append(Line(_LABELS[name], self.epoch[shown].astype(float), values[shown], number=place))
+        best = self.best_epoch
+        mark = None if best is None else (float(best), f"epoch {best}, kept")
+        return Lines(lines, "epoch", "nats per observation", mark=mark), self._headline()
 
-    def _repr_html_(self) -> str:
-        """The first, last and highest values, and their course, for a notebook."""
-        return history_html(self._columns(), self.best_epoch, self.stopped)
+    def columns(self) -> Columns:
+        """The columns objective, log_evidence and held_out, by epoch."""
+        return Columns({name: getattr(self, name) for name in _LABELS}, self.epoch, "epoch")
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw objective and log evidence by epoch; needs matplotlib.
+    def _known(self) -> dict[str, Float64[np.ndarray, " n_epochs"]]:
+        values = {name: getattr(self, name) for name in _LABELS}
+        return {name: column for name, column in values.items() if not np.isnan(column).all()}
 
-        Args:
-            ax: axes of matplotlib; by default those of a new figure.
-
-        Returns:
-            The axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        return history_plot(self._columns(), self.best_epoch, ax)
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas with the columns objective, log_evidence and held_out, by epoch.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        return data_frame(self._columns(), self.epoch, "epoch")
+    def _headline(self) -> str:
+        """The last value that matters most: held out, then the log evidence, then the objective."""
+        known, n = self._known(), len(self)
+        if not known:
+            return count(n, "epoch")
+        name = next(name for name in reversed(_LABELS) if name in known)
+        epoch = self.best_epoch or int(np.flatnonzero(~np.isnan(known[name]))[-1]) + 1
+        value = typeset(float(known[name][epoch - 1]), 3)
+        quantity = capital(_LABELS[name].split(",")[0])
+        return f"{quantity} {value} nats per observation after epoch {epoch} of {n:,}"
 
     def to_csv(self) -> str:
         """CSV text with the columns epoch,objective,log_evidence,held_out; unknown values are empty."""

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -161,7 +162,7 @@ class MaskedImputer(
         scale = np.ones(len(self._constant))
         if self.residuals_ is not None:
             scale[self._varies] = [self.residuals_.spread(j) for j in range(int(self._varies.sum()))]
-        return predicted._replace(variance=predicted.variance * scale**2)
+        return replace(predicted, variance=predicted.variance * scale**2)
 
     def intervals(
         self, X: Any, level: float = 0.9

@@ -8,13 +8,15 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.display.loadings import loadings_frame, loadings_plot
 from maskevidence.errors import InputError
 from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily
+from maskevidence.models.gaussian.loadings import loadings_columns, loadings_picture
 from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
 from maskevidence.models.normal import LOG_2PI
+from maskevidence.show.draw import plot
+from maskevidence.show.shown import data_frame
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
@@ -103,7 +105,7 @@ class LowRankGaussian(GaussianFamily):
             MissingExtraError: matplotlib is not installed.
         """
         loadings, noise = (t.detach().cpu().double().numpy() for t in (self.loadings, self.noise_variances))
-        return loadings_plot(loadings, noise, self.columns, ax)
+        return plot(*loadings_picture(loadings, noise, self.columns), ax)
 
     def to_frame(self) -> Any:
         """A data frame of pandas with a row for each column: mean, standard deviation of the noise, loadings.
@@ -116,7 +118,7 @@ class LowRankGaussian(GaussianFamily):
         """
         parts = (self.loadings, self.mean, self.noise_variances)
         loadings, mean, noise = (part.detach().cpu().double().numpy() for part in parts)
-        return loadings_frame(loadings, mean, noise, self.columns)
+        return data_frame(loadings_columns(loadings, mean, noise, self.columns))
 
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 from torch import Tensor, nn
 
-from maskevidence.display.model import model_line, module_html
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
@@ -18,6 +17,9 @@ from maskevidence.models.image.calls import Call, calls_by_size, put_in_place
 from maskevidence.models.image.normalisation import brought_back, normalised, visible_statistics
 from maskevidence.models.image.patches import check_images, patchify, unpatchify
 from maskevidence.models.image.pixel_density import DENSITIES, PixelDensity, check_target, pixel_base_measure
+from maskevidence.models.model_page import model_page
+from maskevidence.show.parts import Page
+from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Density, PatchStatistics
 from maskevidence.tokens import Tokens
 
@@ -26,7 +28,7 @@ _BATCH_TOKENS_ELSEWHERE = 2**15
 _BATCH_BYTES = 2**27  # of the pixels that are sorted by mask size together
 
 
-class MaskedImage(nn.Module):
+class MaskedImage(HasPage, nn.Module):
     """The conditionals of a masked autoencoder of images: a density around the prediction of a hidden patch.
 
     Tokens are patches, each a vector of its pixels' levels. Create a model with `from_pretrained` or
@@ -102,13 +104,10 @@ class MaskedImage(nn.Module):
         self.batch_tokens = batch_tokens
         self.density = density
 
-    def __repr__(self) -> str:
+    def page(self) -> Page:
+        """What the model is."""
         sizes = {"image_size": self.image_size, "patch_size": self.patch_size}
-        return model_line(type(self).__name__, {"network": type(self.network).__name__, **sizes})
-
-    def _repr_html_(self) -> str:
-        """What the model is, for a notebook."""
-        return module_html(self, repr(self))
+        return model_page(self, {"network": type(self.network).__name__, **sizes})
 
     @classmethod
     def from_pretrained(

@@ -10,13 +10,15 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from maskevidence.display.model import model_line, module_html
 from maskevidence.errors import InputError
 from maskevidence.model import MASS, Conditionals
+from maskevidence.models.model_page import model_page
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
 from maskevidence.models.text.call_sizes import CallSizes
 from maskevidence.models.text.encoding import EncodedTexts, encode_texts
 from maskevidence.models.text.text_lengths import Encoding
+from maskevidence.show.parts import Page
+from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Long
 from maskevidence.support.files import replacing_files
 from maskevidence.support.progress import quiet
@@ -48,7 +50,7 @@ class _Call(NamedTuple):
 _OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, which is no part of it
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(HasPage, nn.Module):
     """The conditionals of a masked language model, log p(token | visible tokens): hidden tokens are [MASK].
 
     Create a model with `from_pretrained` or `from_callable`; the constructor takes a transformers model in
@@ -109,12 +111,9 @@ class MaskedLM(nn.Module):
         self.max_tokens = self._adapter.max_tokens
         self.notes = self._adapter.notes
 
-    def __repr__(self) -> str:
-        return model_line(type(self).__name__, {"network": type(self.network).__name__})
-
-    def _repr_html_(self) -> str:
-        """What the model is, for a notebook."""
-        return module_html(self, repr(self))
+    def page(self) -> Page:
+        """What the model is."""
+        return model_page(self, {"network": type(self.network).__name__})
 
     @classmethod
     def from_pretrained(

@@ -10,8 +10,7 @@ import pytest
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.display import html
-from maskevidence.display.svg import COLOURS, Interval, Line, intervals_svg, lines_svg
+from maskevidence.show import html
 
 NAMES = [
     "estimate",
@@ -144,27 +143,3 @@ def test_names_and_notes_are_escaped(shown: dict[str, Any]) -> None:
 
 def test_text_is_escaped() -> None:
     assert html.text('<a href="x">&\u202e') == "&lt;a href=&quot;x&quot;&gt;&amp;U+202E"
-
-
-@pytest.mark.parametrize(
-    "y", [[-1.0], [-1.0, -1.0], [0.0, 0.0], [-60.0, -60.0 - 1e-13], [1e-9, 3e-9], [-1e6, 1e6], [np.nan, 2.0]]
-)
-def test_pictures_of_extreme_values_are_finite(y: list[float]) -> None:
-    x, values = np.arange(1.0, len(y) + 1), np.array(y)
-    band = (values - 0.5, values + 0.5, 0.2)
-    for picture in (
-        lines_svg(x, [Line(values, COLOURS[0], [band])], "x", "a line"),
-        intervals_svg([Interval("a", y[-1], np.nan, np.nan, COLOURS[0])], "x", "intervals"),
-    ):
-        root = elements(picture)
-        numbers = [
-            v for part in root.iter() for k, v in part.attrib.items() if k in ("x", "y", "cx", "x1", "y1")
-        ]
-        assert np.isfinite([float(number) for number in numbers]).all()
-        assert 2 <= sum(part.tag == "text" for part in root.iter()) <= 14
-
-
-def test_long_curves_stay_small() -> None:
-    x = np.arange(1.0, 5001)
-    y = -np.sqrt(x)
-    assert len(lines_svg(x, [Line(y, COLOURS[0], [(y - 1, y + 1, 0.2)])], "x", "a line")) < 12_000

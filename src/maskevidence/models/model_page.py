@@ -1,9 +1,9 @@
-"""A model in a notebook."""
+"""A model as a page: what a notebook shows of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maskevidence.display import html
+from maskevidence.show.parts import Page, Table
 from maskevidence.wording import count
 
 _CONDITIONALS = {
@@ -15,24 +15,20 @@ _CONDITIONALS = {
 _MAX_COLUMNS = 12
 
 
-def model_line(name: str, arguments: Mapping[str, Any]) -> str:
-    """The model in one line, with the arguments that build it.
-
-    Example:
-        >>> model_line("PPCA", {"n_features": 8, "n_components": 2})
-        'PPCA(n_features=8, n_components=2)'
-    """
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-
-
-def module_html(model: Any, line: str, columns: Sequence[str] | None = None) -> str:
+def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] | None = None) -> Page:
     """The model, what kind of conditionals it has, and what it was fitted to.
 
     Args:
         model: a `MaskedModel` that is a module of torch.
-        line: the model in one line.
+        arguments: those that build it.
         columns: the names of the columns that it was fitted to, if they are known.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model_page(me.models.PPCA(8, 2), {"n_features": 8, "n_components": 2}).line
+        'PPCA(n_features=8, n_components=2)'
     """
+    line = f"{type(model).__name__}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
     n_parameters = sum(value.numel() for value in model.parameters())
     rows = [
         ["conditionals", _CONDITIONALS.get(model.conditionals, model.conditionals)],
@@ -42,4 +38,4 @@ def module_html(model: Any, line: str, columns: Sequence[str] | None = None) -> 
     if columns is not None:
         more = f" and {len(columns) - _MAX_COLUMNS} more" if len(columns) > _MAX_COLUMNS else ""
         rows.append([count(len(columns), "column"), ", ".join(columns[:_MAX_COLUMNS]) + more])
-    return html.block(html.headline(line), html.table(["", ""], rows, words=(0, 1)))
+    return Page(line, line, parts=[Table((), rows, words=(0, 1))])
