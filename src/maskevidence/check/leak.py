@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
@@ -45,14 +45,19 @@ def distributions(trial: Trial) -> Finding:
     values = torch.where(
         like(trial.masked, trial.tokens.values), _from_other_rows(trial), trial.tokens.values
     )
-    before, after = (
-        trial.listed(tokens, trial.masked).clamp(min=_SMALLEST)
-        for tokens in (trial.tokens, trial.with_values(values))
-    )
+    before, after = (_listed(trial, tokens) for tokens in (trial.tokens, trial.with_values(values)))
     apart = ((after - before).abs() / (1 + before.abs())).amax(1)
     pair = torch.zeros(2, *trial.masked.shape, dtype=torch.float64)
     pair[1][trial.masked.cpu()] = apart  # as a change of 0, so that the finding names the place
     return trial.compared("distributions", did, (pair[0], pair[1]), trial.masked.cpu(), _DISTRIBUTIONS)
+
+
+def _listed(trial: Trial, tokens: Tokens) -> Float64[Tensor, "n_masked V"]:
+    """The distributions of all pairs in a raw call, since an `Asker` blanks the hidden values beforehand."""
+    trial.n_passes += len(tokens)
+    with torch.no_grad():
+        listed = trial.model.log_distributions(tokens, trial.masked)
+    return listed.double().cpu().clamp(min=_SMALLEST)
 
 
 _SMALLEST = -1e6  # log of a probability that may be 0

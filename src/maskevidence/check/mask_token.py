@@ -23,8 +23,8 @@ def mask_token(trial: Trial) -> Finding:
     token = getattr(trial.model, "mask_token_id", None)
     if token is None or not isinstance(trial.model, HasLogDistributions):
         return Finding("mask token", "skipped", "the model has no mask token, or lists no distributions", did)
-    rows = torch.from_numpy(trial.rng("mask token").permutation(len(trial.masked))[:_N_PAIRS])
-    log_p = trial.listed(trial.tokens[rows], trial.masked[rows])
+    rows = trial.rng("mask token").permutation(len(trial.masked))[:_N_PAIRS]
+    log_p = torch.cat([answer.log_probs.double().cpu() for answer in trial.distributions(rows)])
     if token >= log_p.shape[1]:
         return trial.passed("mask token", "it is not among the values", did)
     shares = log_p.exp().mean(0)

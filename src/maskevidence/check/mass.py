@@ -1,8 +1,7 @@
 """The total probability of a hidden token over all its values: by enumeration, quadrature or sampling."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -105,44 +104,29 @@ def sum_tolerance(trial: Trial) -> float:
     return min(0.1, max(1e-4, 10 * trial.tolerance))
 
 
-def curve_of(trial: Trial, row: int, column: int) -> Callable[[Tensor], Floats]:
-    """The log-probability of one hidden token as a function of its value, for an array of values."""
-
-    def log_prob(values: Tensor) -> Floats:
-        where = torch.full((len(values),), row)
-        tokens = trial.tokens[where]
-        changed = tokens.values.clone()
-        changed[:, column] = values.to(changed.dtype)
-        tokens = type(tokens)(changed, tokens.maskable, tokens.context, tokens.ids, tokens.n_bytes)
-        return trial.ask(tokens, trial.masked[where])[:, column].cpu().numpy()
-
-    return log_prob
-
-
 def _of_distributions(trial: Trial) -> list[Mass]:
     """The distributions that the model itself gives, which also have to agree with its answers."""
-    rows = torch.from_numpy(trial.rng("mass rows").permutation(len(trial.masked))[: 2 * N_PROBES])
-    masked = trial.masked[rows]
-    listed = trial.listed(trial.tokens[rows], masked)
-    at = torch.nonzero(masked)
-    own = listed.gather(1, trial.tokens.values[rows][masked][:, None].long().cpu())[:, 0]
-    answer = trial.answer[rows][masked].cpu()
-    apart = ((own - answer).abs() / (1 + answer.abs())) > trial.tolerance
-    note = "log_distributions and log_conditionals disagree" if bool(apart.any()) else ""
-    return [
-        Mass(int(rows[row]), column, log_prob.numpy(), np.zeros(len(log_prob)), True, note=note)
-        for (row, column), log_prob in zip(at.tolist(), listed, strict=True)
-    ]
+    rows = trial.rng("mass rows").permutation(len(trial.masked))[: 2 * N_PROBES]
+    result, agree = [], True
+    for part, tokens, hidden, log_probs in trial.distributions(rows):
+        row, listed = rows[part], log_probs.double().cpu()
+        own = listed.gather(1, tokens.values[hidden][:, None].long().cpu())[:, 0]
+        answer = trial.answer[row][hidden].cpu()
+        agree &= not bool((((own - answer).abs() / (1 + answer.abs())) > trial.tolerance).any())
+        for (number, column), log_prob in zip(torch.nonzero(hidden).tolist(), listed.numpy(), strict=True):
+            result.append(Mass(int(row[number]), column, log_prob, np.zeros(len(log_prob)), True))
+    note = "" if agree else "log_distributions and log_conditionals disagree"
+    return [replace(mass, note=note) for mass in result]
 
 
 def _over(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
-    log_prob = curve_of(trial, row, column)(values)
+    log_prob = trial.curve(row, column)(values)
     return Mass(row, column, log_prob, np.zeros(len(log_prob)), complete=False)
 
 
 def _enumerated(trial: Trial, row: int, column: int) -> Mass:
     """Whole numbers from 0 on: all that the tokenizer knows, or those seen, and more until one is refused."""
-    log_prob = curve_of(trial, row, column)
+    log_prob = trial.curve(row, column)
     known = getattr(trial.model, "tokenizer", None)
     data = trial.data
     seen = data.values[data.maskable | data.context]
@@ -169,7 +153,7 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
 
 def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
     """The integral over the real line; over the range of the column if the model refuses other values."""
-    log_prob = curve_of(trial, row, column)
+    log_prob = trial.curve(row, column)
     device = trial.data.values.device
 
     def at(x: Floats) -> Floats:

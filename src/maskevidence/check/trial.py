@@ -1,6 +1,6 @@
 """A trial: some rows and masks of the data, the model's answers for them, and how exact these can be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
+from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
 from maskevidence.tokens import Tokens
 
 MAX_ROWS = 16
@@ -105,19 +106,35 @@ class Trial:
         with torch.no_grad():
             return self.model.log_conditionals(tokens, masked)
 
-    def listed(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Float64[Tensor, "n_masked V"]:
-        """What the model's `log_distributions` answers in one call, in double precision."""
-        self.n_passes += len(masked)
-        with torch.no_grad():
-            return self.model.log_distributions(tokens, masked).double().cpu()
+    def distributions(self, rows: Int64[np.ndarray, " n"]) -> Iterator[Answer]:
+        """What the model's `log_distributions` answers for some pairs, numbered by `rows`."""
+        masked, asker = self.masked.cpu(), Asker(self.model)
+        size = masked.sum(1).numpy()[rows]
+        yield from asker.distributions(MaskedRows(self.tokens, rows, size, lambda part: masked[rows[part]]))
+        self.n_passes += asker.n_passes
 
     def ask(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
-        """The answers for any number of pairs, in calls of a bounded size, in double precision."""
+        """The answers for any number of pairs, in calls of a bounded size, in double precision.
+
+        The calls are raw: packing by an `Asker` would reorder the rows that share a call, on which an answer
+        may wrongly depend, and would refuse empty masks, which a model has to answer by 0.
+        """
         parts = [
-            self.raw(tokens[part], masked[part]).double()
-            for part in (slice(i, i + ROWS_IN_A_CALL) for i in range(0, len(masked), ROWS_IN_A_CALL))
+            self.raw(tokens[part], masked[part]).double() for part in slices(len(masked), ROWS_IN_A_CALL)
         ]
         return torch.cat(parts)
+
+    def curve(self, row: int, column: int) -> Callable[[Tensor], Float64[np.ndarray, " n"]]:
+        """The log-probability of a hidden token of a pair as a function of its value, for n values."""
+
+        def log_prob(values: Tensor) -> Float64[np.ndarray, " n"]:
+            where = torch.full((len(values),), row)
+            tokens = self.tokens[where]
+            changed = tokens.values.clone()
+            changed[:, column] = values.reshape(changed[:, column].shape).to(changed)
+            return self.ask(replace(tokens, values=changed), self.masked[where])[:, column].cpu().numpy()
+
+        return log_prob
 
     def with_values(self, values: Tensor) -> Tokens:
         """The rows of the pairs with other values."""

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from maskevidence.check.trial import Trial
 from maskevidence.model import MASS, base_measure_of
-from maskevidence.tokens import Tokens
 
 MOST_ENTRIES = 200
 _SAMPLES = 256
@@ -34,7 +33,11 @@ def vector_mass(trial: Trial, row: int, column: int, make: Any) -> Any:
     """
     base = trial.tokens.values[row, column]
     levels = base.dtype == torch.uint8
-    ask = _asker(trial, row, column)
+    curve = trial.curve(row, column)
+
+    def ask(entries: Float64[np.ndarray, "n K"]) -> Float64[np.ndarray, " n"]:
+        return curve(torch.from_numpy(entries))
+
     grid, answers = _slices(trial, base.flatten(), ask, levels)
     rng = trial.rng(f"vector {row}")
     if levels:
@@ -65,19 +68,6 @@ def vector_mass(trial: Trial, row: int, column: int, make: Any) -> Any:
         n_samples=_SAMPLES,
         note=note,
     )
-
-
-def _asker(trial: Trial, row: int, column: int) -> Any:
-    def ask(entries: Float64[np.ndarray, "n K"]) -> Float64[np.ndarray, " n"]:
-        where = torch.full((len(entries),), row)
-        tokens = trial.tokens[where]
-        values = tokens.values.clone()
-        shape = values.shape[2:]
-        values[:, column] = torch.from_numpy(entries).reshape(-1, *shape).to(values)
-        tokens = Tokens(values, tokens.maskable, tokens.context, tokens.ids, tokens.n_bytes)
-        return trial.ask(tokens, trial.masked[where])[:, column].cpu().numpy()
-
-    return ask
 
 
 def _slices(trial: Trial, base: Tensor, ask: Any, levels: bool) -> tuple[Any, Any]:

@@ -16,8 +16,8 @@ from torch import Tensor
 from maskevidence.check.findings import Finding
 from maskevidence.check.significance import critical
 from maskevidence.errors import InputError
-from maskevidence.masks import Exhaustive, MaskKey, drawn_masks
-from maskevidence.score import score_masks
+from maskevidence.masks import Exhaustive, MaskKey
+from maskevidence.score import score_observations
 from maskevidence.tokens import Tokens
 
 _LENGTHS = (1, 2, 3, 4, 5, 5, 3, 2)
@@ -61,7 +61,7 @@ def _of_objective(objective: Any) -> Finding:
         losses = np.array([float(objective(model, tokens, step=step)) for step in range(_N_STEPS)])
     except InputError as error:
         return Finding("weights", "skipped", f"it is not computed from masks ({error})", did)
-    return _compared(losses, -float(_evidence(model, tokens).mean()), did)
+    return _compared(losses, -_evidence(model, tokens), did)
 
 
 def _of_collator(collator: Any) -> list[Finding]:
@@ -88,7 +88,7 @@ def _of_collator(collator: Any) -> list[Finding]:
         masked[:, : hidden.shape[1]] = hidden[:, : masked.shape[1]]
         score = model.log_conditionals(tokens, masked).sum(1) / masked.sum(1).clamp(min=1)
         losses.append(float(-(batch[_WEIGHT].double() * score).mean()))
-    return [*found, _compared(np.array(losses), -float(_evidence(model, tokens).mean()), did)]
+    return [*found, _compared(np.array(losses), -_evidence(model, tokens), did)]
 
 
 def _of_inputs(
@@ -153,12 +153,12 @@ def _not_the_evidence(objective: Any) -> str | None:
     return None
 
 
-def _evidence(model: Any, tokens: Tokens) -> Float64[Tensor, " B"]:
-    """Σ over sizes of the mean score of all masks of that size, for each row (Eq. 2)."""
-    masks = drawn_masks(Exhaustive(), MaskKey(), tokens.ids.numpy(), tokens.maskable.numpy())
-    row = torch.from_numpy(masks.row)
-    scores = score_masks(model, tokens[row], torch.from_numpy(masks.masked()))
-    return torch.bincount(row, torch.from_numpy(masks.weight) * scores)
+def _evidence(model: Any, tokens: Tokens) -> float:
+    """The mean over rows of Σ over sizes of the mean score of all masks of that size (Eq. 2)."""
+    design = Exhaustive()
+    table, _ = score_observations(model, tokens, design, MaskKey())
+    weight = design.summation(table.n_tokens, table.draw, table.size).weight
+    return float((weight * table.score).sum()) / len(tokens)
 
 
 def _short_rows() -> Tokens:
