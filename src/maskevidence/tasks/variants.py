@@ -1,7 +1,7 @@
 """Score the mutants of a table, and compare the scores with measurements and with scores that it holds."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from maskevidence.data.table_files import is_number
 from maskevidence.data.text_files import Columns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.runs.lock import locked, refuse_unrelated
+from maskevidence.show.parts import Page, Table
 from maskevidence.support.files import reading, write_atomic, write_json, writing
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.options import CheckpointOptions, DeviceOptions
@@ -45,6 +46,21 @@ class VariantResult:
     correlations: dict[str, Correlation]
     notes: tuple[str, ...]
     given: dict[str, Float64[np.ndarray, " N"]] = field(default_factory=dict)
+
+    def page(self) -> Page:
+        """The passes, the first mutants, and the correlations with the measured effect."""
+        if self.scores is None:
+            headline = f"{self.plan.passes:,} passes of the model"
+            return Page(headline, headline, parts=[self.plan.table()], notes=self.notes)
+        page = replace(self.scores.page(), notes=self.notes)
+        if self.measured is None:
+            return page
+        rows = [
+            [name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}", f"{each.n:,}"]
+            for name, each in self.correlations.items()
+        ]
+        headings = ["score", "correlation", "95 % interval", "mutants"]
+        return replace(page, parts=[*page.parts, Table(headings, rows, f"Spearman with {self.measured}")])
 
     def to_dict(self) -> dict[str, Any]:
         """Content for JSON, without the scores of single mutants."""
@@ -117,7 +133,8 @@ def score_variants(
     result = VariantResult(scores.plan, scores, options.measured, correlations, notes, numbers)
     if options.out is not None:
         with locked(options.out):
-            columns = {_beside(name, scores.columns()): one.tolist() for name, one in numbers.items()}
+            taken = ("mutant", *scores.columns().values)
+            columns = {_beside(name, taken): one.tolist() for name, one in numbers.items()}
             # The summary is the sign of the folder, and the table, which comes last, of its being finished.
             with writing(options.out):
                 (options.out / TABLE).unlink(missing_ok=True)

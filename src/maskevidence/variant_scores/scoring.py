@@ -12,6 +12,9 @@ from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks import RandomSize
 from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel
 from maskevidence.scores.ask import Asker, Reads
+from maskevidence.show.parts import Page, Table
+from maskevidence.show.pictures import Histogram
+from maskevidence.show.shown import Columns, Shown
 from maskevidence.support.files import csv_text
 from maskevidence.support.progress import progress
 from maskevidence.variant_scores.agreement import spearman
@@ -25,8 +28,10 @@ from maskevidence.variant_scores.conventions import (
 )
 from maskevidence.variant_scores.mutants import parse_mutants
 from maskevidence.variant_scores.sequences import Letters, pairs_of
+from maskevidence.wording import count, typeset
 
 _MAX_DRAWS = 10_000
+_MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names
 _ROWS = 1024  # that the model gets at a time, which packs them into its calls
 
 
@@ -44,9 +49,15 @@ class VariantPlan:
     distinct: dict[str, int]
     passes: int
 
+    def table(self) -> Table:
+        """Contexts of each convention, and of all together."""
+        rows = [[name, f"{self.asked[name]:,}", f"{self.distinct[name]:,}"] for name in self.asked]
+        rows.append(["all", f"{sum(self.asked.values()):,}", f"{self.passes:,}"])
+        return Table(["convention", "contexts asked for", "distinct"], rows, "passes of the model")
 
-@dataclass(frozen=True)
-class VariantScores:
+
+@dataclass(frozen=True, repr=False)
+class VariantScores(Shown):
     """Scores of mutants, nats; above 0 where the model prefers the mutant to the wild type.
 
     Attributes:
@@ -77,18 +88,40 @@ class VariantScores:
         """Spearman's rank correlation of every two conventions."""
         return {(a, b): spearman(self.scores[a], self.scores[b]) for a, b in combinations(self.scores, 2)}
 
-    def columns(self) -> dict[str, Sequence[object]]:
-        """The mutants, the scores and their errors by name of column."""
-        columns: dict[str, Sequence[object]] = {"mutant": self.mutants}
+    def page(self) -> Page:
+        """The scores of the first mutants, and the passes that all took."""
+        names, n = ", ".join(self.scores), count(len(self), "mutant")
+        shown = [_shortened(name) for name in self.mutants[:_MOST_SHOWN]]
+        rows = []
         for name, values in self.scores.items():
-            columns[name] = values.tolist()
+            rows.append([name, *map(_number, values[: len(shown)])])
             if name in self.mask_se:
-                columns[f"{name}_mask_se"] = self.mask_se[name].tolist()
-        return columns
+                rows.append([f"error of {name}", *map(_number, self.mask_se[name][: len(shown)])])
+        return Page(
+            f"VariantScores({n} by {names}, {self.plan.passes:,} passes)",
+            f"{n} scored by {count(len(self.scores), 'convention')} in {self.plan.passes:,} passes",
+            parts=[self.plan.table(), Table(["score", *shown], rows, "the first mutants, nats")],
+            notes=self.notes,
+        )
+
+    def picture(self) -> tuple[Histogram, str]:
+        """The distribution of the scores by the first convention."""
+        name, values = next(iter(self.scores.items()))
+        title = f"{count(len(self), 'mutant')}, scored by {name}"
+        return Histogram(values[~np.isnan(values)], f"{name}  (nats)", "number of mutants", zero=True), title
+
+    def columns(self) -> Columns:
+        """The scores and their errors by mutant."""
+        values: dict[str, Sequence[object]] = {}
+        for name, scores in self.scores.items():
+            values[name] = scores.tolist()
+            if name in self.mask_se:
+                values[f"{name}_mask_se"] = self.mask_se[name].tolist()
+        return Columns(values, self.mutants, "mutant")
 
     def rows(self) -> list[dict[str, object]]:
-        """The same row by row, as content for JSON: None where a convention has no score."""
-        columns = self.columns()
+        """The mutants with their scores, as content for JSON: None where a convention has no score."""
+        columns = {"mutant": self.mutants, **self.columns().values}
         return [
             {name: None if value != value else value for name, value in zip(columns, cells, strict=True)}
             for cells in zip(*columns.values(), strict=True)
@@ -100,9 +133,16 @@ class VariantScores:
         Args:
             given: further columns by name, such as the measured effect, which stand after the mutants.
         """
-        columns = self.columns()
-        columns = {"mutant": columns["mutant"], **(given or {})} | columns
+        columns = {"mutant": self.mutants, **(given or {}), **self.columns().values}
         return csv_text(columns, zip(*columns.values(), strict=True))
+
+
+def _number(value: float) -> str:
+    return "" if value != value else typeset(value, 3)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def variants(
