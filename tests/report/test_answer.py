@@ -9,16 +9,19 @@ import pytest
 
 import maskevidence as me
 from maskevidence.comparison import answer
+from maskevidence.curve import curve_lines
 from maskevidence.masks import MaskKey
 from maskevidence.report.all_observations import MAX_ROWS, all_observations
-from maskevidence.report.forest import forest, nice_ticks
+from maskevidence.report.figures import figures_of_curves, y_window
+from maskevidence.report.forest import forest
 from maskevidence.report.made import made_rows
 from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render
-from maskevidence.report.plots import COLOURS, DASHES, plot_curves, y_window
 from maskevidence.report.ranking import rank
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.spread import outliers, spread_of, written
+from maskevidence.show.draw import COLOURS
+from maskevidence.standard_errors import t_half_width
 from maskevidence.wording import typeset
 from report_runs import command, save_bert, write_table, write_texts
 
@@ -57,7 +60,8 @@ def test_the_answer_comes_first(runs: list[ReportedRun], page: str) -> None:
     comparison = me.compare({run.name: run.estimate for run in runs})  # type: ignore[arg-type]
     found = answer(comparison, "row")
     first = text_of(section(page, "numbers"))
-    assert first.startswith(f"{found.headline} {found.words} The log evidence is log p(x)")
+    assert first.startswith(f"{found.headline} {found.words} Behind the best run")
+    assert first.index("Behind the best run") < first.index("The log evidence is log p(x)")
     assert comparison.names[-1] == "ppca-1"
     assert comparison.behind[-1].told_apart
 
@@ -102,35 +106,40 @@ def test_what_it_says(shifts: tuple[float, ...], headline: str, words: str) -> N
 
 def test_every_run_is_ranked_with_both_errors(runs: list[ReportedRun], page: str) -> None:
     ranking = rank(runs)
-    found = forest(runs, ranking, 2, "row")
-    assert found is not None
-    assert found.names == [row[0] for row in ranking.rows]
-    numbers, behind = found.panels
-    estimates = {run.name: run.estimate for run in runs}
-    assert 0 <= numbers.ticks[0][0] < numbers.ticks[-1][0] <= 100
-    for name, mark in zip(found.names, numbers.marks, strict=True):
-        estimate = estimates[name]
-        assert estimate is not None
-        for value in (estimate.log_evidence, estimate.mask_se, estimate.data_se):
-            assert typeset(value, 2) in mark.words
-        assert mark.thick is not None
-        assert mark.thin is not None
-        assert mark.thick[1] / mark.thin[1] == pytest.approx(estimate.mask_se / estimate.data_se, rel=0.05)
-        for start, wide in (mark.thick, mark.thin):
-            assert start >= 0
-            assert start + wide <= 100
-            assert start + wide / 2 == pytest.approx(mark.at, abs=0.02)
-    assert behind.marks[0].words == "best"
-    assert page.count('role="rowheader"') == 3
+    assert ranking.comparison is not None
+    behind, numbers = forest(runs, ranking, 2, "row")
+    estimates = ranking.comparison.estimates
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in numbers.table.split("<tr>")[2:]]
+    assert [name for name, *_ in rows] == list(ranking.comparison.names)
+    for name, *cells in rows:
+        each = estimates[name]
+        assert cells[0] == typeset(each.log_evidence, 2)
+        assert cells[1:] == [f"± {typeset(error, 2)}" for error in (each.mask_se, each.data_se) if error]
+    assert behind.svg.count('id="behind-value-') == 3
+    assert "best run, nats per row: ppca-" in behind.svg
+    assert page.count("Bars and bands are 95 % intervals; ± is one standard error.") == 1
+    assert forest(runs[:1], rank(runs[:1]), 2, "row") == []
     assert rank(runs[:1]).refusal is not None
-    assert forest(runs[:1], rank(runs[:1]), 2, "row") is None
 
 
-def test_ticks_are_round_numbers_within() -> None:
-    for low, high in ((-170.3, -128.1), (0.0, 0.013), (-1e6, 2e6)):
-        ticks = nice_ticks(low, high)
-        assert 2 <= len(ticks) <= 8
-        assert all(low <= value <= high for value, _ in ticks)
+def test_bars_of_masks_are_those_of_the_estimate(runs: list[ReportedRun]) -> None:
+    (_, numbers) = forest(runs, rank(runs), 2, "row")
+    ends = [
+        [float(x) for x in re.findall(r"[ML] (\S+) \S+", path)]
+        for path in re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 4.5', numbers.svg)
+    ]
+    thin = [
+        [float(x) for x in re.findall(r"[ML] (\S+) \S+", path)]
+        for path in re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 1.5', numbers.svg)
+    ]
+    comparison = rank(runs).comparison
+    assert comparison is not None
+    assert len(ends) == len(thin) == 3
+    for name, masks, data in zip(comparison.names, ends, thin, strict=True):
+        each = comparison.estimates[name]
+        low, high = each.interval()
+        expected = (high - low) / (2 * t_half_width(each.data_se or 0.0, 199, 0.95))
+        assert (masks[1] - masks[0]) / (data[1] - data[0]) == pytest.approx(expected, rel=0.05)
 
 
 def test_evidence_is_drawn_against_the_number_of_components(runs: list[ReportedRun], page: str) -> None:
@@ -154,25 +163,27 @@ def test_a_wide_band_does_not_press_the_curves_flat(runs: list[ReportedRun]) -> 
     estimate = runs[0].estimate
     assert estimate is not None
     curve = estimate.curve
-    assert y_window([curve]) is None
+    assert y_window(curve_lines({"a": curve}).lines) is None
     wide = dataclasses.replace(curve, data_se=np.where(curve.size == 2, 100.0, curve.data_se))
-    window = y_window([curve, wide])
+    window = y_window(curve_lines({"a": curve, "b": wide}).lines)
     assert window is not None
     assert window[0] < curve.score.min() < curve.score.max() < window[1]
     assert window[1] - window[0] < 10
-    plot = plot_curves("curves", "Scores", {"a": curve, "b": wide}, "score")
-    assert plot.figure["layout"]["yaxis"]["range"] == list(window)
-    assert plot.cut is not None
+    other = dataclasses.replace(estimate, curve=wide)
+    (figure,) = figures_of_curves([runs[0], dataclasses.replace(runs[1], estimate=other)], None)
+    assert "bands go on beyond the picture" in figure.notes[0]
 
 
-def test_every_run_can_be_told_from_the_others_in_the_plots(runs: list[ReportedRun]) -> None:
-    assert runs[0].estimate is not None
-    curves = {str(k): runs[0].estimate.curve for k in range(2 * len(COLOURS))}
-    plot = plot_curves("curves", "Scores", curves, "score")
-    looks = {(colour, plot.dashes[place]) for place, _, colour in plot.series}
-    assert len(looks) == len(curves)
-    lines = [trace["line"] for trace in plot.figure["data"] if trace.get("customdata")]
-    assert [DASHES[line["dash"]] for line in lines] == list(plot.dashes.values())
+def test_every_run_can_be_told_from_the_others_in_the_pictures(runs: list[ReportedRun]) -> None:
+    many = [dataclasses.replace(runs[0], name=f"run {k}") for k in range(2 * len(COLOURS))]
+    (figure,) = figures_of_curves(many, None)
+    looks = {(drawn.colour, drawn.dash) for drawn in figure.runs}
+    assert len(looks) == len(many)
+    for drawn in figure.runs:
+        style = re.search(rf'id="curves-line-{drawn.number}".*?style="([^"]*)"', figure.svg, re.DOTALL)
+        assert style is not None
+        assert drawn.colour.lower() in style[1]
+        assert ("dasharray" in style[1]) == (drawn.dash != "solid")
 
 
 def test_names_of_outliers_do_not_overlap() -> None:
@@ -202,10 +213,9 @@ def test_outliers_are_named_in_the_histogram(tmp_path: Path) -> None:
     spread = spread_of(renamed(run, names), "row")
     assert spread is not None
     assert re.match(r"\d+ rows? lies? far below the others: row of the test \(−", spread.words)
-    bars, points = spread.plot.figure["data"]
-    assert sum(bars["y"]) == 200
-    assert points["customdata"][0].startswith("row of the test: −")
-    assert points["text"][0] == "row of the test"  # the farthest one always has its name
+    counts = re.findall(r"<td[^>]*>(\d+)</td>", spread.figure.table)
+    assert sum(map(int, counts)) == 200
+    assert ">row of the test</text>" in spread.figure.svg  # the farthest one always has its name
     page = render([run])
     assert "far below the others: 149 (−" in text_of(page)
     assert "far below" not in render([run], observations=0)
@@ -244,13 +254,13 @@ def test_a_page_calls_its_numbers_by_their_names(tmp_path: Path) -> None:
     alone = text_of(render(read_runs([tmp_path / "alone"])))
     assert "The number is not log p(x)" in alone
     assert "is log p(x):" not in alone
-    assert "Not all mask sizes are covered: this is" in alone
+    assert "kind pseudo: not all mask sizes are covered: this is" in alone
     assert "the target is transformed" not in alone
     assert "under a curve is the" not in alone
     two = render(read_runs([tmp_path / "bert-0", tmp_path / "bert-1"]))
     open_part = text_of(section(two, "numbers").split("<details")[0])
     assert "defines no single p(x): the number is a lower bound on the log evidence of a text" in open_part
-    assert "lower bound on the log evidence, nats per text" in open_part
+    assert "lower bound on the log evidence (nats per text)" in open_part
     assert "2.7 times" not in open_part
     assert "The area under a curve is the lower bound on the log evidence." in text_of(two)
 
@@ -297,8 +307,8 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     assert np.abs(run.estimate.per_observation - exact).max() > 0.1
     page = render([run])
     numbers = text_of(section(page, "numbers"))
-    assert f"Log evidence {typeset(exact.mean(), 2)} nats per observation, in closed form By masks" in numbers
-    assert f"By masks {typeset(run.estimate.log_evidence, 2)} ± " in numbers
+    assert f"Log evidence {typeset(exact.mean(), 2)} nats per observation, in closed form" in numbers
+    assert f"by masks {typeset(run.estimate.log_evidence, 2)} nats per observation mask error ± " in numbers
     shown = text_of(section(page, "observations"))
     assert f"149 ({typeset(exact[149], 1)}: column 3 = −40)" in shown
     listed = all_observations(run, [], None)

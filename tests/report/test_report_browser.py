@@ -1,5 +1,6 @@
-"""The report in a browser: plots are drawn, all works by keyboard, text is readable, nothing is requested."""
+"""The report in a browser: values can be read off, keys do all, text is readable, nothing is requested."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from maskevidence.report.plots import COLOURS
+from maskevidence.show.draw import COLOURS
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -44,8 +45,8 @@ CONTRASTS = """
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
-    const hovered = element.closest("script, noscript, .hoverlayer");
-    if (!walker.currentNode.data.trim() || hovered || !element.getClientRects().length) continue;
+    const hidden = element.closest("script, noscript");
+    if (!walker.currentNode.data.trim() || hidden || !element.getClientRects().length) continue;
     const style = getComputedStyle(element);
     const colour = parse(element instanceof SVGElement ? style.fill : style.color).rgb;
     const [low, high] = [luminance(colour), luminance(background(element))].sort((a, b) => a - b);
@@ -84,8 +85,9 @@ def show(browser: Any) -> Iterator[Open]:
     """Open a report; in the end its console must be empty, and it must have requested nothing but itself."""
     opened: list[tuple[Path, Opened]] = []
 
-    def open_report(file: Path, *, scheme: str = "light", width: int = 1280) -> Opened:
-        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    def open_report(file: Path, *, scheme: str = "light", width: int = 1280, scripts: bool = True) -> Opened:
+        viewport = {"width": width, "height": 900}
+        context = browser.new_context(color_scheme=scheme, viewport=viewport, java_script_enabled=scripts)
         report = Opened(context.new_page())
         report.page.on("console", lambda message: report.messages.append(message.text))
         report.page.on("pageerror", lambda error: report.messages.append(str(error)))
@@ -128,60 +130,58 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in runs}
 
 
-def lines(page: Any, plot: str = "curves") -> int:
-    """The number of curves that are drawn."""
-    return page.locator(f"#plot-{plot} .scatterlayer path.js-line[d*=L]").count()
+def drawn(page: Any, key: str = "curves") -> list[str]:
+    """The ids of the lines and bands of a figure that can be seen, without the key of the figure."""
+    shown = page.locator(f"[id^={key}-line-], [id^={key}-band-]").evaluate_all(
+        "(all) => all.filter((x) => x.getClientRects().length && x.checkVisibility()).map((x) => x.id)"
+    )
+    return sorted(name.removeprefix(f"{key}-") for name in shown)
 
 
-def bands(page: Any, plot: str = "curves") -> int:
-    return page.locator(f"#plot-{plot} .scatterlayer path.js-fill[d*=L]").count()
-
-
-def test_curves_are_drawn_and_toggles_work(show: Open, reports: dict[str, Path]) -> None:
+def test_runs_and_bands_can_be_switched_off(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["two"]).page
     plot = page.locator("#plot-curves")
-    assert plot.locator(".points path").count() == 10  # two curves of five sizes
-    assert bands(page) == 4  # masks and observations of each
+    everything = [f"band-{name}-{run}" for name in ("data", "masks") for run in (0, 1)] + ["line-0", "line-1"]
+    assert drawn(page) == everything
     plot.get_by_role("checkbox", name="masks").uncheck()
-    assert bands(page) == 2
+    assert drawn(page) == ["band-data-0", "band-data-1", "line-0", "line-1"]
     plot.get_by_role("checkbox", name="ppca-1").uncheck()
-    assert bands(page) == 1
-    assert plot.locator(".points path").count() == 5
-    plot.get_by_role("checkbox", name="ppca-1").check()
+    assert drawn(page) == ["band-data-1", "line-1"]
     plot.get_by_role("checkbox", name="masks").check()
-    assert bands(page) == 4
-    assert page.locator("#plot-differences .points path").count() == 5
+    assert drawn(page) == ["band-data-1", "band-masks-1", "line-1"]
+    assert drawn(page, "differences") == ["band-data-0", "band-masks-0", "line-0"]
+    plot.get_by_role("checkbox", name="ppca-1").check()
+    assert drawn(page) == everything
 
 
-def test_the_axis_can_be_sizes_or_shares_and_zooms(show: Open, reports: dict[str, Path]) -> None:
+def test_sizes_stand_below_the_curves_and_shares_above(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["one"]).page
-    plot = page.locator("#plot-curves")
-    ticks = plot.locator(".xaxislayer-above .xtick, .xtick")
-    assert "mask size M" in plot.locator(".xtitle").text_content()
-    assert "5" in ticks.all_text_contents()
-    plot.get_by_role("radio", name="share hidden").check()
-    assert plot.locator(".xtitle").text_content() == "hidden tokens (%)"
-    assert "100" in ticks.all_text_contents()
-    get_range = "document.querySelector('#plot-curves .drawing').layout.xaxis.range"
-    low, high = page.evaluate(get_range)
-    plot.get_by_role("button", name="In").click()
-    closer = page.evaluate(get_range)
-    assert low < closer[0] < closer[1] < high
-    plot.get_by_role("button", name="All").click()
-    assert page.evaluate(get_range) == pytest.approx([low, high])
+    below, above = (
+        page.locator("#plot-curves svg").get_by_text(words, exact=True).bounding_box()["y"]
+        for words in ("mask size M (hidden tokens)", "mask rate (% of tokens hidden)")
+    )
+    assert above < below
 
 
-def test_hovering_names_the_values(show: Open, reports: dict[str, Path]) -> None:
+def test_pointing_reads_off_the_values_of_all_runs(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["two"]).page
-    drawing = page.locator("#plot-curves .drawing")
-    drawing.scroll_into_view_if_needed()
-    box = drawing.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2)
-    page.wait_for_selector("#plot-curves .hoverlayer .legend text")
-    shown = page.locator("#plot-curves .hoverlayer").text_content()
-    assert "ppca-1" in shown
-    assert "ppca-2" in shown
+    plot = page.locator("#plot-curves")
+    plot.scroll_into_view_if_needed()
+    assert "arrow keys" in plot.locator(".readout").inner_text()
+    points = json.loads(plot.locator("svg").get_attribute("data-points"))
+    svg = plot.locator("svg").bounding_box()
+    width = page.evaluate("document.querySelector('#plot-curves svg').viewBox.baseVal.width")
+    at = points[0]["left"][2]
+    page.mouse.move(svg["x"] + svg["width"] * at / width + 3, svg["y"] + svg["height"] / 2)
+    where, *values = plot.locator(".readout").inner_text().splitlines()
+    assert where == "mask size 3 (60.0 % hidden)"
+    assert values == [f"{line['label']}: {line['words'][2]}" for line in points]
+    assert all("masks ± 0." in value and "data ± 0." in value for value in values)
+    rule = plot.locator(".rule").bounding_box()
+    assert rule["x"] == pytest.approx(svg["x"] + svg["width"] * at / width, abs=1.5)
+    plot.get_by_role("checkbox", name="ppca-1").uncheck()
+    assert "ppca-1" not in plot.locator(".readout").inner_text()
+    assert "ppca-2" in plot.locator(".readout").inner_text()
 
 
 def test_everything_works_by_keyboard(show: Open, reports: dict[str, Path]) -> None:
@@ -196,23 +196,34 @@ def test_everything_works_by_keyboard(show: Open, reports: dict[str, Path]) -> N
                 "(document.activeElement)"
             )
         )
-        if reached[-1][1] == "chart":
+        if reached[-1][1] == "picture read":
             break
     assert reached[0][3] == "Skip to the numbers"
     kinds = [(tag, kind) for tag, _, kind, _ in reached]
     assert kinds.count(("INPUT", "checkbox")) == 4
-    assert kinds.count(("BUTTON", "button")) == 3
-    assert reached[-1][1] == "chart", reached
+    assert reached[-1][1] == "picture read", reached
     readout = page.locator("#plot-curves .readout")
     page.keyboard.press("ArrowRight")
     first = readout.inner_text()
-    assert first.startswith("20.0 % hidden: ppca-1 ")
-    assert "ppca-2" in first
+    assert first.startswith("mask size 1 (20.0 % hidden)\nppca-1: ")
+    assert "ppca-2: " in first
+    page.keyboard.press("ArrowRight")
+    assert readout.inner_text().startswith("mask size 2 (40.0 % hidden)")
     page.keyboard.press("End")
-    assert readout.inner_text().startswith("100.0 % hidden")
-    page.keyboard.press("+")
-    zoomed = page.evaluate("document.querySelector('#plot-curves .drawing').layout.xaxis.range")
-    assert zoomed[1] - zoomed[0] < 3
+    assert readout.inner_text().startswith("mask size 5 (100.0 % hidden)")
+    page.keyboard.press("ArrowLeft")
+    assert readout.inner_text().startswith("mask size 4 (80.0 % hidden)")
+    page.keyboard.press("Home")
+    assert readout.inner_text() == first
+
+
+def test_pictures_stand_without_a_script(show: Open, reports: dict[str, Path]) -> None:
+    page = show(reports["two"], scripts=False).page
+    for key in ("behind", "numbers-of-runs", "curves", "differences", "spread"):
+        assert page.locator(f"#plot-{key} svg").is_visible()
+    assert page.locator("#plot-curves .runs").inner_text().split() == ["Runs", "ppca-1", "ppca-2"]
+    assert not page.get_by_role("checkbox").first.is_visible()
+    assert not page.locator(".readout").first.is_visible()
 
 
 @pytest.mark.parametrize(
@@ -253,22 +264,22 @@ def test_nothing_overflows_on_a_phone(show: Open, reports: dict[str, Path], name
     page = show(reports[name], width=390).page
     page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    cut_off = page.evaluate(
-        "[...document.querySelectorAll('.drawing text')].filter((text) => {"
-        "  const inner = text.getBoundingClientRect();"
-        "  const outer = text.closest('.drawing').getBoundingClientRect();"
-        "  return inner.width && (inner.left < outer.left - 1 || inner.right > outer.right + 1"
-        "    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1);"
+    cut_off = page.locator("svg text").evaluate_all(
+        "(all) => all.filter((text) => {"
+        "  const inner = text.getBoundingClientRect(), outer = text.closest('svg').getBoundingClientRect();"
+        "  return inner.left < outer.left - 1 || inner.right > outer.right + 1"
+        "    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;"
         "}).map((text) => text.textContent)"
     )
     assert cut_off == []
+    assert page.locator(".picture svg").first.bounding_box()["width"] > 500  # its box scrolls
     wide = page.evaluate(
-        "[...document.querySelectorAll('main *')].filter((x) => !x.closest('.scroll, svg, .drawing')"
+        "[...document.querySelectorAll('main *')].filter((x) => !x.closest('.scroll, svg')"
         "  && x.getBoundingClientRect().right > 391).map((x) => x.outerHTML.slice(0, 80))"
     )
     assert wide == []
     tables = page.evaluate(
-        "[...document.querySelectorAll('#comparison .ranking, #all .scroll, #made .scroll')]"
+        "[...document.querySelectorAll('#comparison > .scroll, #all .scroll, #made .scroll')]"
         "  .filter((x) => x.scrollWidth > x.clientWidth).map((x) => x.outerHTML.slice(0, 80))"
     )
     assert tables == []
@@ -310,12 +321,12 @@ def test_images_and_plots_have_text_alternatives(show: Open, reports: dict[str, 
         alt.startswith("Observation ")
         for alt in page.locator("img").evaluate_all("(images) => images.map((image) => image.alt)")
     )
-    labels = page.locator("svg[role=img]").evaluate_all("(all) => all.map((svg) => svg.ariaLabel)")
+    labels = page.locator(".pictures svg[role=img]").evaluate_all("(all) => all.map((svg) => svg.ariaLabel)")
     assert len(labels) == 10
     assert all("log-probability" in label for label in labels)
-    chart = page.locator("#plot-curves .chart").get_attribute("aria-label")
-    assert "Score by mask size, score, nats per hidden token." in chart
-    assert "one point" in chart
+    picture = page.locator("#plot-curves svg[role=img]").get_attribute("aria-label")
+    assert "Score by mask size: score, nats per hidden token." in picture
+    assert "one point" in picture
     unnamed = page.locator("input, button, summary, [tabindex]").evaluate_all(
         "(all) => all.filter((x) => ![x, ...(x.labels || [])].some("
         "  (named) => named.ariaLabel || named.textContent.trim())).length"
@@ -359,11 +370,11 @@ def test_the_printed_page_is_light_and_complete(show: Open, reports: dict[str, P
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
     assert not page.get_by_role("button").first.is_visible()
     assert page.locator("#plot-curves .runs").inner_text().split() == ["Runs", "ppca-1", "ppca-2"]
-    assert page.locator("#plot-curves .drawing svg").first.is_visible()
+    assert page.locator("#plot-curves svg").is_visible()
+    assert not page.locator("input").first.is_visible()
 
 
 def test_one_mask_size_is_a_point_with_bars(show: Open, reports: dict[str, Path]) -> None:
     page = show(reports["one-size"]).page
     assert "only one mask size, and therefore one point and no curve" in page.inner_text("#plot-curves")
-    assert page.locator("#plot-curves .errorbars path").count() == 1
-    assert lines(page) == 0
+    assert drawn(page) == ["band-data-0", "line-0"]

@@ -1,141 +1,85 @@
-"""All runs of a comparison, best first, each with a dot and its errors on a common scale."""
+"""All runs of a comparison, best first: how far each is behind the best, and its own number."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from maskevidence.comparison import common_name
-from maskevidence.report.answer import PER_OBSERVATION
+from maskevidence.comparison import Comparison, common_name
+from maskevidence.estimate import EvidenceEstimate
+from maskevidence.report.figures import Figure, figure, numbers_of
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import data_error, plus_minus, standard_error, typeset
+from maskevidence.show.parts import Table, Value, Values
+from maskevidence.standard_errors import t_half_width
+from maskevidence.wording import capital, data_error, standard_error, typeset
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A number on a scale, with its place in percent of the scale's width.
-
-    Attributes:
-        words: the number and its errors.
-        at: the place of the dot.
-        thick: start and width of the thick bar; None where the error is not known.
-        thin: start and width of the thin bar, likewise.
-    """
-
-    words: str
-    at: float
-    thick: tuple[float, float] | None = None
-    thin: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One scale with a mark for each run.
-
-    Attributes:
-        title: what the scale shows, with its unit.
-        label: the same in a word or two, for a narrow screen; empty where the numbers speak for themselves.
-        marks: one for each run, in their order.
-        ticks: place and label of each tick.
-    """
-
-    title: str
-    label: str
-    marks: list[Mark]
-    ticks: list[tuple[float, str]]
-
-
-@dataclass(frozen=True)
-class Forest:
-    """The runs of a comparison on common scales, best first."""
-
-    names: list[str]
-    panels: list[Panel]
-
-
-def forest(runs: Sequence[ReportedRun], ranking: Ranking, digits: int, noun: str) -> Forest | None:
-    """Rank the compared runs: their numbers with both errors, and their differences from the best one.
+def forest(runs: Sequence[ReportedRun], ranking: Ranking | None, digits: int, noun: str) -> list[Figure]:
+    """The figures of the compared runs; none if the runs are not compared.
 
     Args:
         runs: the runs of the report.
         ranking: how they compare.
         digits: the number of decimals.
         noun: what an observation is.
-
-    Returns:
-        None if the runs are not compared.
     """
-    if ranking.refusal is not None or not ranking.rows:
-        return None
-    names = [row[0] for row in ranking.rows]
-    unit = ranking.unit.replace(PER_OBSERVATION, f"nats per {noun}")
-    panels = [_behind(names, ranking, digits, unit)]
-    if ranking.unit == PER_OBSERVATION:
-        panels.insert(0, _numbers(names, runs, digits, unit))
-    return Forest(names, panels)
+    comparison = None if ranking is None else ranking.comparison
+    if comparison is None:
+        return []
+    numbers = numbers_of(runs)
+    unit = comparison.unit.replace("observation", noun)
+    figures = [_behind(comparison, numbers, digits, unit)]
+    if comparison.unit == "nats per observation":
+        figures.append(_numbers(comparison, numbers, digits, unit))
+    return figures
 
 
-def _numbers(names: Sequence[str], runs: Sequence[ReportedRun], digits: int, unit: str) -> Panel:
-    estimates = {run.name: run.estimate for run in runs if run.estimate is not None}
+def _behind(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
+    """The differences from the best run; the page has them as a table, too."""
     values = [
-        (each.log_evidence, each.mask_se, each.data_se, each.n_observations)
-        for each in (estimates[name] for name in names)
+        replace(value, group="", number=numbers[value.label]) for value in comparison.picture()[0].values
     ]
-    words = [
-        f"{typeset(value, digits)}, masks {standard_error(mask, digits, typeset)}, "
-        f"observations {data_error(data, mask, n, digits, typeset)}"
-        for value, mask, data, n in values
+    picture = Values(values, f"behind the best run ({unit})", zero=True, words="")
+    listed = "; ".join(f"{value.label} {typeset(value.value, digits)}" for value in values)
+    return figure("behind", "Behind the best run", f"Behind the best run, {unit}: {listed}.", picture)
+
+
+def _numbers(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
+    """The numbers themselves with the errors of masks and of observations."""
+    estimates = {name: comparison.estimates[name] for name in comparison.names}
+    name = common_name(estimates.values())
+    values = [
+        Value(run, each.log_evidence, _of_data(each), _of_masks(each), number=numbers[run])
+        for run, each in estimates.items()
     ]
-    name = common_name(estimates[name] for name in names)
-    return _panel(f"{name}, {unit}", "", words, [value[:3] for value in values])
-
-
-def _behind(names: Sequence[str], ranking: Ranking, digits: int, unit: str) -> Panel:
-    values: list[tuple[float, float | None, float | None]] = [(0.0, None, None)]
-    words = ["best"]
-    for name in names[1:]:
-        difference = ranking.differences[name]
-        values.append((-difference.difference, difference.standard_error, None))
-        words.append(plus_minus(-difference.difference, difference.standard_error, digits, typeset))
-    return _panel(f"difference from the best, {unit}", "difference from the best", words, values)
-
-
-def _panel(
-    title: str,
-    label: str,
-    words: Sequence[str],
-    values: Sequence[tuple[float, float | None, float | None]],
-) -> Panel:
-    """Put numbers with a thick and a thin error on a scale that holds them all."""
-    reach = [max(thick or 0.0, thin or 0.0) for _, thick, thin in values]
-    low = min(value - error for (value, *_), error in zip(values, reach, strict=True))
-    high = max(value + error for (value, *_), error in zip(values, reach, strict=True))
-    width = (high - low) or 1.0
-    low, width = low - 0.03 * width, 1.06 * width
-
-    def place(value: float) -> float:
-        return round(100 * (value - low) / width, 2)
-
-    def bar(value: float, error: float | None) -> tuple[float, float] | None:
-        return None if not error else (place(value - error), round(200 * error / width, 2))
-
-    marks = [
-        Mark(text, place(value), bar(value, thick), bar(value, thin))
-        for text, (value, thick, thin) in zip(words, values, strict=True)
+    rows = [
+        [
+            run,
+            typeset(each.log_evidence, digits),
+            standard_error(each.mask_se, digits, typeset),
+            data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+        ]
+        for run, each in estimates.items()
     ]
-    ticks = [(place(tick), label) for tick, label in nice_ticks(low, low + width)]
-    return Panel(title, label, marks, ticks)
+    listed = "; ".join(f"{row[0]} {row[1]}, masks {row[2]}, observations {row[3]}" for row in rows)
+    return figure(
+        "numbers-of-runs",
+        capital(name),
+        f"{capital(name)}, {unit}: {listed}.",
+        Values(values, f"{name} ({unit})", words=""),
+        Table(["run", name, "masks", "observations"], rows),
+        notes=["Thick bars are for other masks, thin bars for other observations."],
+    )
 
 
-def nice_ticks(low: float, high: float, wanted: int = 4) -> list[tuple[float, str]]:
-    """About as many round numbers as wanted between two others, and how they are written.
+def _of_masks(estimate: EvidenceEstimate) -> tuple[float, float] | None:
+    if not estimate.mask_se or estimate.no_interval is not None:
+        return None
+    low, high = estimate.interval()
+    return low, high
 
-    Example:
-        >>> nice_ticks(-0.3, 11.0)
-        [(0, '0'), (2, '2'), (4, '4'), (6, '6'), (8, '8'), (10, '10')]
-    """
-    step = 10 ** math.floor(math.log10((high - low) / wanted))
-    step *= min((1, 2, 5, 10), key=lambda k: abs((high - low) / (k * step) - wanted))
-    digits = max(0, -math.floor(math.log10(step)))
-    first, last = math.ceil(low / step), math.floor(high / step)
-    return [(k * step, typeset(k * step, digits)) for k in range(first, last + 1)]
+
+def _of_data(estimate: EvidenceEstimate) -> tuple[float, float] | None:
+    if not estimate.data_se:
+        return None
+    half = t_half_width(estimate.data_se, estimate.n_observations - 1, 0.95)
+    return estimate.log_evidence - half, estimate.log_evidence + half

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import count
+from maskevidence.wording import NOT_KNOWN, capital, count
 
 _WORDS = {"masks_per_size": "{} masks per size"}
 
@@ -60,6 +60,7 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
     if estimate is not None:
         work = f"{count(estimate.n_masks, 'mask')}, {count(estimate.n_model_calls, 'call')} of the model"
         entries.append(("Work", work))
+        entries.append(("Base measure", capital(estimate.base_measure or NOT_KNOWN)))
     entries.append(("Fingerprint of the data", data.fingerprint[:16]))
     if manifest.model_fingerprint is not None:
         entries.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))

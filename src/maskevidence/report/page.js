@@ -1,13 +1,11 @@
 "use strict";
-// Draws the figures, and lets controls and keys do what the mouse does.
+// Switches runs and bands, reads values off the curves and lists all observations; without it, the pictures stand.
 (() => {
-  const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
-  const PRINT_WIDTH = 660;
+  const REACH = 8; // in units of a picture: how far the point of a line may lie from the rule
+  const HINT = "Point at the picture, or use the arrow keys in it, to read values off.";
 
-  for (const figure of JSON.parse(document.getElementById("figures").textContent)) {
-    const root = document.getElementById(`plot-${figure.key}`);
-    setUp(figure, root, root.querySelector(".drawing"));
-  }
+  document.documentElement.classList.add("script");
+  document.querySelectorAll(".plot").forEach(setUp);
 
   const listed = JSON.parse(document.getElementById("observations-data").textContent);
   if (listed) list(listed, document.getElementById("all"));
@@ -15,50 +13,84 @@
   const closed = document.querySelectorAll("details.run:not([open])");
   addEventListener("beforeprint", () => closed.forEach((details) => { details.open = true; }));
 
-  function setUp(figure, root, drawing) {
-    const touch = matchMedia("(pointer: coarse)").matches;
-    const layout = { ...figure.layout, dragmode: touch ? false : "zoom" }; // a finger scrolls the page
-    Plotly.newPlot(drawing, figure.data, layout, CONFIG);
-    const sizeTitle = figure.layout.xaxis.title.text;
-    const sizes = figure.data.map((trace) => trace.x);
-    const shares = figure.data.map((trace) => trace.meta.rate);
-    const state = { series: new Set(), band: new Set(), at: -1 };
+  // Lines and bands have the ids KEY-line-RUN and KEY-band-NAME-RUN.
+  function setUp(figure) {
+    const key = figure.id.replace("plot-", ""), off = { run: new Set(), band: new Set() };
+    const drawn = [...figure.querySelectorAll(`[id^="${key}-line-"], [id^="${key}-band-"]`)].map((element) => {
+      const words = element.id.slice(key.length + 1).split("-");
+      return { element, run: words.at(-1), band: words.length > 2 ? words[1] : null };
+    });
+    const box = figure.querySelector(".read");
+    const read = box && reader(box, figure.querySelector(".readout"), (line) => !off.run.has(String(line)));
+    for (const input of figure.querySelectorAll("input")) {
+      const [kind, name] = Object.entries(input.dataset)[0];
+      input.checked = true; // a reload keeps what was chosen before, and the picture does not
+      input.addEventListener("change", () => {
+        off[kind][input.checked ? "delete" : "add"](name);
+        for (const { element, run, band } of drawn) {
+          element.style.display = off.run.has(run) || off.band.has(band) ? "none" : "";
+        }
+        if (read) read();
+      });
+    }
+  }
 
-    for (const box of root.querySelectorAll("input[type=checkbox]")) {
-      const [kind, name] = Object.entries(box.dataset)[0];
-      box.checked = true; // a reload keeps what was chosen before, and the drawing does not
-      box.addEventListener("change", () => {
-        state[kind][box.checked ? "delete" : "add"](name);
-        const shown = figure.data.map(
-          ({ meta }) => !state.series.has(String(meta.series)) && !state.band.has(meta.band)
-        );
-        Plotly.restyle(drawing, { visible: shown });
-        state.at = -1;
-      });
+  // A rule over the picture goes to the points of the lines, by pointer and keys, and their values are said below.
+  function reader(box, readout, isShown) {
+    const svg = box.querySelector("svg"), lines = JSON.parse(svg.dataset.points), view = svg.viewBox.baseVal;
+    const area = svg.querySelector("clipPath rect"), top = Number(area.getAttribute("y"));
+    const rule = document.createElementNS(svg.namespaceURI, "line");
+    rule.setAttribute("class", "rule");
+    rule.setAttribute("y1", top);
+    rule.setAttribute("y2", top + Number(area.getAttribute("height")));
+    let at = null;
+    readout.textContent = HINT;
+
+    const shown = () => lines.filter(({ line }) => isShown(line));
+    const places = () => [...new Set(shown().flatMap(({ left, y }) => left.filter((_, k) => y[k] !== null)))]
+      .sort((a, b) => a - b);
+
+    function say() {
+      if (at === null) return;
+      const near = shown().map((line) => ({ line, k: nearest(line.left, at) }))
+        .filter(({ line, k }) => Math.abs(line.left[k] - at) <= REACH && line.y[k] !== null);
+      rule.setAttribute("x1", at);
+      rule.setAttribute("x2", at);
+      svg.append(rule);
+      const there = near.find(({ line, k }) => line.left[k] === at);
+      const rows = [there ? where(there.line.x[there.k]) : ""];
+      for (const { line, k } of near) rows.push(`${lines.length > 1 ? `${line.label}: ` : ""}${line.words[k]}`);
+      readout.replaceChildren(...rows.map((text) => {
+        const row = document.createElement("div");
+        row.textContent = text;
+        return row;
+      }));
     }
-    for (const choice of root.querySelectorAll("input[type=radio]")) {
-      choice.checked = choice.value === "size";
-      choice.addEventListener("change", () => {
-        const bySize = choice.value === "size";
-        const title = bySize ? sizeTitle : "hidden tokens (%)";
-        Plotly.update(drawing, { x: bySize ? sizes : shares }, {
-          "xaxis.title.text": title, "xaxis.autorange": true,
-          "xaxis.hoverformat": bySize ? "d" : ".1f", "xaxis.dtick": bySize ? figure.layout.xaxis.dtick : null,
-        });
-      });
+
+    function where(x) {
+      const share = (x * Number(box.dataset.factor)).toFixed(1);
+      return box.dataset.where.replace("{x}", Number.isInteger(x) ? x : x.toFixed(1)).replace("{share}", share);
     }
-    for (const button of root.querySelectorAll("[data-zoom]")) {
-      button.addEventListener("click", () => zoom(drawing, button.dataset.zoom));
-    }
-    root.querySelector(".chart").addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      const zooms = { "+": "in", "=": "in", "-": "out", 0: "reset" };
-      if (zooms[event.key]) zoom(drawing, zooms[event.key]);
-      else if (!walk(event.key, drawing, state, root.querySelector(".readout"))) return;
+
+    const point = (event) => {
+      const { left, width } = svg.getBoundingClientRect(), all = places();
+      if (!all.length) return;
+      at = all[nearest(all, view.x + (view.width * (event.clientX - left)) / width)];
+      say();
+    };
+    box.addEventListener("pointermove", point);
+    box.addEventListener("pointerdown", point);
+    box.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }, all = places();
+      if (!(event.key in steps) || event.ctrlKey || event.metaKey || event.altKey || !all.length) return;
+      const before = at === null ? -1 : nearest(all, at);
+      at = all[Math.min(all.length - 1, Math.max(0, before + steps[event.key]))];
+      say();
+      const { width } = svg.getBoundingClientRect();
+      box.scrollLeft = (width * (at - view.x)) / view.width - box.clientWidth / 2; // where the box scrolls
       event.preventDefault();
     });
-    addEventListener("beforeprint", () => Plotly.relayout(drawing, { width: PRINT_WIDTH, height: 320 }));
-    addEventListener("afterprint", () => Plotly.relayout(drawing, { width: null, height: null, autosize: true }));
+    return say;
   }
 
   // The table of all observations: a click on a column sorts, and the field shows names, or numbers below or above one.
@@ -131,42 +163,11 @@
     return value.toLocaleString("en", options).replace("-", "\u2212");
   }
 
-  function zoom(drawing, how) {
-    if (how === "reset") return Plotly.relayout(drawing, { "xaxis.autorange": true, "yaxis.autorange": true });
-    const [low, high] = drawing.layout.xaxis.range.map(Number);
-    const half = ((high - low) / 2) * (how === "in" ? 0.5 : 2), middle = (low + high) / 2;
-    return Plotly.relayout(drawing, { "xaxis.range": [middle - half, middle + half] });
-  }
-
-  // Arrow keys go from point to point of the first visible curve; the others are read at the nearest point.
-  function walk(key, drawing, state, readout) {
-    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-    if (!(key in steps)) return false;
-    const lines = drawing.data.filter((trace) => trace.hovertemplate && trace.visible !== false);
-    if (!lines.length) return true;
-    const x = lines[0].x;
-    state.at = Math.min(x.length - 1, Math.max(0, state.at + steps[key]));
-    const points = lines.map((trace) => ({ trace, at: nearest(trace.x, x[state.at]) }));
-    Plotly.Fx.hover(drawing, { xval: x[state.at] });
-    const { rate, where } = points[0].trace.meta;
-    if (where) {
-      readout.textContent = `${where[state.at]}: ${plain(String(lines[0].customdata[state.at]))}`;
-      return true;
-    }
-    const words = points.map(({ trace, at }) => `${plain(trace.name)} ${trace.customdata[at]}`);
-    readout.textContent = `${rate[state.at].toFixed(1)} % hidden: ${words.join("; ")} nats`;
-    return true;
-  }
-
   function nearest(values, wanted) {
     let best = 0;
     values.forEach((value, place) => {
       if (Math.abs(value - wanted) < Math.abs(values[best] - wanted)) best = place;
     });
     return best;
-  }
-
-  function plain(name) {
-    return new DOMParser().parseFromString(name, "text/html").body.textContent;
   }
 })();

@@ -14,18 +14,20 @@ from maskevidence.comparison import Comparison, answer, common_name
 from maskevidence.errors import InputError, import_extra
 from maskevidence.report.all_observations import all_observations
 from maskevidence.report.answer import noun_of
-from maskevidence.report.components import plot_components
+from maskevidence.report.components import components
 from maskevidence.report.escaping import visible
+from maskevidence.report.figures import figures_of_curves
 from maskevidence.report.forest import forest
-from maskevidence.report.headline import Headline, common_digits, headline
 from maskevidence.report.made import made_rows
+from maskevidence.report.numbers import caution, common_digits, numbers
 from maskevidence.report.observations import Extremes, find_extremes
-from maskevidence.report.orders import COLUMNS, orders_picture
-from maskevidence.report.plots import Plot, plot_curves
-from maskevidence.report.ranking import Ranking, rank
+from maskevidence.report.orders import orders
+from maskevidence.report.ranking import rank
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.spread import spread_of
 from maskevidence.runs.directory import MODEL
+from maskevidence.show.html import table
+from maskevidence.show.parts import Page, Table
 from maskevidence.support.files import write_atomic
 from maskevidence.support.hidden_characters import plain
 from maskevidence.support.progress import progress
@@ -43,14 +45,16 @@ class Section:
     Attributes:
         run: the run.
         subject: model and data, in a few words.
-        headline: the numbers, if there are any yet.
+        numbers: the numbers, if there are any yet.
+        caution: what a reader must know before them, if anything.
         extremes: the hardest and easiest observations, if they are shown.
         notes: what the reader should know, one sentence each.
     """
 
     run: ReportedRun
     subject: str
-    headline: Headline | None
+    numbers: Page | None
+    caution: str | None
     extremes: Extremes | None
     notes: list[str]
 
@@ -65,7 +69,7 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations:
 
     Raises:
         InputError: the path is not an .html file, or cannot be written.
-        MissingExtraError: plotly, Jinja2 or Pillow is not installed.
+        MissingExtraError: matplotlib, Jinja2 or Pillow is not installed.
 
     Example:
         >>> import tempfile, maskevidence as me
@@ -93,13 +97,12 @@ def check_target(path: Path) -> None:
 
 def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str:
     """Render the page of one or more runs as HTML; see `write_report`."""
-    jinja = import_extra("jinja2", "plots", "the report")
-    plotly = import_extra("plotly.offline", "plots", "the report")
+    jinja, markup = (import_extra(name, "plots", "the report") for name in ("jinja2", "markupsafe"))
     sections = []
     digits = common_digits(runs)
     with progress("runs", len(runs)) as advance:
         for run in runs:
-            sections.append(_section(run, observations, digits))
+            sections.append(_section(run, observations))
             advance(1)
     with_estimates = [run for run in runs if run.estimate is not None]
     estimates = [run.estimate for run in runs if run.estimate is not None]
@@ -108,19 +111,15 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
     noun = noun_of(runs)
     comparison = None if ranking is None else ranking.comparison
     opened = runs[0] if comparison is None else next(run for run in runs if run.name == comparison.names[0])
-    plots = _plots(with_estimates, ranking)
-    plots += filter(None, [plot_components(runs, ranking, noun)])
     listed, spread = None, None
     if observations and opened.estimate is not None:
         others = [run for run in with_estimates if run is not opened]
         listed = all_observations(opened, others, ranking)
         spread = spread_of(opened, noun)
-        plots += [] if spread is None else [spread.plot]
     folder = resources.files("maskevidence.report")
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    library = _inline(plotly.get_plotlyjs()) if plots else ""
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"visible": visible, "plain": plain, "number": typeset, "joined": _joined}
+    environment.filters |= {"visible": visible, "plain": plain, "number": typeset}
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     page = template.render(
         title=_title(runs),
@@ -129,13 +128,15 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         meanings=[sentence(words) for words in dict.fromkeys(meaning(kind, noun) for kind in kinds)],
         area=None if name == "number" or not _AREAS.issuperset(kinds) else name,
         answer=None if comparison is None else answer(comparison, noun),
-        forest=None if ranking is None else forest(runs, ranking, digits, noun),
+        forest=forest(runs, ranking, digits, noun),
         sections=sections,
         in_order=_best_first(sections, comparison),
         ranking=ranking,
-        plots=plots,
-        orders=orders_picture(runs),
-        orders_columns=COLUMNS,
+        table=lambda part, label: markup.Markup(table(part, label)),
+        ranked=None if ranking is None else Table(ranking.columns, ranking.rows),
+        components=components(runs, ranking, noun),
+        curves=figures_of_curves(runs, ranking),
+        orders=orders(runs),
         spread=spread,
         listed=listed,
         opened=opened.name,
@@ -143,12 +144,10 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         notes=_notes(sections),
         with_numbers=bool(with_estimates),
         shows_observations=any(section.extremes for section in sections),
-        figures=_json([{"key": plot.key, "bySize": plot.by_size, **plot.figure} for plot in plots]),
         listed_json=_json(None if listed is None else asdict(listed)),
         style=style,
         script=script,
-        library=library,
-        hashes=" ".join(_hash(text) for text in (library, script) if text),
+        hash=_hash(script),
         generator=f"maskevidence {versions()['maskevidence']}",
     )
     return page.strip() + "\n"
@@ -185,29 +184,15 @@ def _short(name: str) -> str:
     return "/".join(path.parts[-2:] if path.name == MODEL else path.parts[-1:])
 
 
-def _plots(runs: Sequence[ReportedRun], ranking: Ranking | None) -> list[Plot]:
-    curves = {run.name: run.estimate.curve for run in runs if run.estimate is not None}
-    if not curves:
-        return []
-    plots = [plot_curves("curves", "Score by mask size", curves, "score, nats per hidden token")]
-    behind = {} if ranking is None else ranking.differences
-    differences = {name: each.curve for name, each in behind.items() if each.curve is not None}
-    if differences:
-        best = next(iter(behind.values())).first
-        others = next(iter(differences)) if len(differences) == 1 else "each other run"
-        title, value = f"{best} minus {others}", "difference, nats per hidden token"
-        places = [list(curves).index(name) for name in differences]
-        plots.append(plot_curves("differences", title, differences, value, places=places, zero=True))
-    return plots
-
-
-def _section(run: ReportedRun, observations: int, digits: int) -> Section:
-    notes, numbers, extremes = list(run.manifest.data.notes), None, None
-    if run.estimate is not None:
-        notes = list(dict.fromkeys([*notes, *run.run.result()["notes"]]))
-        numbers = headline(run, digits)
-        extremes = find_extremes(run, observations) if observations else None
-    return Section(run, _subject(run), numbers, extremes, notes)
+def _section(run: ReportedRun, observations: int) -> Section:
+    notes = list(run.manifest.data.notes)
+    if run.estimate is None:
+        return Section(run, _subject(run), None, None, None, notes)
+    page = numbers(run)
+    extremes = find_extremes(run, observations) if observations else None
+    return Section(
+        run, _subject(run), page, caution(run), extremes, list(dict.fromkeys([*notes, *page.notes]))
+    )
 
 
 def _best_first(sections: Sequence[Section], comparison: Comparison | None) -> list[Section]:
@@ -216,16 +201,6 @@ def _best_first(sections: Sequence[Section], comparison: Comparison | None) -> l
     return sorted(
         sections, key=lambda each: names.index(each.run.name) if each.run.name in names else len(names)
     )
-
-
-def _joined(text: str) -> str:
-    """A percentage that no line break tears apart; what was escaped stays escaped.
-
-    Example:
-        >>> _joined("97 %") == "97\N{NO-BREAK SPACE}%"
-        True
-    """
-    return type(text)(text.replace(" %", "\N{NO-BREAK SPACE}%"))
 
 
 def _notes(sections: Sequence[Section]) -> list[tuple[str, str]]:
@@ -241,11 +216,6 @@ def _json(content: Any) -> str:
     """JSON that cannot end the script element that holds it."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _inline(script: str) -> str:
-    """A script with the line ends that a browser normalises it to before it checks the hash."""
-    return script.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _hash(script: str) -> str:

@@ -2,23 +2,23 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.comparison import common_name
 from maskevidence.report.cells import unlikely_cells
-from maskevidence.report.plots import COLOURS, Plot, plot_of
+from maskevidence.report.figures import Figure, figure
 from maskevidence.report.reading import ReportedRun
+from maskevidence.show.parts import Table
+from maskevidence.show.pictures import Histogram
 from maskevidence.wording import count, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side
-MAX_BINS = 60
 _MAD_OF_NORMAL = 1.4826
-_CHARACTER = 0.03  # width of a character, as a share of the plot of a phone
+_CHARACTER = 0.012  # width of a character, as a share of the width of the picture
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Spread:
     """How the observations of a run differ.
 
     Attributes:
-        plot: the histogram.
+        figure: the histogram.
         words: the outliers, in a sentence.
     """
 
-    plot: Plot
+    figure: Figure
     words: str
 
 
@@ -77,49 +77,25 @@ def spread_of(run: ReportedRun, noun: str) -> Spread | None:
     low, high = outliers(values)
     names = estimate.names
     digits = 3 if by_token else 1
-    n_bins = len(np.histogram_bin_edges(values, "fd")) - 1
-    edges = np.histogram_bin_edges(values, min(MAX_BINS, max(5, n_bins)))
-    counts, _ = np.histogram(values, edges)
-    bins = [f"{typeset(a, digits)} to {typeset(b, digits)}" for a, b in itertools.pairwise(edges)]
-    how_many = [count(int(n), noun) for n in counts]
-    bars = {
-        "type": "bar",
-        "x": ((edges[:-1] + edges[1:]) / 2).round(4).tolist(),
-        "y": counts.tolist(),
-        "width": np.diff(edges).round(4).tolist(),
-        "name": run.name,
-        "customdata": [f"{text}: {n}" for text, n in zip(bins, how_many, strict=True)],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {"color": COLOURS[0], "line": {"width": 0}},
-        "meta": {"where": bins},
-        "showlegend": False,
-    }
     far = [*low[:NAMED], *high[:NAMED]]
-    points = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [float(f"{values[place]:.6g}") for place in far],
-        "y": [0] * len(far),
-        "customdata": [f"{escape(names[place])}: {typeset(values[place], digits)}" for place in far],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "text": written(values, names, far, edges, counts),
-        "textposition": ["top right" if place in low else "top left" for place in far],
-        "marker": {"symbol": "diamond", "size": 10, "color": COLOURS[1]},
-        "cliponaxis": False,
-        "meta": {"where": [names[place] for place in far]},
-        "showlegend": False,
-    }
-    traces = [bars, points] if far else [bars]
+    picture = Histogram(values, f"{common_name([estimate])} ({unit})", f"number of {noun}s")
+    edges = picture.edges()
+    counts, _ = np.histogram(values, edges)
+    named = written(values, names, far, edges, counts)
+    picture = replace(picture, named=[(float(values[k]), name) for k, name in zip(far, named, strict=True)])
     cells = unlikely_cells(run, low[:NAMED], values)
     words = _in_words(values, names, (low, high), noun, digits, cells)
     summary = (
         f"Histogram of {count(len(values), noun)}: {unit} from {typeset(values.min(), digits)} to "
         f"{typeset(values.max(), digits)}, median {typeset(float(np.median(values)), digits)}. {words}"
     )
-    rows = [[text, str(n)] for text, n in zip(bins, counts.tolist(), strict=True) if n]
-    axes = (f"{common_name([estimate])}, {unit}", f"number of {noun}s")
-    title = f"How the {noun}s differ"
-    return Spread(plot_of("spread", title, summary, traces, axes, [unit, f"{noun}s"], rows), words)
+    rows = [
+        [f"{typeset(start, digits)} to {typeset(end, digits)}", str(n)]
+        for (start, end), n in zip(itertools.pairwise(edges), counts.tolist(), strict=True)
+        if n
+    ]
+    table = Table([unit, f"{noun}s"], rows)
+    return Spread(figure("spread", f"How the {noun}s differ", summary, picture, table), words)
 
 
 def written(
@@ -129,7 +105,7 @@ def written(
     edges: Float64[np.ndarray, " n_edges"],
     counts: Int64[np.ndarray, " n_bins"],
 ) -> list[str]:
-    """The names that are written beside their points: the farthest, and others that have room on a phone.
+    """The names that are written beside their points: the farthest, and others that have room.
 
     A name is written towards the other observations, over bars that are almost 0, and over no other name.
     """
@@ -143,7 +119,7 @@ def written(
         under = counts[(edges[1:] > start) & (edges[:-1] < end)]
         free = all(end < a or b < start for a, b in taken) and under.max(initial=0) <= 0.04 * counts.max()
         first = not any((values[other] < middle) == (value < middle) for other in far[: far.index(place)])
-        texts.append(escape(names[place]) if free or first else "")
+        texts.append(names[place] if free or first else "")
         if texts[-1]:
             taken.append((start, end))
     return texts

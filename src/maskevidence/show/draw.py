@@ -75,6 +75,8 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
         axes.plot(x, y, marker, linestyle="none", label=_label(words), **ring)
     if not n_before:
         _set_limits(axes, picture)
+    if all((line.x % 1 == 0).all() for line in picture.lines):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(_label(picture.x_label))
     axes.set_ylabel(_label(picture.y_label))
     axes.grid(alpha=0.25)
@@ -109,7 +111,13 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
 
 @draw.register
 def _(picture: Histogram, axes: Any, key: str = "") -> None:
-    axes.hist(picture.values, bins="auto", color=COLOURS[0])
+    counts, edges = np.histogram(picture.values, picture.edges())
+    axes.stairs(counts, edges, fill=True, color=COLOURS[0])
+    middle = float(np.median(picture.values)) if picture.named else 0.0
+    for value, name in picture.named:
+        axes.plot(value, 0, color=COLOURS[1], marker="D", markersize=6, linestyle="none", clip_on=False)
+        side = "left" if value < middle else "right"
+        axes.annotate(_label(name), (value, 0), (0, 9), textcoords="offset points", ha=side, fontsize=8)
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
     axes.set_xlabel(_label(picture.x_label))
@@ -198,7 +206,7 @@ def image(picture: Picture, title: str, kind: str = "png") -> bytes:
     return buffer.getvalue()
 
 
-def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False) -> str:
+def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False, legend: bool = True) -> str:
     """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
 
     Args:
@@ -208,6 +216,7 @@ def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False) 
             KEY-line-NUMBER, their bands KEY-band-NAME-NUMBER.
         points: whether the element carries where the points of its lines are, as JSON in `data-points`, for
             a script that reads off values.
+        legend: whether the picture has a legend; a page may have one of its own, with switches.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -220,6 +229,8 @@ def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False) 
     axes = figure.subplots()
     key = key or "picture"
     draw(picture, axes, key)
+    if not legend and axes.get_legend() is not None:
+        axes.get_legend().remove()
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
         none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -336,6 +347,7 @@ def _points(picture: Picture, axes: Any) -> str:
                 "top": _rounded(height - there[:, 1]),
                 "x": _rounded(line.x, 6),
                 "y": _rounded(line.y, 6),
+                "words": list(line.words),
                 "errors": {band.name: _rounded((band.high - band.low) / 2, 3) for band in line.bands},
             }
         )
@@ -359,7 +371,8 @@ def _label(text: object) -> str:
 
 
 def _shortened(name: str) -> str:
-    return name if len(name) <= 30 else f"{name[:29]}…"
+    """A name of at most 36 characters: its beginning and its end, which often tells it from others."""
+    return name if len(name) <= 36 else f"{name[:17]}…{name[-18:]}"
 
 
 def _filled(title: str) -> str:

@@ -32,8 +32,14 @@ def text(value: object) -> str:
     return escape(plain(value))
 
 
-def table(part: Table) -> str:
-    """A table of text; if it is too wide, it can be scrolled."""
+def table(part: Table, label: str = "") -> str:
+    """A table of text; if it is too wide, it can be scrolled.
+
+    Args:
+        part: the table.
+        label: what it shows, for readers of a page who cannot see it; the keyboard then reaches it, and its
+            first column names the rows.
+    """
 
     def cell(tag: str, value: str, row: int, column: int) -> str:
         style = "text-align:left" if column in part.words else "text-align:right"
@@ -44,7 +50,10 @@ def table(part: Table) -> str:
             style += ";min-width:16em"
         if (row, column) in part.bold:
             content = f"<strong>{content}</strong>"
-        return f'<{tag} style="{style}">{content}</{tag}>'
+        scope = ' scope="col"' if tag == "th" else ""
+        if label and column == 0 and tag == "td":
+            tag, scope = "th", ' scope="row"'
+        return f'<{tag}{scope} style="{style}">{content}</{tag}>'
 
     def line(tag: str, cells: Sequence[str], row: int) -> str:
         return f"<tr>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
@@ -52,7 +61,8 @@ def table(part: Table) -> str:
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f"<div>{text(part.title)}</div>" if part.title else ""
-    return f'{title}<div style="overflow-x:auto"><table>{head}<tbody>{body}</tbody></table></div>'
+    named = f' class="scroll" role="region" tabindex="0" aria-label="{text(label)}"' if label else ""
+    return f'{title}<div style="overflow-x:auto"{named}><table>{head}<tbody>{body}</tbody></table></div>'
 
 
 def _part(part: Part, summary: str) -> str:

@@ -9,6 +9,7 @@ from jaxtyping import Float64
 from maskevidence.show.parts import Picture
 
 FEWEST_IN_A_BAND = 7  # points; fewer have a bar each
+MOST_BINS = 60
 Floats = Float64[np.ndarray, " n_points"]
 
 
@@ -41,6 +42,7 @@ class Line:
         y: shape (n_points,); NaN where nothing is drawn.
         bands: around it, the widest first.
         number: 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page.
+        words: what a page says of each point, such as the value with its errors; empty for the value alone.
     """
 
     label: str
@@ -48,6 +50,7 @@ class Line:
     y: Floats
     bands: Sequence[Band] = ()
     number: int = 0
+    words: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,24 @@ class Histogram(Picture):
         x_label: what they are, with their unit.
         y_label: what is counted.
         zero: whether a line is drawn at 0.
+        named: values with a mark of their own, and a name beside it, which may be empty.
     """
 
     values: Float64[np.ndarray, " n"]
     x_label: str
     y_label: str = "number of observations"
     zero: bool = False
+    named: Sequence[tuple[float, str]] = ()
+
+    def edges(self) -> Float64[np.ndarray, " n_edges"]:
+        """The ends of the bins, 60 or fewer.
+
+        Example:
+            >>> Histogram(np.arange(4.0), "nats").edges().tolist()
+            [0.0, 1.0, 2.0, 3.0]
+        """
+        n_bins = len(np.histogram_bin_edges(self.values, "auto")) - 1
+        return np.histogram_bin_edges(self.values, min(MOST_BINS, n_bins))
 
 
 @dataclass(frozen=True)
@@ -163,4 +178,5 @@ def thinned(line: Line, at_most: int) -> Line:
     """
     kept = np.unique(np.linspace(0, len(line.x) - 1, min(len(line.x), at_most)).round().astype(int))
     bands = [replace(band, low=band.low[kept], high=band.high[kept]) for band in line.bands]
-    return replace(line, x=line.x[kept], y=line.y[kept], bands=bands)
+    words = [line.words[place] for place in kept] if line.words else ()
+    return replace(line, x=line.x[kept], y=line.y[kept], bands=bands, words=words)
