@@ -258,7 +258,7 @@ def test_a_page_calls_its_numbers_by_their_names(tmp_path: Path) -> None:
     assert "the target is transformed" not in alone
     assert "under a curve is the" not in alone
     two = render(read_runs([tmp_path / "bert-0", tmp_path / "bert-1"]))
-    open_part = text_of(section(two, "numbers").split("<details")[0])
+    open_part = text_of(section(two, "numbers").split('<details class="all-cards"')[0])
     assert "defines no single p(x): the number is a lower bound on the log evidence of a text" in open_part
     assert "lower bound on the log evidence (nats per text)" in open_part
     assert "2.7 times" not in open_part

@@ -75,8 +75,10 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
         axes.plot(x, y, marker, linestyle="none", label=_label(words), **ring)
     if not n_before:
         _set_limits(axes, picture)
-    if all((line.x % 1 == 0).all() for line in picture.lines):
-        axes.xaxis.get_major_locator().set_params(integer=True)
+    tickers = import_extra("matplotlib.ticker", "plots", "a picture")
+    locator = axes.xaxis.get_major_locator()
+    if isinstance(locator, tickers.MaxNLocator) and all((line.x % 1 == 0).all() for line in picture.lines):
+        locator.set_params(integer=True)
     axes.set_xlabel(_label(picture.x_label))
     axes.set_ylabel(_label(picture.y_label))
     axes.grid(alpha=0.25)
