@@ -10,7 +10,7 @@ from maskevidence.design_words import as_design
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.estimate import EvidenceEstimate, summarize_scores
 from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize, LeaveOneOut, MaskDesign, MaskKey, Masks
+from maskevidence.masks import EverySize, LeaveOneOut, MaskDesign, MaskKey, Masks, Policy
 from maskevidence.model import (
     HasNotesOn,
     HasRefine,
@@ -24,6 +24,7 @@ from maskevidence.model import (
 from maskevidence.precise import FEWEST, Precise, check_own_masks
 from maskevidence.score import Scoring, check_tokens, score_in_memory, score_shared_moments
 from maskevidence.score_table import ScoreTable
+from maskevidence.scores.ask import check_shared
 from maskevidence.tokens import Tokens
 
 
@@ -38,6 +39,7 @@ def estimate_evidence(
     refine: bool = True,
     check: bool = True,
     per_token: bool = False,
+    share_contexts: bool = False,
 ) -> EvidenceEstimate:
     """Estimate the log evidence of a model on data: the area under its curve (Eq. 2).
 
@@ -67,6 +69,9 @@ def estimate_evidence(
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
             sizes smaller without further passes (token_means.py), for 6 bytes each. Those of
             `LeaveOneOut` are in `scores` in any case.
+        share_contexts: whether masks that leave the same tokens visible are one pass of the model, also those
+            of different observations, as the answers to one prompt; of tokens that are whole numbers, and a
+            model with `log_distributions`. Random masks of long texts hardly ever do so.
 
     Raises:
         InputError: data, design, options or answers of the model that cannot be used.
@@ -96,6 +101,8 @@ def estimate_evidence(
     if isinstance(design, Precise):
         check_own_masks(key)
     if isinstance(data, GaussianMoments):
+        if share_contexts:
+            raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")
         assert not isinstance(design, Precise)
         table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
         estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
@@ -108,7 +115,9 @@ def estimate_evidence(
         model, refined = _refined(model, tokens)
         notes = (*notes, *refined)
     first = FEWEST if isinstance(design, Precise) else design
-    scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token)
+    if share_contexts:
+        _check_shared(model, tokens, first)
+    scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token, share=share_contexts)
     labels = labels_of(data)
     record = _Record(model, tokens, scoring, labels)
     if check:
@@ -128,6 +137,13 @@ def estimate_evidence(
         text_fingerprint=tokens.text_fingerprint(),
         labels=tuple(labels[number] for number in estimate.ids.tolist()) if labels else None,
     )
+
+
+def _check_shared(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
+    """Raise an InputError where contexts cannot be shared."""
+    if isinstance(design, Policy):
+        raise InputError("share_contexts belongs to masks, and a policy asks for one step after another")
+    check_shared(model, tokens)
 
 
 def labels_of(data: object) -> dict[int, Any]:

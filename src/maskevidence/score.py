@@ -92,7 +92,7 @@ class Scoring:
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
         per_token: whether the score of each hidden token is recorded, too; of random sizes.
         share: whether masks that leave the same tokens visible are one pass of the model, also those of
-            different observations; of tokens that are whole numbers, with `log_distributions`.
+            different observations.
     """
 
     design: MaskDesign

@@ -145,11 +145,11 @@ class Asker:
             contexts: the rows.
             among: which of them; by default all.
             share: whether rows that look the same are one pass of the model, whatever their hidden tokens
-                are; of tokens that are whole numbers. The model then needs `log_distributions`.
+                are; of tokens and a model that `check_shared` accepts.
 
         Raises:
-            InputError: a mask that is empty or hides a token that is not maskable, an answer that is not of
-                shape (b, D), or tokens that cannot be shared.
+            InputError: a mask that is empty or hides a token that is not maskable, or an answer that is not
+                of shape (b, D).
         """
         if share:
             yield from _shared(self, contexts, among)
@@ -421,6 +421,20 @@ class _Distinct:
         return Tokens(values, places, visible, torch.from_numpy(number)), places
 
 
+def check_shared(model: MaskedModel, tokens: Tokens) -> None:
+    """Raise an InputError for a model, or for tokens, whose rows cannot be told to look the same."""
+    if tokens.values.is_floating_point() or tokens.values.ndim != 2:
+        raise InputError(
+            "contexts are shared between tokens that are whole numbers, one for each place; these have shape "
+            f"{tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
+        )
+    name = type(model).__name__
+    if not isinstance(model, HasLogDistributions):
+        raise InputError(f"{name} has no log_distributions, which contexts that are shared are asked for")
+    if getattr(model, "widened", None) is not None:
+        raise InputError(f"{name} hides whole words, which it knows by the row; contexts cannot be shared")
+
+
 def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:
     """The conditionals of contexts of which those that look the same are one pass."""
     number = np.arange(len(contexts.n_present)) if among is None else among
@@ -429,17 +443,14 @@ def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[An
     begin = [0]
     for part in parts:
         tokens, hidden = contexts.take(part)
-        if tokens.values.is_floating_point() or tokens.values.ndim != 2:
-            raise InputError(
-                "contexts are shared between tokens that are whole numbers, one for each place; these have "
-                f"shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
-            )
         absent = ~(tokens.maskable | tokens.context)
         rows = tokens.values.masked_fill(absent, ABSENT).cpu().numpy()
         for row, masked in zip(rows, hidden.cpu().numpy(), strict=True):
             end = reads.ask(row, np.flatnonzero(masked))[1].stop
         begin.append(end)
     answers = reads.answers(asker)
+    if asker.advance is not None:
+        asker.advance(reads.n_asked - len(reads))
     for part, first, end in zip(parts, begin, begin[1:], strict=False):
         tokens, hidden = contexts.take(part)
         log_probs = torch.zeros(hidden.shape, dtype=torch.float64)
