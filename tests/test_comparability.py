@@ -287,7 +287,7 @@ class TestCommand:
         assert "have no common scale" in run("compare", "g", "b").error
 
     def test_the_report_shows_them_side_by_side(self, table: Path, run: CommandLine) -> None:
-        pytest.importorskip("plotly", reason="the extra plots is not installed")
+        pytest.importorskip("matplotlib", reason="the extra plots is not installed")
         assert run("score", "ppca:2", table, "--design", "leave-one-out", "--out", "s1").code == 0
         assert run("score", "ppca:2", table, "--design", "random-size", "--out", "s2").code == 0
         assert run("report", "s1", "s2", "--out", "page.html").code == 0
@@ -316,7 +316,7 @@ class TestCommand:
         text = " ".join(run("compare", "evidence", "bound").out.split())
         assert said in text
         assert "is better than" not in text
-        pytest.importorskip("plotly", reason="the extra plots is not installed")
+        pytest.importorskip("matplotlib", reason="the extra plots is not installed")
         assert run("report", "evidence", "bound", "--out", "page.html").code == 0
         page = Path("page.html").read_text()
         assert said in page

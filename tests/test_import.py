@@ -14,7 +14,6 @@ HEAVY = [
     "accelerate",
     "datasets",
     "matplotlib",
-    "plotly",
     "pyarrow",
     "pydantic",
     "ray",

@@ -30,7 +30,7 @@ def test_it_is_short_and_in_its_order() -> None:
 
 def test_the_lines_of_shell(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     for line in block("sh"):
         done = run(*shlex.split(line, comments=True)[1:])

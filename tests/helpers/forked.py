@@ -220,7 +220,6 @@ def warm_up() -> None:
     for name in (
         *(
             "matplotlib.pyplot",
-            "plotly.graph_objects",
             "jinja2",
             "PIL.Image",
             "pyarrow.csv",
