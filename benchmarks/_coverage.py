@@ -13,12 +13,13 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
+from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks
 from maskevidence.score_means import mean_of_scores
 from maskevidence.score_table import ScoreTable
 from maskevidence.standard_errors import MeanWithErrors, t_half_width
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of
+from maskevidence.tokens import positions
 
 LARGEST_SE, ONE_SE = 3.0, 0.1  # of the scores of one size, and of all others
 RARE, BAD = 0.01, -30.0  # the share of bad masks, and their scores

@@ -26,9 +26,10 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, Subject
-from maskevidence.masks import BoolMatrix, Integers, MaskKey, Positions, positions
+from maskevidence.masks import BoolMatrix, Integers, MaskKey, Positions
 from maskevidence.score_means import mean_of_scores
 from maskevidence.support.keyed_random import keyed_ranks
+from maskevidence.tokens import positions
 from precision import CURVE, DRAWS, TOKENS, slug
 
 NAMES = ("PPCA, D = 200", "network, digits in 16 levels", "network, breast cancer")

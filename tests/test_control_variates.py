@@ -5,9 +5,10 @@ import pytest
 
 import maskevidence as me
 from maskevidence.control_variates import Prediction, SizeCurves, logit_rate, predict_by_size
-from maskevidence.masks import MaskKey, drawn_masks, positions
+from maskevidence.masks import MaskKey, drawn_masks
 from maskevidence.score_means import mean_of_scores
 from maskevidence.standard_errors import t_half_width
+from maskevidence.tokens import positions
 
 LENGTHS = np.array([3, 6, 6, 4])
 

@@ -10,9 +10,10 @@ from scipy.stats import norm
 
 import maskevidence as me
 from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskDesign, MaskKey, drawn_masks, positions
+from maskevidence.masks import MaskDesign, MaskKey, drawn_masks
 from maskevidence.standard_errors import t_half_width
 from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tokens import positions
 
 COLUMNS = ["size", "rate", "score", "mask_se", "data_se", "n_masks"]
 SPREAD = 0.5

@@ -6,7 +6,8 @@ import pytest
 import maskevidence as me
 from maskevidence.control_variates import predict_by_size
 from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskKey, drawn_masks, positions
+from maskevidence.masks import MaskKey, drawn_masks
+from maskevidence.tokens import positions
 
 DESIGN = me.RandomSize(8)
 

@@ -26,6 +26,7 @@ from maskevidence.support.keyed_random import (
     stratified,
 )
 from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
+from maskevidence.tokens import positions
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
@@ -398,17 +399,6 @@ def drawn_masks(
     else:
         draw, size = design.plan(key, ids[row], n_tokens[row], index, position[row])
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
-
-
-def positions(ids: Integers) -> Positions:
-    """The position of each observation among all that are scored together: its id's rank, and their number.
-
-    Example:
-        >>> positions(np.array([53, 0, 106])).tolist()
-        [[1, 3], [0, 3], [2, 3]]
-    """
-    rank = np.argsort(np.argsort(ids))
-    return np.stack([rank, np.full_like(rank, len(rank))], axis=1)
 
 
 def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:

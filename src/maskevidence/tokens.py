@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.masks import positions
 from maskevidence.support.checks import NUMBER
 
 MAX_WHOLE = 2**53  # float64 holds every whole number up to this
@@ -277,3 +276,14 @@ def _is_number(cell: object) -> bool:
     except (TypeError, ValueError):
         return str(cell) == "<NA>"
     return True
+
+
+def positions(ids: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, "B 2"]:
+    """The position of each observation among all that are scored together: its id's rank, and their number.
+
+    Example:
+        >>> positions(np.array([53, 0, 106])).tolist()
+        [[1, 3], [0, 3], [2, 3]]
+    """
+    rank = np.argsort(np.argsort(ids))
+    return np.stack([rank, np.full_like(rank, len(rank))], axis=1)

@@ -8,8 +8,9 @@ import torch
 
 import maskevidence as me
 from maskevidence.estimate import summarize_scores
-from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks, positions
+from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.score import score_observations
+from maskevidence.tokens import positions
 
 _IN_A_CALL = 8192
 

@@ -8,7 +8,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
-from maskevidence.check.trial import Trial, like
+from maskevidence.check.first_batch import like
+from maskevidence.check.trial import Trial
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, check_conditionals
 

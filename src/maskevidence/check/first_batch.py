@@ -1,11 +1,13 @@
 """The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in twenty."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import torch
+from jaxtyping import Shaped
+from torch import Tensor
 
-from maskevidence.check.trial import like, rounding
 from maskevidence.errors import InputError
 from maskevidence.masks import MaskDesign
 from maskevidence.model import MaskedModel, beside
@@ -13,6 +15,8 @@ from maskevidence.score import check_tokens
 from maskevidence.tokens import Tokens
 
 _FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked
+# The room for rounding, relative to 1 + |answer|: what rows that share a call add to each other's sums.
+_ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 _MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
 
 
@@ -76,3 +80,23 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
 
 def _modules(model: object) -> Iterable[torch.nn.Module]:
     return model.modules() if isinstance(model, torch.nn.Module) else ()
+
+
+def rounding(model: Any, answer: Tensor | None = None) -> float:
+    """The room for rounding of a model's least precise parameters, buffers or answers.
+
+    Example:
+        >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())
+        (0.0002, 1e-07)
+    """
+    tensors = [answer] if answer is not None else []
+    for name in ("parameters", "buffers"):
+        listed: Callable[[], Any] | None = getattr(model, name, None)
+        tensors += list(listed()) if callable(listed) else []
+    sizes = [tensor.element_size() for tensor in tensors if tensor.is_floating_point()]
+    return _ROUNDING.get(min(sizes, default=8), _ROUNDING[2])
+
+
+def like(places: Shaped[Tensor, "b D"], values: Tensor) -> Tensor:
+    """A mask or index of places with as many trailing dimensions as the values."""
+    return places.reshape(*places.shape, *[1] * (values.ndim - 2))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64, Shaped
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
+from maskevidence.check.first_batch import like, rounding
 from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
 from maskevidence.tokens import Tokens
 
@@ -18,8 +19,6 @@ MAX_ROWS = 16
 MASKS_PER_ROW = 3
 ROWS_IN_A_CALL = 256
 _MAX_POOL = 2000
-# The room for rounding, relative to 1 + |answer|: what rows that share a call add to each other's sums.
-_ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 
 
 @dataclass(frozen=True)
@@ -231,25 +230,5 @@ def new_trial(
     return Trial(model, data, tokens, masked, room, seed, texts)
 
 
-def rounding(model: Any, answer: Tensor | None = None) -> float:
-    """The room for rounding of a model's least precise parameters, buffers or answers.
-
-    Example:
-        >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())
-        (0.0002, 1e-07)
-    """
-    tensors = [answer] if answer is not None else []
-    for name in ("parameters", "buffers"):
-        listed: Callable[[], Any] | None = getattr(model, name, None)
-        tensors += list(listed()) if callable(listed) else []
-    sizes = [tensor.element_size() for tensor in tensors if tensor.is_floating_point()]
-    return _ROUNDING.get(min(sizes, default=8), _ROUNDING[2])
-
-
 def _differ(a: Tensor, b: Tensor) -> Bool[Tensor, " n"]:
     return (a != b).flatten(1).any(1) if a.ndim > 1 else a != b
-
-
-def like(places: Shaped[Tensor, "b D"], values: Tensor) -> Tensor:
-    """A mask or index of places with as many trailing dimensions as the values."""
-    return places.reshape(*places.shape, *[1] * (values.ndim - 2))
