@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -30,8 +30,7 @@ from leave_one_out import reactions
 from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.model import MASS
-from maskevidence.models.text.new_bert import SIZES, new_bert
-from maskevidence.tasks.embedded_text import embedded_text
+from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.tokens import Tokens
 
 D, ORDERS, VOCABULARY = 12, (16, 64), 160
@@ -107,17 +106,20 @@ def trained(kind: str, design: me.MaskDesign, train: Tokens, steps: int) -> Any:
     return model.eval()
 
 
+def python_text() -> tuple[Any, Sequence[str], Sequence[str]]:
+    """A few pieces of words, and nine tenths and one tenth of the text that comes with Python."""
+    lines = me.data.read_texts("python-topics", running=True)["text"]
+    n_train = len(lines) - round(len(lines) * 0.1)
+    return word_pieces(lines[:n_train], VOCABULARY), lines[:n_train], lines[n_train:]
+
+
 def trained_on_text(n_texts: int, steps: int) -> tuple[dict[str, Any], Tokens]:
     """A BERT for each way to train, and held-out blocks of 12 pieces of words beside the two special ones."""
-    from maskevidence.data.python_topics import python_topics
-
-    text = embedded_text(VOCABULARY)
-    lines, models = python_topics(), {}
-    n_train = len(lines) - round(len(lines) * 0.1)
-    reader = new_bert(text.tokenizer)
-    train, test = (reader.tokens(part, block_size=D + 2) for part in (lines[:n_train], lines[n_train:]))
+    tokenizer, *parts = python_text()
+    models, reader = {}, new_bert(tokenizer)
+    train, test = (reader.tokens(part, block_size=D + 2) for part in parts)
     for name, design in TRAININGS.items():
-        models[name] = new_bert(text.tokenizer, seed=1)
+        models[name] = new_bert(tokenizer, seed=1)
         train_masked_lm(models[name], train, design, Recipe(steps=steps, seed=1), device="cpu")
     some = torch.linspace(0, len(test) - 1, n_texts).long()
     return models, replace(test[some], ids=torch.arange(n_texts))
@@ -144,9 +146,9 @@ def with_error(values: np.ndarray) -> str:
 
 def time_of_16() -> dict[str, float]:
     """Seconds and memory for the exact mixture of one text of 16 tokens with a small BERT."""
-    text = embedded_text(VOCABULARY)
-    model = new_bert(text.tokenizer)
-    ids = text.held_out.values[:1, :18].clone()
+    tokenizer, _, held_out = python_text()
+    model = new_bert(tokenizer)
+    ids = model.tokens(held_out, block_size=SIZES["small"].block_size).values[:1, :18].clone()
     ids[:, -1] = model.tokenizer.sep_token_id
     context = torch.zeros(1, 18, dtype=torch.bool)
     context[:, [0, -1]] = True

@@ -10,9 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-import maskevidence as me
+from rich.console import Console
 
-EXACT, TRANSFORMER = "float64", "float32"
+import maskevidence as me
+from maskevidence.show.terminal import print_page
+
 _DATASET = {"dataset": {"choices": ("mnist", "fashion-mnist"), "help": "by default mnist"}}
 _BERT = {
     "model": {
@@ -45,6 +47,17 @@ def _seeds(word: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(message) from error
 
 
+def _device(word: str) -> Any:
+    """A device of torch that computes in float64."""
+    import torch
+
+    try:
+        return torch.empty(1, dtype=torch.float64, device=word).device
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        message = f"device {word!r} cannot be used; give cpu, cuda or cuda:N ({str(error).splitlines()[0]})"
+        raise argparse.ArgumentTypeError(message) from error
+
+
 @dataclass(frozen=True)
 class Entry:
     """A table or figure: the function of the same name in this package, as a command.
@@ -55,7 +68,6 @@ class Entry:
         takes: how long that takes on two cores, without and with --quick.
         options: its own options, with argparse's settings.
         optional: whether `all` skips it when its data, model or extra is missing.
-        precision: None if --dtype sets it; otherwise the one in which it computes.
     """
 
     word: str
@@ -63,23 +75,10 @@ class Entry:
     takes: tuple[str, str]
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     optional: bool = False
-    precision: str | None = None
-
-    def place(self, given: argparse.Namespace) -> Any:
-        """Where and in which precision the entry computes; an InputError if it cannot."""
-        import torch
-
-        from paper.place import Place, choose_device
-
-        if given.dtype is not None and self.precision not in (None, given.dtype):
-            raise me.InputError(f"{self.word} computes in {self.precision}; leave --dtype out")
-        rows = self.precision != TRANSFORMER
-        device = None if given.device is None else choose_device(given.device, float64=rows)
-        return Place(device, None if given.dtype is None else getattr(torch, given.dtype))
 
     def make(self, given: argparse.Namespace, out: Path | None, screen: Any) -> dict[str, Any]:
         """Compute the table or figure, show it, write its files, and return its JSON."""
-        from paper.place import computing_at
+        from paper.figures import computing_on
 
         name = self.word.replace("-", "_")
         module = import_module(f"paper.{name}")
@@ -92,12 +91,14 @@ class Entry:
         if given.seeds is not None:
             own["seeds"] = given.seeds
         start = time.perf_counter()
-        with computing_at(self.place(given)):
+        with computing_on(given.device):
             figure = getattr(module, name)(**settings | own)
-        print(f"{figure.in_words()}\n\n{time.perf_counter() - start:.1f} s", file=screen)
+        print_page(Console(file=screen), figure.page())
+        print(f"{time.perf_counter() - start:.1f} s", file=screen)
         if out is not None:
             print(figure.write(out), file=screen)
-        return figure.to_dict()
+        content: dict[str, Any] = figure.to_dict()
+        return content
 
 
 ENTRIES = (
@@ -110,13 +111,11 @@ ENTRIES = (
         "figure-1",
         "Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512).",
         ("4 s", "3 s"),
-        precision=EXACT,
     ),
     Entry(
         "figure-2",
         "Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs).",
         ("67 s", "9 s"),
-        precision=EXACT,
     ),
     Entry(
         "figure-3-upper",
@@ -148,7 +147,6 @@ ENTRIES = (
         ("10 minutes", "30 s"),
         _BERT,
         optional=True,
-        precision=TRANSFORMER,
     ),
     Entry(
         "figure-5-right",
@@ -156,7 +154,6 @@ ENTRIES = (
         ("4 minutes", "1 minute"),
         _BERT,
         optional=True,
-        precision=TRANSFORMER,
     ),
     Entry(
         "figure-6",
@@ -164,7 +161,6 @@ ENTRIES = (
         ("11 minutes", "160 s"),
         _VIT_MAE,
         optional=True,
-        precision=TRANSFORMER,
     ),
     Entry(
         "masking-rates",
@@ -172,14 +168,12 @@ ENTRIES = (
         ("12 minutes", "92 s"),
         {"steps": {"type": _whole, "metavar": "N", "help": "steps of each training, by default 700"}},
         optional=True,
-        precision=TRANSFORMER,
     ),
 )
 
 
 def _make_all(given: argparse.Namespace, out: Path | None, screen: Any) -> dict[str, Any]:
-    for entry in ENTRIES:
-        entry.place(given)  # an option that one of them refuses is refused before any work
+    """The JSON of every entry by its word; what lacks data, a model or an extra is skipped."""
     results = {}
     for entry in ENTRIES:
         try:
@@ -210,49 +204,38 @@ def parser() -> Parser:
     common.add_argument(
         "--quick", action="store_true", help="a smaller version, in which some claims get no verdict"
     )
-    common.add_argument("--device", help="cpu, cuda, cuda:N, mps or auto; by default each model's own")
-    common.add_argument(
-        "--dtype", choices=(EXACT, TRANSFORMER), help="precision, by default each model's own"
-    )
-    common.add_argument("--threads", type=_whole, metavar="N", help="threads of torch, by default all cores")
+    common.add_argument("--device", type=_device, help="cpu, cuda or cuda:N; by default each model's own")
     top = Parser(
         prog="python -m paper", description="The paper's tables and figures, with our numbers beside."
     )
     commands = top.add_subparsers(dest="word", metavar="ENTRY")
 
-    def add(word: str, help_: str, make: Callable[..., Any], where: Callable[..., Any]) -> Parser:
+    def add(word: str, help_: str, make: Callable[..., Any]) -> Parser:
         command = commands.add_parser(
             word, help=help_.replace("%", "%%"), description=help_, parents=[common]
         )
-        command.set_defaults(make=make, where=where)
+        command.set_defaults(make=make)
         return command
 
     for entry in ENTRIES:
         takes = "Takes {}, with --quick {}, on two cores.".format(*entry.takes)
-        command = add(entry.word, f"{entry.help} {takes}", entry.make, entry.place)
+        command = add(entry.word, f"{entry.help} {takes}", entry.make)
         for name, settings in entry.options.items():
             command.add_argument(f"--{name}", **settings)
     every = "Each in its own folder below --out, in about an hour; what lacks data or a model is skipped."
-    add("all", every, _make_all, lambda given: [entry.place(given) for entry in ENTRIES])
+    add("all", every, _make_all)
     return top
 
 
-def _prepare(given: argparse.Namespace) -> None:
+def _prepare(out: Path | None, file: Path | None) -> None:
     """Refuse a place that cannot be written to, before any work."""
-    file = None if given.json in (None, "-") else Path(given.json)
-    place = given.out or file
-    if given.out is not None and file is not None:
-        folder = given.out.resolve()
-        if file.resolve() in (folder, *folder.parents):
-            raise me.InputError(
-                f"--json {given.json!r} is the place of --out {str(given.out)!r}; give another file"
-            )
+    place = out
     try:
-        for folder in filter(None, (given.out, file and file.parent)):
-            place = folder
-            folder.mkdir(parents=True, exist_ok=True)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
         if file is not None:
             place = file
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.open("ab").close()
     except OSError as error:
         raise me.InputError(
@@ -267,19 +250,15 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.word is None:
         top.print_help()
         return 0
+    file = None if given.json in (None, "-") else Path(given.json)
     screen = sys.stderr if given.json == "-" else sys.stdout
     try:
-        given.where(given)
-        _prepare(given)
-        if given.threads is not None:
-            import torch
-
-            torch.set_num_threads(given.threads)
+        _prepare(given.out, file)
         content = json.dumps(given.make(given, given.out, screen), indent=2, ensure_ascii=False) + "\n"
-        if given.json == "-":
+        if file is not None:
+            file.write_text(content, encoding="utf-8")
+        elif given.json == "-":
             sys.stdout.write(content)
-        elif given.json is not None:
-            Path(given.json).write_text(content, encoding="utf-8")
     except (me.MaskEvidenceError, ImportError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Curves of BERT over the paper's 99 rates, measured on blocks of text or published."""
+"""Curves of BERT over the paper's 99 rates: published, or measured on blocks of text."""
 
 import csv
 import math
@@ -12,9 +12,7 @@ import torch
 from jaxtyping import Float64, Int64
 
 import maskevidence as me
-from maskevidence.masks import MaskKey, size_of_rate
-from maskevidence.support.progress import Advance
-from paper.pictures import BLUE, GREEN, ORANGE
+from paper.figures import BLUE, GREEN, ORANGE, SCORE, name_axes, shown
 
 RATES = np.arange(1, 100) / 100
 WIDTH = 512  # the paper's D
@@ -85,8 +83,13 @@ class RateCurve:
         """The highest minus the lowest score over the rates, in nats."""
         return float(np.ptp(self.score))
 
+    @property
+    def area_in_words(self) -> str:
+        """The area and its standard error."""
+        return f"{self.area:.0f} ± {self.area_se:.0f}"
 
-Curves = dict[tuple[str, str], RateCurve]
+
+Curves = dict[tuple[str, str], RateCurve]  # by text or model, and weights
 
 
 def published_curves() -> Curves:
@@ -110,12 +113,7 @@ def published_curves() -> Curves:
 
 
 def rate_curve(
-    model: me.models.MaskedLM,
-    tokens: me.Tokens,
-    rates_per_block: int,
-    *,
-    seed: int = 0,
-    advance: Advance | None = None,
+    model: me.models.MaskedLM, tokens: me.Tokens, rates_per_block: int, *, seed: int = 0, what: str = "BERT"
 ) -> RateCurve:
     """Score blocks at a few rates each, so that together they cover the 99 rates evenly.
 
@@ -130,19 +128,18 @@ def rate_curve(
         )
     block = np.repeat(np.arange(len(tokens)), rates_per_block)
     rate = np.arange(n_pairs) * _STRIDE % len(RATES)
-    ids, n_tokens = tokens.ids.numpy()[block], tokens.n_tokens.numpy()[block]
-    sizes = size_of_rate(RATES[rate], n_tokens)
+    key, ids = me.MaskKey(seed), tokens.ids.numpy()[block]
     design = me.Rates(tuple(RATES.tolist()))
-    masked = design.masked(MaskKey(seed), ids, rate, sizes, tokens.maskable.numpy()[block])
+    _, sizes = design.plan(key, ids, tokens.n_tokens.numpy()[block], rate)
+    masked = design.masked(key, ids, rate, sizes, tokens.maskable.numpy()[block])
     present = (tokens.maskable | tokens.context).sum(1).numpy()[block]
     score = np.empty(n_pairs)
     with torch.no_grad():
-        for part in model.batches(present):
-            rows = torch.from_numpy(block[part])
-            scores = me.score_masks(model, tokens[rows], torch.from_numpy(masked[part]))
+        for part in shown(list(model.batches(present)), what):
+            scores = me.score_masks(
+                model, tokens[torch.from_numpy(block[part])], torch.from_numpy(masked[part])
+            )
             score[part] = scores.double().cpu().numpy()
-            if advance is not None:
-                advance(len(part))
     return curve_of(block, rate, score)
 
 
@@ -173,7 +170,7 @@ def curve_rows(curves: Curves, first: str) -> list[dict[str, Any]]:
     ]
 
 
-def draw_base(ax: Any, curves: Curves, label: str = "here, {}") -> None:
+def draw_base(ax: Any, curves: Curves, title: str, label: str = "here, {}") -> None:
     """Draw the paper's eight curves, and those of BERT-base measured here."""
     for (_, weights), curve in published_curves().items():
         style = "-" if weights == "pretrained" else "--"
@@ -184,6 +181,7 @@ def draw_base(ax: Any, curves: Curves, label: str = "here, {}") -> None:
         measured = [curve for (_, name), curve in curves.items() if name.startswith(weights)]
         for place, curve in enumerate(measured):
             draw_curve(ax, curve, colour, label.format(weights) if place == 0 else None)
+    name_rates(ax, title)
 
 
 def draw_curve(ax: Any, curve: RateCurve, colour: str, label: str | None) -> None:
@@ -191,8 +189,6 @@ def draw_curve(ax: Any, curve: RateCurve, colour: str, label: str | None) -> Non
     ax.plot(100 * RATES, curve.score, ".-", color=colour, markersize=3, linewidth=0.8, label=label)
 
 
-def label_axes(ax: Any) -> None:
-    """Label a panel with rates and scores."""
-    ax.set_xlabel("mask rate (% of tokens hidden)")
-    ax.set_ylabel("score S(x; M)  (nats per hidden token)")
-    ax.set_xlim(0, 100)
+def name_rates(ax: Any, title: str) -> None:
+    """Name the axes of a panel with rates and scores."""
+    name_axes(ax, "mask rate (% of tokens hidden)", SCORE, title, limits=(0, 100))

@@ -10,11 +10,8 @@ import torch
 from jaxtyping import Float64
 
 import maskevidence as me
-from maskevidence.support.progress import progress
-from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, name_axes, new_figure, put, shown
 from paper.known_noise import published
-from paper.pictures import BLACK, COLOURS, new_figure
-from paper.place import move
 
 N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
 WIDTHS = (5, 50)  # D of the panels with all sizes
@@ -31,22 +28,23 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     lines: dict[int, list[Float64[np.ndarray, " P"]]] = {width: [] for width in (*WIDTHS, RATE_WIDTH)}
     errors: dict[int, list[float]] = {width: [] for width in lines}
     biases: list[me.RateBias] = []
-    with progress("Figure 1", len(lines) * len(seeds)) as advance:
-        for width in lines:
-            design: me.MaskDesign = (
-                me.EverySize(max_masks).in_training() if width in WIDTHS else me.FixedRate(RATE, max_masks)
-            )
-            for seed in seeds:
-                x, model = published(N_ROWS, width, N_COMPONENTS, seed)
-                tokens = move(me.Tokens.from_array(x))
-                with torch.no_grad():
-                    true = float(model.log_evidence(tokens).mean())
-                estimate = me.estimate_evidence(model, me.GaussianMoments.from_rows(x), design, seed=seed)
-                lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
-                errors[width].append(math.nan if estimate.mask_se is None else estimate.mask_se)
-                if width == RATE_WIDTH:
-                    biases += _rate_bias(model, tokens, seed, max_masks)
-                advance(1)
+    for width in lines:
+        design: me.MaskDesign = (
+            me.EverySize(max_masks).in_training() if width in WIDTHS else me.FixedRate(RATE, max_masks)
+        )
+        for seed in shown(seeds, f"Figure 1, D = {width}"):
+            x, model = published(N_ROWS, width, N_COMPONENTS, seed)
+            tokens = put(me.Tokens.from_array(x))
+            with torch.no_grad():
+                true = float(model.log_evidence(tokens).mean())
+            estimate = me.estimate_evidence(model, me.GaussianMoments.from_rows(x), design, seed=seed)
+            lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
+            errors[width].append(math.nan if estimate.mask_se is None else estimate.mask_se)
+            if width == RATE_WIDTH:  # by other masks
+                n = min(40, max_masks)
+                biases += me.bias(
+                    model, RATE, tokens, masks_per_row=n, seed=seed + 1, masks="shared", block_rows=2
+                )
     mean = {width: float(np.mean([line[-1] for line in lines[width]])) for width in lines}
     pooled = {width: math.sqrt(sum(e**2 for e in errors[width])) / len(seeds) for width in lines}
     expected = -float(np.mean([b.bias for b in biases]))
@@ -66,14 +64,7 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     title = "Figure 1: true log evidence minus its estimate, by number of masks"
     claims, drawing = _claims(mean, pooled, max_masks), partial(_draw, lines, seeds, expected)
     checks = _checks(mean[RATE_WIDTH], pooled[RATE_WIDTH], expected, expected_se, biases)
-    return PaperFigure("figure_1", title, claims, long_form(rows), numbers, drawing, checks=checks)
-
-
-def _rate_bias(model: me.models.PPCA, tokens: me.Tokens, seed: int, max_masks: int) -> list[me.RateBias]:
-    """The bias of the rate by other masks."""
-    return me.bias(
-        model, RATE, tokens, masks_per_row=min(40, max_masks), seed=seed + 1, masks="shared", block_rows=2
-    )
+    return PaperFigure("figure_1", title, claims, rows, numbers, drawing, checks=checks)
 
 
 def _by_number_of_masks(scores: Any, width: int, max_masks: int) -> Float64[np.ndarray, " P"]:
@@ -107,23 +98,22 @@ def _checks(
     mean: float, pooled: float, expected: float, expected_se: float, biases: Sequence[me.RateBias]
 ) -> list[Claim]:
     apart = abs(mean - expected) / math.hypot(pooled, expected_se)
-    same = Claim(
-        f"D={RATE_WIDTH}, 15 %: the bias is the one that me.bias finds with other masks (within 3 se)",
-        f"{expected:+.3f} ± {expected_se:.3f} nats ({apart:.1f} se apart)",
-        apart <= 3,
-    )
-    return [same, _identity(biases)]
-
-
-def _identity(biases: Sequence[me.RateBias]) -> Claim:
     block = float(np.mean([b.block_bias for b in biases]))
     visible = float(np.mean([b.visible_evidence for b in biases]))
     error = max(b.identity_error for b in biases)
-    return Claim(
-        "the bias is the expected log evidence of the visible tokens: true of the joint block, with a minus",
-        f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}",
-        error < 1e-6,
-    )
+    return [
+        Claim(
+            f"D={RATE_WIDTH}, 15 %: the bias is the one that me.bias finds with other masks (within 3 se)",
+            f"{expected:+.3f} ± {expected_se:.3f} nats ({apart:.1f} se apart)",
+            apart <= 3,
+        ),
+        Claim(
+            "the bias is the expected log evidence of the visible tokens: true of the joint block, "
+            "with a minus",
+            f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}",
+            error < 1e-6,
+        ),
+    ]
 
 
 def _draw(lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int], expected: float) -> Any:
@@ -133,9 +123,8 @@ def _draw(lines: dict[int, list[Float64[np.ndarray, " P"]]], seeds: Sequence[int
             ax.plot(np.arange(1, len(line) + 1), line, color=colour, linewidth=1.1, label=f"mask seed {seed}")
         ax.axhline(0.0, color=BLACK, linewidth=1.0, linestyle="--")
         what = "every size" if width in WIDTHS else "15 % of the tokens, 76, at a time"
-        ax.set_title(f"D = {width}: {what}", fontsize=10)
-        ax.set_xlabel("P (masks per size)" if width in WIDTHS else "P (masks)")
-        ax.set_xlim(0, len(line))
+        x = "P (masks per size)" if width in WIDTHS else "P (masks)"
+        name_axes(ax, x, title=f"D = {width}: {what}", limits=(0, len(line)))
     axes[0].set_ylabel("true log evidence − estimate\n(nats per observation)")
     axes[0].legend(fontsize=7, frameon=False, loc="upper right", ncols=2)
     last = axes[-1]

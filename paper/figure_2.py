@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.support.progress import progress
-from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, name_axes, new_figure, put, shown
 from paper.known_noise import (
     PRECISION,
     best_with_known_noise,
@@ -23,8 +22,6 @@ from paper.known_noise import (
     published,
     second_moments,
 )
-from paper.pictures import BLACK, BLUE, ORANGE, new_figure
-from paper.place import move
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
@@ -72,34 +69,31 @@ def train_together(
     width = x.shape[1]
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
-    second = move(second_moments(moments))
+    second = put(second_moments(moments))
     objectives = [me.MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
     masks_of_rate = _every_mask_of_rate(width, len(seeds))
     objective, evidence, bias = [], [], []
-    with progress(f"Figure 2, {design.name}", epochs) as advance:
-        for epoch in range(epochs + 1):
-            with torch.no_grad():
-                exact = log_evidences(loadings, moments)
-                if epoch in bias_epochs:
-                    bias.append(width * moment_scores(loadings, second, masks_of_rate).mean(1) - exact)
-            if epoch == epochs:
-                break
-            optimizer.zero_grad()
-            if isinstance(design, me.RandomSize):
-                value = _score_rows(loadings, x, design, seeds, epoch)
-            else:
-                drawn = [me.shared_masks(design, o.step_key(epoch), width) for o in objectives]
-                masked, weight = (move(torch.stack(parts)) for parts in zip(*drawn, strict=True))
-                value = (weight * moment_scores(loadings, second, masked)).sum(1)
-            loss = -value.sum()  # the gradient of one initialisation does not depend on the others
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            objective.append(value.detach())
-            evidence.append(exact)
-            advance(1)
+    for epoch in shown(range(epochs + 1), f"Figure 2, {design.name}"):
+        with torch.no_grad():
+            evidence.append(log_evidences(loadings, moments))
+            if epoch in bias_epochs:
+                bias.append(width * moment_scores(loadings, second, masks_of_rate).mean(1) - evidence[-1])
+        if epoch == epochs:
+            break
+        optimizer.zero_grad()
+        if isinstance(design, me.RandomSize):
+            value = _score_rows(loadings, x, design, seeds, epoch)
+        else:
+            drawn = [me.shared_masks(design, o.step_key(epoch), width) for o in objectives]
+            masked, weight = (put(torch.stack(parts)) for parts in zip(*drawn, strict=True))
+            value = (weight * moment_scores(loadings, second, masked)).sum(1)
+        loss = -value.sum()  # the gradient of one initialisation does not depend on the others
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        objective.append(value.detach())
     return Training(
         torch.stack(objective, 1).cpu().numpy(),
-        torch.stack([*evidence, exact], 1).cpu().numpy(),
+        torch.stack(evidence, 1).cpu().numpy(),
         loadings.detach(),
         torch.stack(bias, 1).cpu().numpy() if bias else np.empty((len(seeds), 0)),
     )
@@ -107,7 +101,7 @@ def train_together(
 
 def _every_mask_of_rate(width: int, n_initialisations: int) -> Bool[Tensor, "R P D"]:
     masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9)))
-    return move(masked.expand(n_initialisations, -1, -1))
+    return put(masked.expand(n_initialisations, -1, -1))
 
 
 def _score_rows(
@@ -125,7 +119,7 @@ def _score_rows(
         key = me.MaskedObjective(design, seed=seed).step_key(epoch)
         draw, size = design.plan(key, ids, lengths, np.zeros_like(ids))
         masked.append(torch.from_numpy(design.masked(key, ids, draw, size, maskable)))
-    x, hidden = move(x), move(torch.stack(masked).double())  # (R, N, D)
+    x, hidden = put(x), put(torch.stack(masked).double())  # (R, N, D)
     seen = 1 - hidden
     outer = (loadings[:, :, :, None] * loadings[:, :, None, :]).reshape(len(seeds), width, -1)
     a, b, _, d = (torch.eye(2, dtype=x.dtype, device=x.device).flatten() + seen @ outer / noise).unbind(2)
@@ -146,7 +140,7 @@ def optimum_of_rate(moments: me.GaussianMoments, seeds: Sequence[int]) -> float:
     """
     width = len(moments.mean)
     masked = _every_mask_of_rate(width, len(seeds))
-    second = move(second_moments(moments))
+    second = put(second_moments(moments))
     loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
         [loadings], max_iter=1000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
@@ -211,7 +205,7 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
         ]
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
     drawing = partial(_draw, runs["published data"], numbers["published data"])
-    return PaperFigure("figure_2", title, claims, long_form(rows), numbers, drawing)
+    return PaperFigure("figure_2", title, claims, rows, numbers, drawing)
 
 
 def _claims(
@@ -222,96 +216,78 @@ def _claims(
     optimum: float,
     bias_epochs: Sequence[int],
 ) -> list[Claim]:
-    claims = []
+    """The claims on one source of data."""
     epochs = runs["20 %"].objective.shape[1]
-    short = epochs < EPOCHS
-    for name in ("all sizes", "random sizes"):
-        gap = best - runs[name].log_evidence[:, -1]
-        claims.append(
-            Claim(
-                f"{source}, {name}: the log evidence ends within 0.02 of maximum likelihood ({best:.4f})",
-                f"short of it by {gap.min():.4f} to {gap.max():.4f} (true model {true:.4f})",
-                bool(gap.max() < 0.02),
-                too_short=short,
-            )
-        )
-    run = runs["all sizes"]
-    tail = slice(epochs // 2, None)
-    centred = run.objective[:, tail] - run.log_evidence[:, tail.start : -1]
+    short, half = epochs < EPOCHS, epochs // 2
+    gaps = {name: best - run.log_evidence[:, -1] for name, run in runs.items()}
+    centred = runs["all sizes"].objective[:, half:] - runs["all sizes"].log_evidence[:, half:-1]
     mean, se = float(centred.mean()), float(centred.std(ddof=1) / np.sqrt(centred.size))
-    claims.append(
-        Claim(
-            f"{source}, all sizes: the objective is centred on the log evidence (second half, within 3 se)",
-            f"mean difference {mean:+.4f} ± {se:.4f}",
-            abs(mean) <= 3 * se,
-        )
-    )
-    gap = best - runs["20 %"].log_evidence[:, -1]
     rise = runs["20 %"].log_evidence[:, -1] - runs["20 %"].log_evidence[:, 0]
-    claims.append(
-        Claim(
-            f"{source}, 20 %: the log evidence is still maximised (within 0.02 at epoch {epochs})",
-            f"rises by {rise.min():.1f} to {rise.max():.1f}, ends {gap.min():.3f} to {gap.max():.3f} short",
-            bool(gap.max() < 0.02),
-            too_short=short,
-        )
-    )
-    claims.append(
-        Claim(
-            f"{source}, 20 %: the optimum of the objective maximises the log evidence (within 0.001)",
-            f"every mask enumerated, L-BFGS: {optimum:.4f} short",
-            optimum < 0.001,
-        )
-    )
     bias = runs["20 %"].bias
     course = ", ".join(
         f"{value:.2f} at {epoch}" for epoch, value in zip(bias_epochs, bias.mean(0), strict=True)
     )
     late = float(np.ptp(bias[:, -2:], axis=1).max())
-    claims.append(
+    reached = [
+        Claim(
+            f"{source}, {name}: the log evidence ends within 0.02 of maximum likelihood ({best:.4f})",
+            f"short of it by {gaps[name].min():.4f} to {gaps[name].max():.4f} (true model {true:.4f})",
+            bool(gaps[name].max() < 0.02),
+            too_short=short,
+        )
+        for name in ("all sizes", "random sizes")
+    ]
+    return [
+        *reached,
+        Claim(
+            f"{source}, all sizes: the objective is centred on the log evidence (second half, within 3 se)",
+            f"mean difference {mean:+.4f} ± {se:.4f}",
+            abs(mean) <= 3 * se,
+        ),
+        Claim(
+            f"{source}, 20 %: the log evidence is still maximised (within 0.02 at epoch {epochs})",
+            f"rises by {rise.min():.1f} to {rise.max():.1f}, ends {gaps['20 %'].min():.3f} to "
+            f"{gaps['20 %'].max():.3f} short",
+            bool(gaps["20 %"].max() < 0.02),
+            too_short=short,
+        ),
+        Claim(
+            f"{source}, 20 %: the optimum of the objective maximises the log evidence (within 0.001)",
+            f"every mask enumerated, L-BFGS: {optimum:.4f} short",
+            optimum < 0.001,
+        ),
         Claim(
             f"{source}, 20 %: the bias is constant during training (within 0.1 after a tenth of it)",
             f"mean bias {course}; over the second half it still moves by up to {late:.2f}",
             bool(np.ptp(bias[:, 1:], axis=1).max() < 0.1),
             too_short=short,
-        )
-    )
-    return claims
+        ),
+    ]
 
 
 def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> Any:
     figure, axes = new_figure(3, 12.0, 3.8)
     true, best = numbers["true_model"], numbers["maximum_likelihood"]
     epochs = runs["20 %"].objective.shape[1]
-    panels = (
-        ("all sizes", 0, "sizes 1..10, one mask each"),
-        ("20 %", 0, "20 % only (2 of 10), one mask"),
-        ("20 %", epochs * 4 // 5, "20 %, the last fifth of the epochs"),
-    )
-    for ax, (name, first, title) in zip(axes, panels, strict=True):
-        run = runs[name]
-        objective = ax.plot(
-            np.arange(first, epochs), run.objective[:, first:].T, color=ORANGE, linewidth=0.5, alpha=0.35
-        )
-        evidence = ax.plot(
-            np.arange(first, epochs + 1), run.log_evidence[:, first:].T, color=BLUE, linewidth=1.3
-        )
-        objective[0].set_label("masked objective, each epoch's masks")
-        evidence[0].set_label("exact log evidence")
-        ax.axhline(true, color=BLACK, linestyle="--", linewidth=1.0, label=f"true model, {true:.2f}")
-        ax.set_xlabel("epoch")
-        ax.set_xlim(first, epochs)
-        ax.set_title(title, fontsize=10)
     low = float(np.quantile(runs["all sizes"].log_evidence[:, 5], 0.5))
-    axes[0].set_ylim(low, best + 6)
-    axes[1].set_ylim(low, best + 6)
-    axes[2].set_ylim(best - 5, best + 6)
-    axes[0].set_ylabel("nats per observation")
-    axes[0].legend(
-        fontsize=7.5,
-        frameon=False,
-        loc="lower right",
-        title="5 initialisations" if len(runs["20 %"].objective) == 5 else None,
-        title_fontsize=7.5,
+    panels = (
+        ("all sizes", 0, low, "sizes 1..10, one mask each"),
+        ("20 %", 0, low, "20 % only (2 of 10), one mask"),
+        ("20 %", epochs * 4 // 5, best - 5, "20 %, the last fifth of the epochs"),
     )
+    for ax, (name, first, bottom, title) in zip(axes, panels, strict=True):
+        epoch = np.arange(first, epochs + 1)
+        objective, evidence = (
+            values[:, first:].T for values in (runs[name].objective, runs[name].log_evidence)
+        )
+        thin = ax.plot(epoch[:-1], objective, color=ORANGE, linewidth=0.5, alpha=0.35)
+        thick = ax.plot(epoch, evidence, color=BLUE, linewidth=1.3)
+        thin[0].set_label("masked objective, each epoch's masks")
+        thick[0].set_label("exact log evidence")
+        ax.axhline(true, color=BLACK, linestyle="--", linewidth=1.0, label=f"true model, {true:.2f}")
+        name_axes(ax, "epoch", title=title, limits=(first, epochs))
+        ax.set_ylim(bottom, best + 6)
+    axes[0].set_ylabel("nats per observation")
+    many = "5 initialisations" if len(runs["20 %"].objective) == 5 else None
+    axes[0].legend(fontsize=7.5, frameon=False, loc="lower right", title=many, title_fontsize=7.5)
     return figure

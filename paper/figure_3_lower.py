@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 from torch import Tensor
 from torch.autograd.functional import hessian
 
 import maskevidence as me
-from paper.figures import SEEDS, Claim, PaperFigure, ResultTable, long_form, plus_minus
-from paper.image_training import course, file_stem, first_images, fit_and_look, initialisations, when
-from paper.pictures import BLUE, GREEN, ORANGE, PINK, SKY, new_figure
-from paper.place import put
+from maskevidence.show.parts import Table
+from paper import image_training
+from paper.figures import GREEN, PINK, SEEDS, SKY, Claim, PaperFigure, new_figure, plus_minus, put
+from paper.image_training import (
+    draw_runs,
+    file_stem,
+    first_images,
+    fit_and_look,
+    initialisations,
+    rows_of,
+    when,
+)
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded
@@ -48,37 +56,30 @@ IN_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Run:
-    """One training.
+@dataclass(frozen=True, kw_only=True)
+class Run(image_training.Run):
+    """One training, whose log evidence is the tightest bound, averaged over the judged images.
 
     Attributes:
-        objective: minus the mean loss of each epoch, in nats per image, shape (E,).
-        epochs: the epochs at which the log evidence is bounded, shape (n,); 0 is before the first step.
-        evidence: the tightest bound at these epochs, averaged over the judged images, shape (n,).
-        simple: simple Monte-Carlo estimates at these epochs, which are not to be trusted, by name, each (n,).
+        simple: simple Monte-Carlo estimates at these epochs, not to be trusted, by name, each of shape (n,).
         bounds: the bounds after the last epoch.
         laplace: Laplace's approximation after the last epoch, averaged over the judged images; not a bound.
         code_size: the mean square of draws of q(z | x) per dimension after the last epoch; 1 under the prior.
-        seconds: the time of training alone.
     """
 
-    objective: Float64[np.ndarray, " E"]
-    epochs: Int64[np.ndarray, " n"]
-    evidence: Float64[np.ndarray, " n"]
     simple: dict[str, Float64[np.ndarray, " n"]]
     bounds: list[me.models.EvidenceBound]
     laplace: float
     code_size: float
-    seconds: float
+
+    def change(self, name: str = "") -> tuple[float, float]:
+        """How far the log evidence, or a simple estimate, ends from its start, and from its highest value."""
+        values = self.simple[name] if name else self.log_evidence
+        return values[-1] - values[0], values[-1] - values.max()
 
 
 def grey_images(dataset: str, n_images: int) -> Float64[np.ndarray, "N D"]:
-    """The first images of a data set, with pixels in [0, 1].
-
-    Raises:
-        InputError: an unknown data set, or one that cannot be read.
-    """
+    """The first images of a data set, with pixels in [0, 1]."""
     return first_images(dataset, n_images).values
 
 
@@ -95,9 +96,9 @@ def bounds_of(
         return [weighted, *(model.annealed_evidence(x, annealing=annealing) for annealing in annealings)]
 
 
-def tightest(bounds: Sequence[me.models.EvidenceBound]) -> me.models.EvidenceBound:
+def tightest(bounds: Sequence[me.models.EvidenceBound]) -> float:
     """The highest of several lower bounds."""
-    return max(bounds, key=lambda bound: bound.mean)
+    return max(bound.mean for bound in bounds)
 
 
 def train(
@@ -105,36 +106,42 @@ def train(
 ) -> Run:
     """Adam in batches from random networks."""
     how, conditioning = METHODS[method]
-    objective: me.MaskedObjective | me.Elbo = (
-        me.MaskedObjective(how, seed=seed) if isinstance(how, me.FixedRate) else me.Elbo(seed=seed)
+    objective = me.MaskedObjective(how, seed=seed) if isinstance(how, me.FixedRate) else me.Elbo(seed=seed)
+    model = put(
+        me.models.VAE(n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed)
     )
-    model = me.models.VAE(
-        n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed
-    )
-    model = put(model)
     model.set_units(x)
     judged = x[:n_judged]
-    settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}
     values, looks, seconds = fit_and_look(
         model,
         x,
         objective,
-        lambda: (tightest(bounds_of(model, judged, [DURING])).mean, simple_estimates(model, judged)),
+        lambda: (tightest(bounds_of(model, judged, [DURING])), simple_estimates(model, judged)),
         [point for point in points if point < epochs],
-        **settings,
+        learning_rate=LEARNING_RATE,
+        epochs=epochs,
+        batch_size=BATCH,
+        seed=seed,
     )
     bounds = bounds_of(model, judged, AT_END)
-    looks[epochs] = (tightest(bounds).mean, simple_estimates(model, judged))
+    looks[epochs] = (tightest(bounds), simple_estimates(model, judged))
     return Run(
-        values,
-        np.array(list(looks)),
-        np.array([evidence for evidence, _ in looks.values()]),
-        {name: np.array([simple[name] for _, simple in looks.values()]) for name in SIMPLE},
-        bounds,
-        laplace(model, judged),
-        code_size(model, x),
-        seconds,
+        objective=values,
+        epochs=np.array(list(looks)),
+        log_evidence=np.array([evidence for evidence, _ in looks.values()]),
+        simple={name: np.array([simple[name] for _, simple in looks.values()]) for name in SIMPLE},
+        bounds=bounds,
+        laplace=laplace(model, judged),
+        code_size=code_size(model, x),
+        seconds=seconds,
     )
+
+
+def in_float64(model: me.models.VAE, x: Float64[np.ndarray, "N D"]) -> tuple[me.models.VAE, Tensor, Tensor]:
+    """A copy in float64, the rows in its units, and the log of the volume of these units for a row."""
+    exact = copy.deepcopy(model).double().eval().requires_grad_(False)
+    rows = exact.tokens_given_latent.standard(exact.tokens(x).values)
+    return exact, rows, rows.shape[1] * exact.tokens_given_latent.log_unit
 
 
 def simple_estimates(
@@ -143,14 +150,13 @@ def simple_estimates(
     """Simple Monte-Carlo estimates that one might take for the evidence; means over the rows, nats.
 
     - log (1/S) Σ_s p(x | z_s) with z_s from q(z | x) leaves out the weights p(z)/q(z | x), and with them the
-    prior. - The same with z_s from the prior is unbiased for p(x), but a few draws miss almost all of the
-    posterior. - Σ_j log (1/S) Σ_s p(x_j | z_s) with z_s from q(z | x) averages each pixel by itself: a
-    product of averages, not
-      the average of the products that an image's probability is. It is what a masked objective sees.
+      prior.
+    - The same with z_s from the prior is unbiased for p(x), but a few draws miss almost all of the posterior.
+    - Σ_j log (1/S) Σ_s p(x_j | z_s) with z_s from q(z | x) averages each pixel by itself: a product of
+      averages, not the average of the products that an image's probability is. It is what a masked
+      objective sees.
     """
-    exact = copy.deepcopy(model).double().eval().requires_grad_(False)
-    rows = exact.tokens_given_latent.standard(exact.tokens(x).values)
-    in_units = rows.shape[1] * exact.tokens_given_latent.log_unit
+    exact, rows, in_units = in_float64(model, x)
     noise = torch.randn(
         draws, len(rows), N_COMPONENTS, generator=torch.Generator().manual_seed(seed), dtype=rows.dtype
     )
@@ -176,9 +182,7 @@ def laplace(model: me.models.VAE, x: Float64[np.ndarray, "N D"], steps: int = 40
     the mode from the encoder's mean, in float64. The approximation shows whether a low bound is loose or the
     evidence itself is low.
     """
-    exact = copy.deepcopy(model).double().eval().requires_grad_(False)
-    rows = exact.tokens_given_latent.standard(exact.tokens(x).values)
-    in_units = rows.shape[1] * exact.tokens_given_latent.log_unit
+    exact, rows, in_units = in_float64(model, x)
 
     def negative(z: Tensor, row: Tensor) -> Tensor:
         """-log p(x, z) without the constant of the prior."""
@@ -224,17 +228,6 @@ def figure_3_lower(
     x = grey_images(dataset, n_images)
     points = when(epochs, n_points)
     runs = {name: [train(x, name, seed, epochs, points, n_judged) for seed in seeds] for name in METHODS}
-    rows = [
-        row
-        for name in METHODS
-        for seed, run in zip(seeds, runs[name], strict=True)
-        for row in course(
-            name,
-            seed,
-            dict(enumerate(run.objective.tolist(), start=1)),
-            dict(zip(run.epochs.tolist(), run.evidence.tolist(), strict=True)),
-        )
-    ]
     judged, steps = min(n_judged, len(x)), epochs * -(-len(x) // BATCH)
     numbers = {
         "dataset": dataset,
@@ -243,7 +236,7 @@ def figure_3_lower(
         "epochs": epochs,
         "steps": steps,
         "seeds": list(seeds),
-        "log_evidence": {name: [float(run.evidence[-1]) for run in runs[name]] for name in METHODS},
+        "log_evidence": {name: [float(run.log_evidence[-1]) for run in runs[name]] for name in METHODS},
         "bounds": {
             name: [
                 {b.method: {"mean": b.mean, "draw_se": b.draw_se} for b in run.bounds} for run in runs[name]
@@ -261,90 +254,84 @@ def figure_3_lower(
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
     drawing = partial(_draw, runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
-    table = _table(runs, judged, steps)
-    stem = file_stem("figure_3_lower", dataset)
-    claims = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH))
-    return PaperFigure(stem, title, claims, long_form(rows), numbers, drawing, [table], _checks(runs))
+    claims, rows = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH)), rows_of(runs, seeds, first=1)
+    stem, tables = file_stem("figure_3_lower", dataset), [_table(runs, judged, steps)]
+    return PaperFigure(stem, title, claims, rows, numbers, drawing, tables, _checks(runs))
 
 
-def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> ResultTable:
+def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> Table:
     """The objective and the bounds after training, averaged over the seeds."""
-    rows = []
-    for name, of_method in runs.items():
-        cells = (
-            [run.objective[-1] for run in of_method],
-            [run.bounds[0].mean for run in of_method],
-            [max(bound.mean for bound in run.bounds[1:]) for run in of_method],
+    rows = [
+        (
+            name,
+            plus_minus(run.objective[-1] for run in of_method),
+            plus_minus(run.bounds[0].mean for run in of_method),
+            plus_minus(tightest(run.bounds[1:]) for run in of_method),
+            f"{np.median([run.seconds for run in of_method]):.0f}",
         )
-        seconds = float(np.median([run.seconds for run in of_method]))
-        rows.append([name, *(plus_minus(np.array(cell)) for cell in cells), f"{seconds:.0f}"])
-    columns = ("trained by", "objective", "importance", "annealed", "s")
+        for name, of_method in runs.items()
+    ]
     title = (
         f"After {steps:,} steps: objective (all images) and lower bounds of the log evidence "
-        f"({judged} images), nats per image ± standard error over "
-        f"{len(next(iter(runs.values())))} seeds; seconds of training"
+        f"({judged} images), nats per image ± standard error over {len(runs[BOUND])} seeds; seconds of "
+        "training"
     )
-    return ResultTable(title, columns, rows)
+    return Table(("trained by", "objective", "importance", "annealed", "s"), rows, title)
 
 
 def _claims(runs: dict[str, list[Run]], *, short: bool) -> list[Claim]:
     """The claims; where nothing falls in a short training, it may yet fall."""
     claims = []
     for name in (CHAINS, WEIGHTED):
-        rise = np.array([run.evidence[-1] - run.evidence[0] for run in runs[name]])
-        fall = np.array([run.evidence[-1] - run.evidence.max() for run in runs[name]])
-        gain = np.array([run.objective[-1] - run.objective[0] for run in runs[name]])
-        rises = bool((rise > 0).all() and (fall >= 0).all())
+        gain = plus_minus(run.objective[-1] - run.objective[0] for run in runs[name])
+        rise, fall, rises = _changes(runs[name])
         claims.append(
             Claim(
                 f"{IN_WORDS[name]}: the log evidence rises as the masked objective does (no fall from its "
                 "highest, every seed)",
-                f"objective {plus_minus(gain)} from the first epoch on; evidence {plus_minus(rise)} from "
-                f"start to end, {plus_minus(fall)} from its highest",
+                f"objective {gain} from the first epoch on; evidence {rise} from start to end, {fall} from "
+                "its highest",
                 rises,
                 too_short=short and rises,
             )
         )
-    difference = np.array(
-        [a.evidence[-1] - b.evidence[-1] for a, b in zip(runs[WEIGHTED], runs[BOUND], strict=True)]
-    )
-    beside = ", ".join(
-        f"{name} {plus_minus(np.array([run.laplace for run in of_method]))} "
-        f"({plus_minus(np.array([run.evidence[-1] for run in of_method]))})"
-        for name, of_method in runs.items()
-    )
-    sizes = ", ".join(
-        f"{name} {plus_minus(np.array([run.code_size for run in of_method]))}"
-        for name, of_method in runs.items()
-    )
-    claims += [_simple_claim(name, runs[CHAINS], short=short) for name in SIMPLE]
-    claims += [
+    for simple in SIMPLE:
+        rise, fall, rises = _changes(runs[CHAINS], simple)
+        claims.append(
+            Claim(
+                f"{IN_WORDS[CHAINS]}: by {simple}, the evidence seems to rise (no fall from its highest, "
+                "every seed)",
+                f"{rise} from start to end, {fall} from its highest",
+                rises,
+                too_short=short and rises,
+            )
+        )
+    last = {name: [run.log_evidence[-1] for run in of_method] for name, of_method in runs.items()}
+    sizes = {name: plus_minus(run.code_size for run in of_method) for name, of_method in runs.items()}
+    modes = {name: plus_minus(run.laplace for run in of_method) for name, of_method in runs.items()}
+    beside = ", ".join(f"{name} {mode} ({plus_minus(last[name])})" for name, mode in modes.items())
+    difference = plus_minus(a - b for a, b in zip(last[WEIGHTED], last[BOUND], strict=True))
+    return [
+        *claims,
         Claim("Laplace's approximation, which is no bound (in brackets the tightest bound)", beside, None),
-        Claim("mean square of the encoder's codes per dimension (1 under the prior)", sizes, None),
-        Claim("masked, weighted − ELBO, equal steps", f"{plus_minus(difference)} nats", None),
+        Claim(
+            "mean square of the encoder's codes per dimension (1 under the prior)",
+            ", ".join(f"{name} {size}" for name, size in sizes.items()),
+            None,
+        ),
+        Claim("masked, weighted − ELBO, equal steps", f"{difference} nats", None),
     ]
-    return claims
 
 
-def _simple_claim(name: str, of_method: Sequence[Run], *, short: bool) -> Claim:
-    """How a simple Monte-Carlo estimate moves where the tightest bound falls."""
-    rise = np.array([run.simple[name][-1] - run.simple[name][0] for run in of_method])
-    last = np.array([run.simple[name][-1] - run.simple[name].max() for run in of_method])
-    rises = bool((rise > 0).all() and (last >= 0).all())
-    return Claim(
-        f"{IN_WORDS[CHAINS]}: by {name}, the evidence seems to rise (no fall from its highest, every seed)",
-        f"{plus_minus(rise)} from start to end, {plus_minus(last)} from its highest",
-        rises,
-        too_short=short and rises,
-    )
+def _changes(runs: Sequence[Run], simple: str = "") -> tuple[str, str, bool]:
+    """The changes of several runs in words, and whether the evidence of every run rises and never falls."""
+    rise, fall = zip(*(run.change(simple) for run in runs), strict=True)
+    return plus_minus(rise), plus_minus(fall), bool(min(rise) > 0 and min(fall) >= 0)
 
 
 def _checks(runs: dict[str, list[Run]]) -> list[Claim]:
-    below = [
-        max(b.mean for b in run.bounds[1:]) - run.bounds[0].mean
-        for of_method in runs.values()
-        for run in of_method
-    ]
+    """What is true by construction."""
+    below = [tightest(run.bounds[1:]) - run.bounds[0].mean for each in runs.values() for run in each]
     return [
         Claim(
             "the importance-weighted bound lies below the annealed one (every model)",
@@ -356,45 +343,23 @@ def _checks(runs: dict[str, list[Run]]) -> list[Claim]:
 
 def _draw(runs: dict[str, list[Run]], title: str) -> Any:
     figure, axes = new_figure(3, 12.0, 4.1)
+    styles = list(zip(SIMPLE, (PINK, GREEN, SKY), (":", "-.", (0, (5, 1))), strict=True))
     for ax, (name, of_method) in zip(axes, runs.items(), strict=True):
-        for run in of_method:
-            (objective,) = ax.plot(
-                np.arange(1, len(run.objective) + 1),
-                run.objective,
-                color=ORANGE,
-                linewidth=1.0,
-                linestyle="--",
-            )
-            (evidence,) = ax.plot(
-                run.epochs, run.evidence, color=BLUE, linewidth=1.2, marker=".", markersize=5
-            )
-            simple = [
-                ax.plot(run.epochs, run.simple[of], color=colour, linewidth=1.0, linestyle=style)[0]
-                for of, colour, style in zip(
-                    SIMPLE, (PINK, GREEN, SKY), (":", "-.", (0, (5, 1))), strict=True
+        lines = draw_runs(ax, of_method, 1, IN_WORDS[name])
+        for simple, colour, style in styles:
+            for run in of_method:
+                (line,) = ax.plot(
+                    run.epochs, run.simple[simple], color=colour, linewidth=1.0, linestyle=style
                 )
-            ]
-        ax.set_title(IN_WORDS[name], fontsize=10)
-        ax.set_xlabel("epoch")
-        ax.set_ylabel("nats per image")
+            lines.append(line)
     weighted_and_bound = runs[WEIGHTED] + runs[BOUND]
-    low = min(float(run.evidence.min()) for run in weighted_and_bound)
-    high = max(float(max(run.evidence.max(), run.objective.max())) for run in weighted_and_bound)
+    low = min(float(run.log_evidence.min()) for run in weighted_and_bound)
+    high = max(float(max(run.log_evidence.max(), run.objective.max())) for run in weighted_and_bound)
     for ax in axes[1:]:
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
-    figure.legend(
-        [objective, evidence, *simple],
-        [
-            "objective: D·S(x; M), or the ELBO",
-            "log evidence, the tightest of its lower bounds",
-            *(f"{SIMPLE_DRAWS} {name}" for name in SIMPLE),
-        ],
-        loc="outside lower center",
-        ncols=2,
-        fontsize=8.5,
-        frameon=False,
-        title=initialisations(len(runs[BOUND])),
-        title_fontsize=8.5,
-    )
+    words = ["objective: D·S(x; M), or the ELBO", "log evidence, the tightest of its lower bounds"]
+    words += [f"{SIMPLE_DRAWS} {name}" for name in SIMPLE]
+    legend = {"title": initialisations(len(runs[BOUND])), "title_fontsize": 8.5, "fontsize": 8.5, "ncols": 2}
+    figure.legend(lines, words, loc="outside lower center", frameon=False, **legend)
     figure.suptitle(title, fontsize=10)
     return figure

@@ -10,11 +10,22 @@ import torch
 from jaxtyping import Float64
 
 import maskevidence as me
-from maskevidence.support.progress import Advance, progress
-from paper.figures import SEEDS, Claim, PaperFigure, long_form, standard_error
+from paper.figures import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    SCORE,
+    SEEDS,
+    Claim,
+    PaperFigure,
+    name_axes,
+    new_figure,
+    points,
+    put,
+    shown,
+    standard_error,
+)
 from paper.known_noise import best_with_known_noise, published
-from paper.pictures import BLACK, BLUE, COLOURS, new_figure
-from paper.place import move
 
 N_ROWS, N_FEATURES = 1000, 200
 LOST, FLAT_RATE = 0.05, 0.15
@@ -75,41 +86,34 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
     panels: Sequence[Panel] = PANELS
     if masks_per_size is not None:
         panels = [replace(p, masks_per_size=n) for p, n in zip(PANELS, masks_per_size, strict=True)]
-    with progress("Figure 4", len(panels) * len(seeds)) as advance:
-        scored = [_scored(panel, seeds, advance) for panel in panels]
+    scored = [_scored(panel, seeds) for panel in panels]
     numbers = [_numbers(panel, *of) for panel, of in zip(panels, scored, strict=True)]
     estimates = [of_panel for of_panel, _ in scored]
     claims = [claim for panel, of in zip(panels, numbers, strict=True) for claim in _claims(panel, of)]
     claims.append(_noise_claim(panels, estimates))
     rows = [
-        {
-            "panel": panel.name,
-            "seed": seed,
-            "size": int(size),
-            "rate": size / N_FEATURES,
-            "score": float(score),
-        }
+        {"panel": panel.name, "seed": seed, **point, "rate": point["size"] / N_FEATURES}
         for panel, of_panel in zip(panels, estimates, strict=True)
         for seed, estimate in zip(seeds, of_panel, strict=True)
-        for size, score in zip(estimate.curve.size, estimate.curve.score, strict=True)
+        for point in points(estimate.curve, "size", "rate", "score")
     ]
     title = "Figure 4: the score by mask size of trained PPCA models, D=200"
     drawing = partial(_draw, estimates, numbers, seeds)
-    return PaperFigure("figure_4", title, claims, long_form(rows), {"panels": numbers}, drawing)
+    return PaperFigure("figure_4", title, claims, rows, {"panels": numbers}, drawing)
 
 
-def _scored(panel: Panel, seeds: Sequence[int], advance: Advance) -> tuple[list[me.EvidenceEstimate], float]:
+def _scored(panel: Panel, seeds: Sequence[int]) -> tuple[list[me.EvidenceEstimate], float]:
     """The estimates of the trained model for every seed, and its exact log evidence."""
     x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
     moments = me.GaussianMoments.from_rows(x)
     model = best_with_known_noise(moments, panel.n_components)
     with torch.no_grad():
-        exact = float(model.log_evidence(move(me.Tokens.from_array(x))).mean())
-    estimates = []
-    for seed in seeds:
-        design = me.EverySize(panel.masks_per_size).in_training()
-        estimates.append(me.estimate_evidence(model, moments, design, seed=seed, batch_size=4096))
-        advance(1)
+        exact = float(model.log_evidence(put(me.Tokens.from_array(x))).mean())
+    design = me.EverySize(panel.masks_per_size).in_training()
+    estimates = [
+        me.estimate_evidence(model, moments, design, seed=seed, batch_size=4096)
+        for seed in shown(seeds, f"Figure 4, {panel.name}")
+    ]
     return estimates, exact
 
 
@@ -191,10 +195,8 @@ def _draw(
             ax.axvline(share * N_FEATURES, color=BLACK, linewidth=0.9, linestyle="--")
         ax.axvline(number["drop"] * N_FEATURES, color=BLACK, linewidth=0.9, linestyle=":")
         title = f"{number['panel']}: area {np.mean(number['area']):.2f}, exact {number['exact']:.2f}"
-        ax.set_title(title, fontsize=9.5)
-        ax.set_xlabel("mask size M (of 200 tokens)")
-        ax.set_xlim(0, N_FEATURES)
-    axes[0].set_ylabel("score S(x; M)  (nats per hidden token)")
+        name_axes(ax, "mask size M (of 200 tokens)", title=title, limits=(0, N_FEATURES))
+    axes[0].set_ylabel(SCORE)
     axes[0].legend(fontsize=7.5, frameon=False, loc="lower center")
     note = "dashed: 15 % and 85 %\ndotted: where the fall begins"
     axes[1].text(0.46, 0.1, note, fontsize=7.5, ha="center", transform=axes[1].transAxes)

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 
 import maskevidence as me
-from paper.figures import SEEDS, Claim, PaperFigure, long_form
+from paper.figures import (
+    BLACK,
+    SCORE,
+    SEEDS,
+    Claim,
+    PaperFigure,
+    legend_below,
+    name_axes,
+    new_figure,
+    points,
+    put,
+)
 from paper.known_noise import PRECISION, best_with_known_noise, initial_loadings, log_evidence, published
-from paper.pictures import BLACK, legend_below, new_figure
-from paper.place import put
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
@@ -43,15 +52,13 @@ def figure_5_left(
     curves: dict[int, me.EvidenceEstimate] = {}
     exact: dict[int, float] = {}
 
-    def look(epoch: int) -> None:
-        curves[epoch] = me.estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
-        exact[epoch] = log_evidence(model, moments)
+    def look(record: Any, _model: object) -> None:
+        epoch = 0 if record is None else record.epoch
+        if epoch % every == 0:
+            curves[epoch] = me.estimate_evidence(model, moments, design, seed=seed + 1, batch_size=4096)
+            exact[epoch] = log_evidence(model, moments)
 
-    def after(record: Any, _model: me.models.PPCA) -> None:
-        if record.epoch % every == 0:
-            look(record.epoch)
-
-    look(0)
+    look(None, model)
     history = me.fit(
         model,
         x,
@@ -60,20 +67,14 @@ def figure_5_left(
         epochs=epochs,
         seed=seed,
         evidence_every=every,
-        callbacks=[after],
+        callbacks=[look],
     )
     true = log_evidence(true_model, moments)
     best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
     rows = [
-        {
-            "epoch": epoch,
-            "size": int(size),
-            "rate": size / N_FEATURES,
-            "score": float(score),
-            "mask_se": float(se),
-        }
-        for epoch, e in curves.items()
-        for size, score, se in zip(e.curve.size, e.curve.score, e.curve.mask_se, strict=True)
+        {"epoch": epoch, **point, "rate": point["size"] / N_FEATURES}
+        for epoch, estimate in curves.items()
+        for point in points(estimate.curve, "size", "rate", "score", "mask_se")
     ]
     numbers = {
         "epochs": list(curves),
@@ -86,7 +87,7 @@ def figure_5_left(
     }
     title = "Figure 5, left: PPCA from noise to evidence"
     claims, drawing = _claims(curves, exact, true, best), partial(_draw, curves, exact)
-    return PaperFigure("figure_5_left", title, claims, long_form(rows), numbers, drawing)
+    return PaperFigure("figure_5_left", title, claims, rows, numbers, drawing)
 
 
 def _claims(
@@ -139,9 +140,7 @@ def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> An
     ax.invert_yaxis()
     ax.set_yticks([0.2, 0.5, 1.0, 2.0, 5.0], ["−0.2", "−0.5", "−1", "−2", "−5"])
     ax.minorticks_off()
-    ax.set_xlim(1, N_FEATURES)
-    ax.set_xlabel("mask size M (of 50 tokens)")
-    ax.set_ylabel("score S(x; M)  (nats per hidden token)")
+    name_axes(ax, "mask size M (of 50 tokens)", SCORE, limits=(1, N_FEATURES))
     ax.axvline(0.15 * N_FEATURES, color=BLACK, linewidth=0.8, linestyle="--")
     note = "bands: 95 %, drawing of the masks; dashed: 15 %"
     legend_below(figure, ax, fontsize=7.5, ncols=2, title=note, title_fontsize=7.5)

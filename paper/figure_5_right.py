@@ -1,15 +1,11 @@
 """Figure 5, right: the curve of BERT with random and with trained weights."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe
-from maskevidence.support.progress import progress
-from maskevidence.tasks.embedded_text import embedded_text
-from paper.bert_base import base_curves
 from paper.bert_curves import (
     RATES,
     SETS,
@@ -18,13 +14,12 @@ from paper.bert_curves import (
     curve_rows,
     draw_base,
     draw_curve,
-    label_axes,
+    name_rates,
     published_curves,
     rate_curve,
 )
-from paper.figures import Claim, PaperFigure, long_form
-from paper.pictures import BLACK, BLUE, ORANGE, new_figure
-from paper.place import current_place
+from paper.berts import base_curves, small_text
+from paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, new_figure
 
 BERT_STEPS = 1000
 QUICK = {"steps": 100, "block_size": 64, "limit": 32}
@@ -57,23 +52,19 @@ def figure_5_right(
     Raises:
         InputError: a given `model` that cannot be scored.
     """
+    note = None
     try:
-        base: Curves = base_curves(seeds, model, n_blocks, 4, block_size)
-        note = None
+        base = base_curves(seeds, model, n_blocks, 4, block_size)
     except me.InputError as error:
         if model is not None:
             raise
         base, note = {}, str(error)
-    text = replace(embedded_text(), device=current_place().device)
-    held_out = text.held_out[:limit]
+    text = small_text(limit)
     recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seeds[0])
-    with progress("small BERT", 2 * _RATES_PER_BLOCK * len(held_out)) as advance:
-        small = {
-            "random": rate_curve(text.new_model(seeds[0]), held_out, _RATES_PER_BLOCK, advance=advance),
-            "trained": rate_curve(
-                text.trained(me.RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK, advance=advance
-            ),
-        }
+    small = {
+        "random": rate_curve(text.new_model(seeds[0]), text.held_out, _RATES_PER_BLOCK),
+        "trained": rate_curve(text.trained(me.RandomSize(1, 1), recipe), text.held_out, _RATES_PER_BLOCK),
+    }
     unigram = text.unigram_score()
     ours = {(f"BERT-base, {name}", weights): curve for (name, weights), curve in base.items()}
     ours |= {("small BERT", weights): curve for weights, curve in small.items()}
@@ -82,67 +73,51 @@ def figure_5_right(
         "unigram": unigram,
         "areas": {f"{name}, {weights}": [c.area, c.area_se] for (name, weights), c in ours.items()},
     }
-    columns = long_form(curve_rows(ours, "model"))
     claims, drawing = _claims(base, small, numbers, note), partial(_draw, base, small, unigram)
     title = "Figure 5, right: the curve of BERT, from random to trained"
-    return PaperFigure("figure_5_right", title, claims, columns, numbers, drawing)
+    return PaperFigure("figure_5_right", title, claims, curve_rows(ours, "model"), numbers, drawing)
 
 
 def _claims(
     base: Curves, small: dict[str, RateCurve], numbers: Mapping[str, Any], note: str | None
 ) -> list[Claim]:
+    """The claims on the published curves, on BERT-base and on the small BERT."""
     claims = []
     for name in SETS:
-        curve = published_curves()[name, "pretrained"]
-        claims.append(
-            Claim(
-                f"published, {name}, pre-trained: the score falls from 1 % to 99 %",
-                f"{curve.score[0]:.2f} to {curve.score[-1]:.2f} nats",
-                bool(curve.score[0] > curve.score[-1]),
-            )
-        )
+        first, *_, last = published_curves()[name, "pretrained"].score.tolist()
+        claim = f"published, {name}, pre-trained: the score falls from 1 % to 99 %"
+        claims.append(Claim(claim, f"{first:.2f} to {last:.2f} nats", first > last))
     for (name, weights), curve in base.items():
-        flat = weights.startswith("random")
-        claims.append(
-            Claim(
-                f"BERT-base, {name}, {weights}: " + ("near -log(30522) = -10.33" if flat else "the area"),
-                f"mean score {curve.score.mean():.2f} nats, area {curve.area:.0f} ± {curve.area_se:.0f}",
-                bool(abs(curve.score.mean() + 10.33) < 0.3) if flat else None,
-            )
-        )
+        mean, flat = curve.score.mean(), weights.startswith("random")
+        claim = f"BERT-base, {name}, {weights}: " + ("near -log(30522) = -10.33" if flat else "the area")
+        measured = f"mean score {mean:.2f} nats, area {curve.area_in_words}"
+        claims.append(Claim(claim, measured, bool(abs(mean + 10.33) < 0.3) if flat else None))
     before, after = small["random"], small["trained"]
-    few, many = float(after.score[:10].mean()), float(after.score[-1])
-    unigram = numbers["unigram"]
+    few, many, unigram = float(after.score[:10].mean()), float(after.score[-1]), numbers["unigram"]
     shaped = few - many >= 0.5 and few > unigram
     claims += [
         Claim(
             "small BERT, random weights: flat (scores of the 99 rates within 0.3 nats)",
-            f"{before.spread:.2f} nats; area {before.area:.0f} ± {before.area_se:.0f}",
+            f"{before.spread:.2f} nats; area {before.area_in_words}",
             before.spread < 0.3,
         ),
         Claim(
             "small BERT, trained: shaped (score up to 10 % half a nat above that at 99 %, and the unigram's)",
-            f"{few:.2f} and {many:.2f} nats, word frequencies {unigram:.2f}; area {after.area:.0f} ± "
-            f"{after.area_se:.0f}",
+            f"{few:.2f} and {many:.2f} nats, word frequencies {unigram:.2f}; area {after.area_in_words}",
             shaped,
             too_short=numbers["steps"] < BERT_STEPS and not shaped,
         ),
     ]
-    if note is not None:
-        claims.append(Claim("BERT-base was not scored", note, None))
-    return claims
+    return claims if note is None else [*claims, Claim("BERT-base was not scored", note, None)]
 
 
 def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> Any:
-    figure, axes = new_figure(2, 10.5, 4.4)
-    left, right = axes
-    draw_base(left, base)
-    left.set_title("BERT-base, GLUE", fontsize=10)
+    figure, (left, right) = new_figure(2, 10.5, 4.4)
+    draw_base(left, base, "BERT-base, GLUE")
     for name, colour in (("random", ORANGE), ("trained", BLUE)):
         draw_curve(right, small[name], colour, f"{name} here")
     right.axhline(unigram, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
-    right.set_title("small BERT, text that comes with Python, held out", fontsize=10)
-    for ax in axes:
-        label_axes(ax)
+    name_rates(right, "small BERT, text that comes with Python, held out")
+    for ax in (left, right):
         ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     return figure

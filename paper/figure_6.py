@@ -9,10 +9,19 @@ import numpy as np
 from jaxtyping import Float
 
 import maskevidence as me
-from maskevidence.support.hub import hub_reachable
-from paper.figures import SEEDS, Claim, PaperFigure, long_form
-from paper.pictures import BLUE, ORANGE, legend_below, new_figure
-from paper.place import current_place, put
+from maskevidence.integrations.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
+from paper.figures import (
+    BLUE,
+    ORANGE,
+    SEEDS,
+    Claim,
+    PaperFigure,
+    current_device,
+    legend_below,
+    new_figure,
+    points,
+    put,
+)
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]
@@ -44,6 +53,7 @@ SETS = (
     ImageSet("CIFAR-100", "cifar100:test", None, 4, 1000),
     ImageSet("Tiny-ImageNet", "tiny-imagenet:valid", None, 8, 1000),
 )
+FULL_STEPS = {each.title: each.steps for each in SETS}
 QUICK = {
     "sets": tuple(replace(of, steps=n, limit=5000) for of, n in zip(SETS, (800, 250, 250), strict=True)),
     "test_images": 150,
@@ -105,15 +115,15 @@ def figure_6(
         test_images: the number of images to score; a pre-trained model scores at most 8.
         masks_per_size: the number of masks of each image at each rate.
     """
-    model = model or (PRETRAINED if hub_reachable() else SMALL)
     design, seed = me.Rates(RATES, masks_per_size), seeds[0]
-    if model == SMALL:
+    trained = None if model == SMALL else _trained(model)
+    if trained is None:
         panels = [_small(each, seed, design, test_images) for each in sets]
     else:
         n_images = min(test_images, PRETRAINED_IMAGES)
-        panels = [_pretrained(model, word, seed, design, n_images) for word in PRETRAINED_SETS]
+        panels = [_pretrained(trained, word, seed, design, n_images) for word in PRETRAINED_SETS]
     rows = [row for panel in panels for row in _rows(panel)]
-    short = model == SMALL and any(each.steps < full_steps(each.title) for each in sets)
+    short = trained is None and any(each.steps < FULL_STEPS.get(each.title, 3000) for each in sets)
     claims = [claim for panel in panels for claim in _claims(panel, short=short)]
     numbers = {
         panel.title: {
@@ -125,15 +135,13 @@ def figure_6(
         }
         for panel in panels
     }
-    which = "trained here" if model == SMALL else model
+    which = "trained here" if trained is None else model or PRETRAINED
     title = f"Figure 6: masked autoencoders of images, random weights against {which}"
-    return PaperFigure("figure_6", title, claims, long_form(rows), numbers, partial(_draw, panels))
+    return PaperFigure("figure_6", title, claims, rows, numbers, partial(_draw, panels))
 
 
 def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Panel:
     """A small ViT-MAE before and after training on a data set."""
-    from maskevidence.integrations.huggingface import Recipe, new_vit_mae, train_vit_mae
-
     images = me.data.read_images(data.train, limit=data.limit)
     if data.test is None:
         images, test = images.split(0.1, seed)
@@ -152,16 +160,25 @@ def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Pan
     model, test = put(model), test.head(test_images)
     at_random = _curve(model, calibration, test, design, seed)
     recipe = Recipe(steps=data.steps, seed=seed, **TRAINING)
-    train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=current_place().device)
+    train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=current_device())
     trained = _curve(model, calibration, test, design, seed)
     return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
 
 
-def _pretrained(name: str, word: str, seed: int, design: me.Rates, n_images: int) -> Panel:
-    """A trained ViT-MAE, and a model of the same shape with random weights."""
-    from maskevidence.integrations.huggingface import random_vit_mae
+def _trained(model: str | None) -> me.models.MaskedImage | None:
+    """The given model; by default facebook/vit-mae-base, or None where it cannot be had."""
+    try:
+        return me.models.MaskedImage.from_pretrained(model or PRETRAINED, device=current_device())
+    except me.InputError:
+        if model is not None:
+            raise
+        return None
 
-    trained = me.models.MaskedImage.from_pretrained(name, device=current_place().device)
+
+def _pretrained(
+    trained: me.models.MaskedImage, word: str, seed: int, design: me.Rates, n_images: int
+) -> Panel:
+    """A trained ViT-MAE, and a model of the same shape with random weights."""
     assert trained.network is not None
     config = trained.network.model.config
     untrained = me.models.MaskedImage(
@@ -216,39 +233,23 @@ def _curve(
 
 
 def _rows(panel: Panel) -> list[dict[str, Any]]:
-    in_patch = panel.n_pixels / panel.n_patches
-    return [
-        {
-            "data": panel.title,
-            "weights": weights,
-            "size": int(size),
-            "rate": float(rate),
-            "score_per_pixel": float(score),
-            "mask_se": float(mask_se / in_patch),
-            "data_se": float(data_se / in_patch),
-            "reconstruction_loss": float(loss),
-        }
-        for weights, of in (("random", panel.random), ("trained", panel.trained))
-        for size, rate, score, mask_se, data_se, loss in zip(
-            of.estimate.curve.size,
-            of.estimate.curve.rate,
-            of.per_pixel,
-            of.estimate.curve.mask_se,
-            of.estimate.curve.data_se,
-            of.loss,
-            strict=True,
-        )
-    ]
-
-
-def full_steps(title: str) -> int:
-    """The number of steps in which the full run trains on a data set; the longest for others.
-
-    Example:
-        >>> full_steps("CIFAR-100")
-        1000
-    """
-    return {each.title: each.steps for each in SETS}.get(title, max(each.steps for each in SETS))
+    """The rows of the CSV file."""
+    in_patch, rows = panel.n_pixels / panel.n_patches, []
+    for weights, of in (("random", panel.random), ("trained", panel.trained)):
+        curve = points(of.estimate.curve, "size", "rate", "mask_se", "data_se")
+        for point, score, loss in zip(curve, of.per_pixel.tolist(), of.loss.tolist(), strict=True):
+            row = {
+                "data": panel.title,
+                "weights": weights,
+                "size": point["size"],
+                "rate": point["rate"],
+                "score_per_pixel": score,
+                "mask_se": point["mask_se"] / in_patch,
+                "data_se": point["data_se"] / in_patch,
+                "reconstruction_loss": loss,
+            }
+            rows.append(row)
+    return rows
 
 
 def _claims(panel: Panel, *, short: bool) -> list[Claim]:

@@ -1,19 +1,29 @@
-"""What every figure of the paper is made of: claims with their numbers, tables and a CSV file."""
+"""What the paper's tables and figures share: claims with their numbers, files, panels, and a device."""
 
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float64
+from tqdm import tqdm
 
-from paper.pictures import picture
+import maskevidence as me
+from maskevidence.show.parts import Page, Table
 
 SEEDS = (4, 44, 444, 4444, 44444)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
+SCORE = "score S(x; M)  (nats per hidden token)"
+_DEVICE: ContextVar[torch.device | None] = ContextVar("device", default=None)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -35,41 +45,19 @@ class Claim:
 
     claim: str
     measured: str
-    holds: bool | None
+    holds: bool | np.bool_ | None
     too_short: bool = False
 
     def __post_init__(self) -> None:
-        if self.too_short:
-            object.__setattr__(self, "holds", None)
+        known = self.holds is not None and not self.too_short
+        object.__setattr__(self, "holds", bool(self.holds) if known else None)
 
     @property
     def verdict(self) -> str:
         """The verdict in words, empty for numbers without one."""
         if self.too_short:
             return "too short to tell"
-        return {True: "holds", False: "does not hold", None: ""}[self.holds]
-
-
-class ResultTable(NamedTuple):
-    """Numbers of a figure as a small table of text.
-
-    Attributes:
-        title: one line.
-        columns: the names of the columns.
-        rows: the cells.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: list[list[str]]
-
-    def in_words(self) -> str:
-        """The table in plain text, the first column to the left and the others to the right."""
-        lines = [self.columns, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        cells = [[name.ljust(widths[0]), *map(str.rjust, row, widths[1:])] for name, *row in lines]
-        title = [self.title] if self.title else []
-        return "\n".join([*title, *("  ".join(row).rstrip() for row in cells), ""])
+        return "" if self.holds is None else "holds" if self.holds else "does not hold"
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class PaperFigure:
         name: the stem of its files, such as "figure_1".
         title: one line.
         claims: the claims of the figure.
-        columns: the numbers behind the panels in long form, one list per column, all of the same length.
+        rows: the numbers behind the panels in long form, the rows of the CSV file.
         numbers: further numbers for `--json`.
         draw: draws the picture, a matplotlib figure.
         tables: tables that are printed as they are.
@@ -89,26 +77,26 @@ class PaperFigure:
 
     name: str
     title: str
-    claims: list[Claim]
-    columns: dict[str, list[Any]]
+    claims: Sequence[Claim]
+    rows: Sequence[Mapping[str, Any]]
     numbers: dict[str, Any] = field(default_factory=dict)
     draw: Callable[[], Any] | None = None
-    tables: list[ResultTable] = field(default_factory=list)
-    checks: list[Claim] = field(default_factory=list)
+    tables: Sequence[Table] = ()
+    checks: Sequence[Claim] = ()
 
     def to_csv(self) -> str:
-        """The columns as CSV text; None and NaN become empty cells."""
+        """The rows as CSV text; None and NaN become empty cells."""
         text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(self.columns)
-        for row in zip(*self.columns.values(), strict=True):
-            rows.writerow("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row)
+        lines = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(
+            {name: None if cell != cell else cell for name, cell in row.items()} for row in self.rows
+        )
         return text.getvalue()
 
     def write(self, out: Path) -> str:
         """Write the CSV and, with matplotlib, the picture as PNG and PDF; say what was written."""
-        contents = {f"{self.name}.csv": self.to_csv().encode()}
-        missing = ""
+        contents, missing = {f"{self.name}.csv": self.to_csv().encode()}, ""
         try:
             figure = None if self.draw is None else self.draw()
             if figure is not None:
@@ -120,20 +108,26 @@ class PaperFigure:
             (out / name).write_bytes(content)
         return f"Written to {out}: {', '.join(contents)}{missing}"
 
-    def in_words(self) -> str:
+    def page(self) -> Page:
         """What the terminal shows: the tables, the claims and the checks."""
-        lines = [self.title, *(f"\n{table.in_words()}" for table in self.tables)]
-        lines += [f"  {claim.claim}\n    {claim.verdict}: {claim.measured}" for claim in self.claims]
-        if self.checks:
-            lines.append("\nChecks of the code, true by construction:")
-        for check in self.checks:
-            lines.append(f"  {check.claim}\n    {'passed' if check.holds else 'FAILED'}: {check.measured}")
-        return "\n".join(lines)
+        claims = [(claim.claim, claim.verdict, claim.measured) for claim in self.claims]
+        checks = [
+            (check.claim, "passed" if check.holds else "FAILED", check.measured) for check in self.checks
+        ]
+        parts = [
+            Table((what, "verdict", "measured"), rows, title, words=range(3))
+            for what, rows, title in (
+                ("claim", claims, ""),
+                ("check", checks, "Checks of the code, true by construction"),
+            )
+            if rows
+        ]
+        return Page(self.title, self.title, parts=[*self.tables, *parts])
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` writes: title, claims, checks, tables and numbers, with None for NaN and infinity."""
         claims, checks = ([asdict(each) for each in part] for part in (self.claims, self.checks))
-        tables = [table._asdict() for table in self.tables]
+        tables = [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.tables]
         named = {"figure": self.name, "title": self.title, "claims": claims, "checks": checks}
         return named | ({"tables": tables} if tables else {}) | {"numbers": _finite(self.numbers)}
 
@@ -147,9 +141,19 @@ def _finite(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def long_form(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Turn rows into columns."""
-    return {name: [row[name] for row in rows] for name in rows[0]}
+def points(curve: me.Curve, *columns: str) -> list[dict[str, Any]]:
+    """The points of a curve as rows with some of its columns; sizes are whole numbers.
+
+    Example:
+        >>> model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
+        >>> estimate = me.estimate_evidence(model, np.zeros((3, 2)), me.EverySize(1))
+        >>> points(estimate.curve, "size", "rate")
+        [{'size': 1, 'rate': 0.5}, {'size': 2, 'rate': 1.0}]
+    """
+    values = {name: getattr(curve, name).tolist() for name in columns}
+    if "size" in values:
+        values["size"] = [int(size) for size in values["size"]]
+    return [dict(zip(values, point, strict=True)) for point in zip(*values.values(), strict=True)]
 
 
 def standard_error(values: Float64[np.ndarray, " n"]) -> float:
@@ -157,12 +161,86 @@ def standard_error(values: Float64[np.ndarray, " n"]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def plus_minus(values: Float64[np.ndarray, " n"]) -> str:
+def plus_minus(values: Iterable[float]) -> str:
     """The mean and its standard error in words.
 
     Example:
-        >>> plus_minus(np.array([1.0, 2.0, 3.0]))
+        >>> plus_minus([1.0, 2.0, 3.0])
         '2.00 ± 0.58'
     """
-    mean = f"{values.mean():.2f}"
-    return mean if len(values) < 2 else f"{mean} ± {standard_error(values):.2f}"
+    array = np.array(list(values))
+    mean = f"{array.mean():.2f}"
+    return mean if len(array) < 2 else f"{mean} ± {standard_error(array):.2f}"
+
+
+def shown(each: Iterable[_T], what: str, total: int | None = None) -> Iterable[_T]:
+    """The same values with a bar of progress in a terminal."""
+    bar: Iterable[_T] = tqdm(each, what, total, leave=False, delay=0.5, disable=None)
+    return bar
+
+
+def new_figure(n_panels: int, width: float, height: float, n_rows: int = 1) -> tuple[Any, Sequence[Any]]:
+    """An empty figure, in inches, and its panels row by row; an ImportError without matplotlib."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
+    for ax in axes:
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        ax.xaxis.label.set_fontsize(9)
+        ax.yaxis.label.set_fontsize(9)
+    return figure, axes
+
+
+def name_axes(
+    ax: Any, x: str, y: str = "", title: str = "", limits: tuple[float, float] | None = None
+) -> None:
+    """What a panel and its axes show, and where its horizontal axis ends."""
+    ax.set_title(title, fontsize=10)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    if limits is not None:
+        ax.set_xlim(*limits)
+
+
+def legend_below(figure: Any, ax: Any, **settings: Any) -> None:
+    """Put the legend of a panel below all panels."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, **settings)
+
+
+def picture(figure: Any, kind: str) -> bytes:
+    """The figure as the bytes of a "png" or "pdf" file, which do not depend on when it is drawn."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"CreationDate": None}
+    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+def current_device() -> torch.device | None:
+    """The device of the innermost `computing_on`; None leaves it to each model."""
+    return _DEVICE.get()
+
+
+@contextmanager
+def computing_on(device: torch.device | None) -> Iterator[None]:
+    """Let the models that are built inside compute on a device. Random numbers are drawn as before.
+
+    Example:
+        >>> with computing_on(torch.device("cpu")):
+        ...     current_device()
+        device(type='cpu')
+    """
+    before = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(before)
+
+
+def put(what: _T) -> _T:
+    """A model, tensor, tokens or moments on the current device; a model is moved in place."""
+    device, movable = current_device(), cast(Any, what)
+    return what if device is None else cast(_T, movable.to(device))

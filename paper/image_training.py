@@ -1,15 +1,34 @@
-"""What both halves of Figure 3 share: the images, and a training that is looked at on the way."""
+"""What both halves of Figure 3 share: the images, trainings that are looked at on the way, rows, panels."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 import maskevidence as me
+from paper.figures import BLUE, ORANGE, name_axes
 
 DATA_SETS = {"mnist": "mnist:train", "fashion-mnist": "fashion-mnist"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training.
+
+    Attributes:
+        objective: minus the mean loss of each epoch, in nats per image, shape (E,).
+        epochs: the epochs at which the log evidence is known, shape (n,); 0 is before the first step.
+        log_evidence: the log evidence or a bound on it at these epochs, the mean over images, shape (n,).
+        seconds: the time of training alone.
+    """
+
+    objective: Float64[np.ndarray, " E"]
+    epochs: Int64[np.ndarray, " n"]
+    log_evidence: Float64[np.ndarray, " n"]
+    seconds: float
 
 
 def first_images(dataset: str, n_images: int) -> me.data.Table:
@@ -23,12 +42,12 @@ def first_images(dataset: str, n_images: int) -> me.data.Table:
     return me.data.read_images(DATA_SETS[dataset], limit=n_images).table()
 
 
-def when(epochs: int, n_points: int = 12) -> list[int]:
+def when(epochs: int, n_points: int) -> list[int]:
     """Epochs to look at a training, denser at the start, where the log evidence moves.
 
     Example:
-        >>> when(800)
-        [0, 7, 26, 60, 106, 165, 238, 324, 423, 536, 661, 800]
+        >>> when(800, 9)
+        [0, 12, 50, 112, 200, 312, 450, 612, 800]
     """
     return sorted({round(epochs * (i / (n_points - 1)) ** 2) for i in range(n_points)})
 
@@ -62,20 +81,28 @@ def fit_and_look(
     return history.objective, looks, time.perf_counter() - start - spent
 
 
-def course(
-    method: str, seed: int, objective: Mapping[int, float], log_evidence: Mapping[int, float]
-) -> list[dict[str, Any]]:
-    """The rows of one training in the figure's CSV."""
-    return [
-        {
-            "method": method,
-            "seed": seed,
-            "epoch": epoch,
-            "objective": objective.get(epoch),
-            "log_evidence": log_evidence.get(epoch),
-        }
-        for epoch in range(len(objective) + 1)
-    ]
+def rows_of(runs: Mapping[str, Sequence[Run]], seeds: Sequence[int], first: int) -> list[dict[str, Any]]:
+    """The rows of the CSV file; `first` is the epoch that the first entry of the objective belongs to."""
+    rows = []
+    for method, of_method in runs.items():
+        for seed, run in zip(seeds, of_method, strict=True):
+            objective = dict(enumerate(run.objective.tolist(), start=first))
+            evidence = dict(zip(run.epochs.tolist(), run.log_evidence.tolist(), strict=True))
+            for epoch in range(len(objective) + 1):
+                row = {"method": method, "seed": seed, "epoch": epoch, "objective": objective.get(epoch)}
+                rows.append(row | {"log_evidence": evidence.get(epoch)})
+    return rows
+
+
+def draw_runs(ax: Any, runs: Sequence[Run], first: int, title: str) -> list[Any]:
+    """Draw the objective and the log evidence of all initialisations; a line of each for the legend."""
+    for run in runs:
+        epoch = np.arange(first, first + len(run.objective))
+        (objective,) = ax.plot(epoch, run.objective, color=ORANGE, linewidth=0.6, alpha=0.6)
+    for run in runs:
+        (evidence,) = ax.plot(run.epochs, run.log_evidence, ".-", color=BLUE, linewidth=1.2, markersize=4)
+    name_axes(ax, "epoch", "nats per image", title)
+    return [objective, evidence]
 
 
 def file_stem(name: str, dataset: str) -> str:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 import maskevidence as me
-from paper.place import move, put
+from paper.figures import put
 
 PRECISION = 5.0
 DATA_SEED = 1991
@@ -59,7 +59,7 @@ def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -
     draws = [
         torch.randn(n_features, n_components, generator=torch.Generator().manual_seed(seed)) for seed in seeds
     ]
-    return move(torch.stack(draws).double())
+    return put(torch.stack(draws).double())
 
 
 def moment_scores(

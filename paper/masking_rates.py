@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +12,20 @@ from scipy.special import stdtrit
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe
-from maskevidence.masks import Integers, MaskKey, Plan, Positions
-from maskevidence.support.progress import progress
-from maskevidence.tasks.embedded_text import EmbeddedText, embedded_text
-from paper.figures import Claim, PaperFigure, ResultTable, long_form, standard_error
-from paper.pictures import BLACK, COLOURS, legend_below, new_figure
-from paper.place import current_place
+from maskevidence.show.parts import Table
+from paper.berts import SmallText, small_text
+from paper.figures import (
+    BLACK,
+    COLOURS,
+    Claim,
+    PaperFigure,
+    legend_below,
+    name_axes,
+    new_figure,
+    points,
+    shown,
+    standard_error,
+)
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50
@@ -37,14 +44,7 @@ _BINS = 12
 class SizesById(me.RandomSize):
     """Random sizes that follow the ids of the blocks, as in training."""
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def plan(self, key: me.MaskKey, ids: Any, n_tokens: Any, index: Any, position: Any = None) -> Any:
         return super().plan(key, ids, n_tokens, index)
 
 
@@ -84,8 +84,7 @@ def masking_rates(
         steps: the number of steps of each training, with 32 blocks of 64 tokens each.
         limit: the number of held-out blocks to score; by default all.
     """
-    text = embedded_text()
-    text = replace(text, held_out=text.held_out[:limit], device=current_place().device)
+    text = small_text(limit)
     held_out = text.held_out
     by_design = _trained_and_scored(text, seeds, steps)
     summary = {name: _summary(estimates) for name, estimates in by_design.items()}
@@ -101,51 +100,42 @@ def masking_rates(
         "minus_15_percent": {name: d._asdict() for name, d in differences.items()},
     }
     rows = [
-        {"trained_at": name, "seed": seed, "size": int(size), "rate": rate, "score": score, "n_masks": int(n)}
+        {"trained_at": name, "seed": seed, **point}
         for name, estimates in by_design.items()
-        for seed, e in zip(seeds, estimates, strict=True)
-        for size, rate, score, n in zip(
-            e.curve.size, e.curve.rate, e.curve.score, e.curve.n_masks, strict=True
-        )
+        for seed, estimate in zip(seeds, estimates, strict=True)
+        for point in points(estimate.curve, "size", "rate", "score", "n_masks")
     ]
     title = (
         f"Which masking rate: held-out log evidence after {steps} steps, nats per block of "
         f"{numbers['tokens_per_block']} tokens"
     )
     claims, tables = _claims(differences, summary, numbers), [_table(summary, differences)]
-    columns, drawing = long_form(rows), partial(_draw, by_design, numbers)
-    return PaperFigure("masking_rates", title, claims, columns, numbers, drawing, tables)
+    drawing = partial(_draw, by_design, numbers)
+    return PaperFigure("masking_rates", title, claims, rows, numbers, drawing, tables)
 
 
 def _trained_and_scored(
-    text: EmbeddedText, seeds: Sequence[int], steps: int
+    text: SmallText, seeds: Sequence[int], steps: int
 ) -> dict[str, list[me.EvidenceEstimate]]:
+    """The estimates of every design, in the order of the seeds."""
     import joblib
 
     jobs = [(name, seed) for seed in seeds for name in DESIGNS]
     recipes = {seed: Recipe(steps=steps, warmup=min(WARMUP, steps // 2), seed=seed) for seed in seeds}
-    estimates: dict[tuple[str, int], me.EvidenceEstimate] = {}
     n_jobs = min(torch.get_num_threads(), len(jobs))
-    with (
-        progress("masking rates", len(jobs)) as advance,
-        joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1),
-        warnings.catch_warnings(),
-    ):
+    with joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1), warnings.catch_warnings():
         # joblib replaces a process whose memory has grown before its next training, which is harmless.
         warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
         one = joblib.delayed(_one)
-        waiting = (one(text, name, DESIGNS[name], recipes[seed]) for name, seed in jobs)
-        for name, seed, estimate in joblib.Parallel(return_as="generator_unordered")(waiting):
-            estimates[name, seed] = estimate
-            advance(1, f"masking rates: {name}, seed {seed}")
-    return {name: [estimates[name, seed] for seed in seeds] for name in DESIGNS}
+        waiting = (one(text, DESIGNS[name], recipes[seed]) for name, seed in jobs)
+        estimates = shown(joblib.Parallel(return_as="generator")(waiting), "masking rates", len(jobs))
+        by_job = dict(zip(jobs, estimates, strict=True))
+    return {name: [by_job[name, seed] for seed in seeds] for name in DESIGNS}
 
 
-def _one(
-    text: EmbeddedText, name: str, design: me.MaskDesign, recipe: Recipe
-) -> tuple[str, int, me.EvidenceEstimate]:
-    estimate = me.estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
-    return name, recipe.seed, estimate
+def _one(text: SmallText, design: me.MaskDesign, recipe: Recipe) -> me.EvidenceEstimate:
+    """One training and its estimate."""
+    return me.estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
 
 
 def difference(better: Sequence[me.EvidenceEstimate], other: Sequence[me.EvidenceEstimate]) -> Difference:
@@ -172,7 +162,8 @@ def _summary(estimates: Sequence[me.EvidenceEstimate]) -> dict[str, float]:
     }
 
 
-def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> ResultTable:
+def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> Table:
+    """The log evidence of every design, and its difference from 15 %."""
     columns = ["trained at", "log evidence", "masks", "blocks", "minus 15 %", "blocks"]
     rows = []
     for name, s in summary.items():
@@ -180,11 +171,8 @@ def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str,
         d = differences.get(name)
         row += ["", ""] if d is None else [f"{d.mean:+.2f} ± {d.seed_se:.2f}", f"{d.data_se:.2f}"]
         rows.append(row)
-    return ResultTable(
-        "log evidence of a held-out block, nats: mean ± se over seeds; se of masks and of blocks",
-        columns,
-        rows,
-    )
+    title = "log evidence of a held-out block, nats: mean ± se over seeds; se of masks and of blocks"
+    return Table(columns, rows, title)
 
 
 def _claims(
@@ -239,14 +227,20 @@ def _draw(by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mappi
         right.errorbar(place, mean, yerr=se, color=colour, **bar)
     per_token = numbers["unigram"] / numbers["tokens_per_block"]
     left.axhline(per_token, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
-    left.set_xlabel("share of the tokens hidden when scored (%)")
-    left.set_ylabel("held-out score S(x; M)  (nats per hidden token)")
-    left.set_title(f"curves, mean of {len(numbers['seeds'])} seeds", fontsize=10)
-    left.set_xlim(0, 102)
+    name_axes(
+        left,
+        "share of the tokens hidden when scored (%)",
+        "held-out score S(x; M)  (nats per hidden token)",
+        f"curves, mean of {len(numbers['seeds'])} seeds",
+        limits=(0, 102),
+    )
     right.set_xticks(range(len(by_design)), list(by_design), fontsize=8)
-    right.set_xlabel("masks in training")
-    right.set_ylabel("held-out log evidence  (nats per block)")
-    right.set_title("area: each seed; mean ± standard error", fontsize=10)
-    right.set_xlim(-0.6, len(by_design) - 0.4)
+    name_axes(
+        right,
+        "masks in training",
+        "held-out log evidence  (nats per block)",
+        "area: each seed; mean ± standard error",
+        limits=(-0.6, len(by_design) - 0.4),
+    )
     legend_below(figure, left, fontsize=8, ncols=6, title="trained with masks of", title_fontsize=8)
     return figure

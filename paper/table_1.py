@@ -9,10 +9,9 @@ from jaxtyping import Bool
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.support.progress import progress
-from paper.figures import SEEDS, PaperFigure, ResultTable
+from maskevidence.show.parts import Table
+from paper.figures import SEEDS, PaperFigure, put, shown
 from paper.known_noise import published_ppca_data
-from paper.place import move, put
 
 PRINTED_TRUE = -60.34
 PRINTED = {1: (-60.44, 0.47), 10: (-60.22, 0.12), 100: (-60.34, 0.03)}  # P: mean, sd
@@ -48,15 +47,12 @@ def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tup
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
     model = put(model)
-    moments = move(me.GaussianMoments.from_rows(x))
+    moments = put(me.GaussianMoments.from_rows(x))
     rows: list[dict[str, Any]] = []
-    with torch.no_grad(), progress("Table 1", len(masks_per_size) * len(seeds)) as advance:
-        true = float(model.log_evidence(move(me.Tokens.from_array(x))).mean())
+    with torch.no_grad():
+        true = float(model.log_evidence(put(me.Tokens.from_array(x))).mean())
         for p in masks_per_size:
-            estimates = []
-            for seed in seeds:
-                estimates.append(_estimate(model, moments, p, seed))
-                advance(1)
+            estimates = [_estimate(model, moments, p, seed) for seed in shown(seeds, f"Table 1, P = {p}")]
             printed = PRINTED.get(p, (None, None))
             rows.append(
                 {
@@ -68,31 +64,28 @@ def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tup
                     "estimates": estimates,
                 }
             )
-    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "estimates"}
     cells = [
-        [
-            f"P = {row['masks_per_size']}",
-            _plus_minus(row["mean"], row["sd"]),
-            _plus_minus(row["paper_mean"], row["paper_sd"]),
-        ]
+        (f"P = {row['masks_per_size']}", *(_cell(row[f"{of}mean"], row[f"{of}sd"]) for of in ("", "paper_")))
         for row in rows
     ]
-    cells.append(["closed form", f"{true:.2f}", f"{PRINTED_TRUE:.2f}"])
+    cells.append(("closed form", f"{true:.2f}", f"{PRINTED_TRUE:.2f}"))
     title = f"Table 1: log evidence, nats per observation, mean ± sd over {len(seeds)} mask seeds"
-    table = ResultTable("", ["masks per size", "here", "printed"], cells)
+    table = Table(["masks per size", "here", "printed"], cells)
     numbers = {"true": true, "paper_true": PRINTED_TRUE, "seeds": list(seeds), "rows": rows}
-    return Table1("table_1", title, [], columns, numbers, tables=[table])
+    in_file = [{name: row[name] for name in row if name != "estimates"} for row in rows]
+    return Table1("table_1", title, [], in_file, numbers, tables=[table])
 
 
-def _plus_minus(mean: float | None, sd: float | None) -> str:
+def _cell(mean: float | None, sd: float | None) -> str:
+    """A mean and its standard deviation in words."""
     if mean is None:
         return "–"
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
 def _estimate(model: me.models.PPCA, moments: me.GaussianMoments, masks_per_size: int, seed: int) -> float:
-    drawn = _published_masks(masks_per_size, seed)
-    scores = [model.score_moments(moments, move(masked)) for masked in drawn]
+    """The sum over sizes of the mean score of the masks of a seed."""
+    scores = [model.score_moments(moments, put(masked)) for masked in _published_masks(masks_per_size, seed)]
     return float(torch.cat(scores).sum()) / masks_per_size
 
 
@@ -100,11 +93,8 @@ def _published_masks(masks_per_size: int, seed: int) -> Iterator[Bool[Tensor, "P
     """All masks of one seed in the order of the published code, in batches of sizes."""
     generator = torch.Generator().manual_seed(seed)
     for first in range(1, N_FEATURES + 1, _SIZES_AT_ONCE):
-        sizes = range(first, first + _SIZES_AT_ONCE)
-        masked = torch.zeros(len(sizes) * masks_per_size, N_FEATURES, dtype=torch.bool)
-        row = 0
-        for size in sizes:
-            for _ in range(masks_per_size):
-                masked[row, torch.randperm(N_FEATURES, generator=generator)[:size]] = True
-                row += 1
+        sizes = np.repeat(np.arange(first, first + _SIZES_AT_ONCE), masks_per_size).tolist()
+        masked = torch.zeros(len(sizes), N_FEATURES, dtype=torch.bool)
+        for row, size in enumerate(sizes):
+            masked[row, torch.randperm(N_FEATURES, generator=generator)[:size]] = True
         yield masked

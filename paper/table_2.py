@@ -6,19 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from paper.bert_base import ALL, base_curves
-from paper.bert_curves import (
-    WIDTH,
-    Curves,
-    RateCurve,
-    curve_rows,
-    draw_base,
-    label_axes,
-    mean_curve,
-    published_curves,
-)
-from paper.figures import Claim, PaperFigure, ResultTable, long_form
-from paper.pictures import legend_below, new_figure
+from maskevidence.show.parts import Table
+from paper.bert_curves import WIDTH, Curves, RateCurve, curve_rows, draw_base, mean_curve, published_curves
+from paper.berts import ALL, base_curves
+from paper.figures import Claim, PaperFigure, legend_below, new_figure
 
 SEEDS = (1, 2, 3)
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}
@@ -68,18 +59,29 @@ def table_2(
         "rates_per_block": rates_per_block,
         "block_size": block_size,
     }
-    claims = [*_random_claims(mean, printed), *_pretrained_claims(curves, published)]
-    rows, table = curve_rows(curves, "text"), _table(curves, mean, published, printed)
+    lines = []
+    for (text, weights), curve in curves.items():
+        theirs = published.get((text, weights.partition(",")[0]))
+        lines.append((f"{text}, {weights}", curve, "" if theirs is None else f"{theirs.area:.2f}"))
+    lines.append(("mean of random weights", mean, f"{printed:.2f}"))
+    cells = [
+        (name, f"{c.area:.1f}", f"{c.area_se:.1f}", f"{c.mean_times_width:.1f}", f"{c.spread:.2f}", theirs)
+        for name, c, theirs in lines
+    ]
+    columns = ("text, weights", "512·0.01·Σ", "±", "512·mean", "spread", "printed")
+    table = Table(columns, cells, "areas, nats; the spread is that of the scores over rates")
     title = "Table 2: area under the curve of BERT-base, nats per block of 512"
-    return PaperFigure("table_2", title, claims, long_form(rows), numbers, partial(_draw, curves), [table])
+    claims, rows = _claims(curves, mean, printed, published), curve_rows(curves, "text")
+    return PaperFigure("table_2", title, claims, rows, numbers, partial(_draw, curves), [table])
 
 
-def _random_claims(mean: RateCurve, printed: float) -> list[Claim]:
+def _claims(curves: Curves, mean: RateCurve, printed: float, published: Curves) -> list[Claim]:
+    """The claims on random weights, and on pre-trained ones if there are any."""
     off = mean.area / printed - 1
-    return [
+    claims = [
         Claim(
             f"random weights: the mean area is within 2 % of the paper's mean of four ({printed:.0f})",
-            f"{mean.area:.0f} ± {mean.area_se:.0f} ({off:+.2%})",
+            f"{mean.area_in_words} ({off:+.2%})",
             abs(off) < 0.02,
         ),
         Claim(
@@ -93,45 +95,21 @@ def _random_claims(mean: RateCurve, printed: float) -> list[Claim]:
             None,
         ),
     ]
-
-
-def _pretrained_claims(curves: Curves, published: Curves) -> list[Claim]:
-    return [
-        Claim(
-            f"{text}, pre-trained: the area is the published one (within 5 %)",
-            f"{curve.area:.0f} ± {curve.area_se:.0f}, published {published[text, 'pretrained'].area:.0f}",
-            abs(curve.area / published[text, "pretrained"].area - 1) < 0.05,
-        )
-        for (text, weights), curve in curves.items()
-        if weights == "pretrained"
-    ]
-
-
-def _table(curves: Curves, mean: RateCurve, published: Curves, printed: float) -> ResultTable:
-    entries = [
-        (f"{text}, {weights}", curve, published.get((text, weights.partition(",")[0])))
-        for (text, weights), curve in curves.items()
-    ]
-    lines = [(name, curve, None if theirs is None else theirs.area) for name, curve, theirs in entries]
-    rows = [
-        [
-            name,
-            f"{curve.area:.1f}",
-            f"{curve.area_se:.1f}",
-            f"{curve.mean_times_width:.1f}",
-            f"{curve.spread:.2f}",
-            "" if area is None else f"{area:.2f}",
-        ]
-        for name, curve, area in [*lines, ("mean of random weights", mean, printed)]
-    ]
-    columns = ["text, weights", "512·0.01·Σ", "±", "512·mean", "spread", "printed"]
-    return ResultTable("areas, nats; the spread is that of the scores over rates", columns, rows)
+    for (text, weights), curve in curves.items():
+        if weights == "pretrained":
+            theirs = published[text, "pretrained"].area
+            measured, near = (
+                f"{curve.area_in_words}, published {theirs:.0f}",
+                abs(curve.area / theirs - 1) < 0.05,
+            )
+            claims.append(
+                Claim(f"{text}, pre-trained: the area is the published one (within 5 %)", measured, near)
+            )
+    return claims
 
 
 def _draw(curves: Curves) -> Any:
-    figure, axes = new_figure(1, 6.4, 4.6)
-    ax = axes[0]
-    draw_base(ax, curves, f"here, {{}}, {WIDTH} tokens")
-    label_axes(ax)
+    figure, (ax,) = new_figure(1, 6.4, 4.6)
+    draw_base(ax, curves, "", f"here, {{}}, {WIDTH} tokens")
     legend_below(figure, ax, fontsize=8, ncols=2)
     return figure

@@ -12,8 +12,7 @@ from _ranks import hierarchical_mean
 from _records import Record
 
 sys.path.append(str(Path(__file__).parents[1]))
-from paper.figures import PaperFigure, long_form
-from paper.pictures import COLOURS, legend_below, new_figure
+from paper.figures import COLOURS, PaperFigure, legend_below, new_figure
 
 CRITERIA = {  # of each part, with words for them
     "tables": {
@@ -141,7 +140,7 @@ def ranked(part: str, criterion: str, target: str, statistic: str = "rank") -> d
 
 
 def _figure(name: str, title: str, rows: list[dict[str, Any]], figure: Any) -> PaperFigure:
-    return PaperFigure(name, title, [], long_form(rows), {}, lambda: figure)
+    return PaperFigure(name, title, [], rows, {}, lambda: figure)
 
 
 def _scatter(ax: Any, records: Sequence[Record], x: str, y: str, colour: Mapping[str, str]) -> None:

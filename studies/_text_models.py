@@ -15,9 +15,9 @@ from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
 from maskevidence.masks import size_of_rate
+from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import new_modern_bert
-from maskevidence.tasks.embedded_text import EmbeddedText
 
 RANDOM, REPLACED = "random sizes", "15 %, 80-10-10"
 RATES = {f"{round(100 * rate)} %": rate for rate in (0.15, 0.25, 0.40, 0.60, 0.75)}
@@ -81,7 +81,7 @@ def text_model(
         for name, callback in callbacks.items()
     }
     return {
-        "frequencies": n_tokens * EmbeddedText(text.tokenizer, text.train, text.held_out).unigram_score(),
+        "frequencies": n_tokens * frequency_score(text.train, text.held_out, len(text.tokenizer)),
         "n_predicted": steps * RECIPE.batch_size * n_hidden(way, n_tokens),
         **_criteria(model, text, amount),
         **_targets(model, amount, seed),

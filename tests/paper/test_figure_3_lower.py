@@ -33,13 +33,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_methods_start_from_the_same_model() -> None:
     x = figure_3_lower.grey_images("mnist", ROWS)
     runs = [figure_3_lower.train(x, name, 4, 12, [0, 6, 12], 8) for name in figure_3_lower.METHODS]
-    assert len({run.evidence[0] for run in runs}) == 1
+    assert len({run.log_evidence[0] for run in runs}) == 1
     for run in runs:
         assert run.epochs.tolist() == [0, 6, 12]
         assert len(run.objective) == 12
         assert run.objective[-1] > run.objective[0]
         assert len(run.bounds) == 3
-        assert run.evidence[-1] == max(bound.mean for bound in run.bounds)
+        assert run.log_evidence[-1] == max(bound.mean for bound in run.bounds)
         assert run.seconds > 0
         assert run.code_size > 0
     again = figure_3_lower.train(x, figure_3_lower.CHAINS, 4, 12, [12], 8)

@@ -155,7 +155,7 @@ def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
     target = tmp_path / "a.json"
     result = paper("figure-5-left", "--quick", "--json", target, "--out", tmp_path)
     assert result.code == 0, result
-    assert "too short to tell: " in result.out  # 120 epochs are too few to reach the evidence
+    assert "too short to tell" in result.out  # 120 epochs are too few to reach the evidence
     assert "does not hold" not in result.out
     content = json.loads(target.read_text())
     assert [claim["holds"] for claim in content["claims"]][:2] == [True, None]
@@ -200,7 +200,7 @@ def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
 
 
 def figure_1_bytes(figure: object, kind: str) -> bytes:
-    from paper.pictures import picture
+    from paper.figures import picture
 
     return picture(figure.draw(), kind)  # type: ignore[attr-defined]
 

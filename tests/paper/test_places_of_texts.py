@@ -10,10 +10,10 @@ import torch
 
 from maskevidence.masks import FixedRate, RandomSize
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.tasks.embedded_text import EmbeddedText
 from paper import figure_5_right, masking_rates
+from paper.berts import SmallText
+from paper.figures import computing_on, current_device
 from paper.masking_rates import RANDOM, USUAL
-from paper.place import Place, computing_at
 from paper.table_2 import table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -53,12 +53,16 @@ def test_entries_on_texts_on_a_device(
     monkeypatch.setattr(
         MaskedLM, "from_pretrained", loaded
     )  # transformers cannot load onto a pretended device
+
+    def text(limit: int | None) -> SmallText:
+        return SmallText(tokenizer, tokens, tokens[:limit], current_device())
+
     for module in (figure_5_right, masking_rates):
-        monkeypatch.setattr(module, "embedded_text", lambda: EmbeddedText(tokenizer, tokens, tokens))
+        monkeypatch.setattr(module, "small_text", text)
     monkeypatch.setattr(masking_rates, "SIZES", masking_rates.SizesById(4, 4))
     monkeypatch.setattr(masking_rates, "DESIGNS", {USUAL: FixedRate(0.15, 1), RANDOM: RandomSize(1, 1)})
     numbers = []
-    for where in (Place(torch.device("cpu")), Place(device)):
-        with computing_at(where):
+    for where in (torch.device("cpu"), device):
+        with computing_on(where):
             numbers.append(entry())
     np.testing.assert_allclose(numbers[1], numbers[0], rtol=1e-4)

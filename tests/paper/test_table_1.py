@@ -55,7 +55,5 @@ def test_places_that_cannot_be_written_are_refused_before_any_work(
     (tmp_path / "file").write_text("once upon a time")
     for words in (("--json", tmp_path), ("--json", tmp_path / "file" / "a"), ("--out", tmp_path / "file")):
         assert "cannot be written" in paper("table-1", *words).error
-    assert (
-        "is the place of --out" in paper("table-1", "--out", tmp_path / "a/b", "--json", tmp_path / "a").error
-    )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert "cannot be written" in paper("table-1", "--out", tmp_path / "a/b", "--json", tmp_path / "a").error

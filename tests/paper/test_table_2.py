@@ -12,8 +12,6 @@ import torch
 
 import maskevidence as me
 from command_line import Result
-from maskevidence.masks import size_of_rate
-from paper.bert_base import blocks_of
 from paper.bert_curves import (
     RATES,
     RateCurve,
@@ -22,6 +20,7 @@ from paper.bert_curves import (
     published_curves,
     rate_curve,
 )
+from paper.berts import blocks_of
 from paper.figure_5_right import figure_5_right
 from paper.table_2 import table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -89,9 +88,9 @@ def test_blocks_cover_all_rates_and_agree_with_one_mask_at_a_time(model: me.mode
     # The design itself draws the mask of block 0 at its second rate.
     n = tokens.n_tokens.numpy()[:1]
     design = me.Rates(tuple(RATES.tolist()))
-    size = size_of_rate(RATES[rate[1:2]], n)
+    size = np.maximum(1, np.floor(RATES[rate[1:2]] * n + 1e-9).astype(int))
     masked = design.masked(
-        me.masks.MaskKey(3), tokens.ids.numpy()[:1], rate[1:2], size, tokens.maskable[:1].numpy()
+        me.MaskKey(3), tokens.ids.numpy()[:1], rate[1:2], size, tokens.maskable[:1].numpy()
     )
     with torch.no_grad():
         score = me.score_masks(model, tokens[:1], torch.from_numpy(masked))
@@ -151,7 +150,7 @@ def test_the_right_half_of_figure_5_without_bert_base(glue: Path) -> None:
     figure = figure_5_right(steps=2, limit=5)
     assert [claim.holds for claim in figure.claims[:4]] == [True] * 4
     assert "no vocabulary of BERT-base" in figure.claims[-1].measured
-    assert set(figure.columns["weights"]) == {"random", "trained"}
+    assert {row["weights"] for row in figure.rows} == {"random", "trained"}
 
 
 def test_missing_text_or_vocabulary_is_an_error(glue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
