@@ -17,25 +17,11 @@ from maskevidence.show.terminal import print_page
 
 _DATASET = {"dataset": {"choices": ("mnist", "fashion-mnist"), "help": "by default mnist"}}
 _BERT = {
-    "model": {
-        "metavar": "NAME|FOLDER",
-        "help": "pre-trained BERT; by default bert-base-uncased if the hub answers, otherwise none",
-    }
+    "model": {"metavar": "NAME|FOLDER", "help": "pre-trained BERT; by default bert-base-uncased, or none"}
 }
-_VIT_MAE = {
-    "model": {
-        "metavar": "NAME|FOLDER|small",
-        "help": "a trained ViT-MAE, or small to train small ones in 20 minutes; by default "
-        "facebook/vit-mae-base if the hub answers, otherwise small",
-    }
-}
-
-
-def _whole(word: str) -> int:
-    """A whole number of 1 or more."""
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of 1 or more")
-    return int(word)
+_STEPS = {"steps": {"type": int, "metavar": "N", "help": "steps of each training, by default 700"}}
+_SMALL = "a trained ViT-MAE, or small to train small ones; by default facebook/vit-mae-base, or small"
+_VIT_MAE = {"model": {"metavar": "NAME|FOLDER|small", "help": _SMALL}}
 
 
 def _seeds(word: str) -> tuple[int, ...]:
@@ -65,14 +51,16 @@ class Entry:
     Attributes:
         word: the command. `figure-1` calls `paper.figure_1.figure_1`.
         help: one line on what it computes.
-        takes: how long that takes on two cores, without and with --quick.
+        takes: how long that takes on two cores.
+        quick: how long it takes with --quick.
         options: its own options, with argparse's settings.
         optional: whether `all` skips it when its data, model or extra is missing.
     """
 
     word: str
     help: str
-    takes: tuple[str, str]
+    takes: str
+    quick: str
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     optional: bool = False
 
@@ -102,73 +90,26 @@ class Entry:
 
 
 ENTRIES = (
-    Entry(
-        "table-1",
-        "Table 1: the sum of scores over mask sizes and the true log evidence (PPCA, D=200, K=5, N=1000).",
-        ("6 s", "2 s"),
-    ),
-    Entry(
-        "figure-1",
-        "Figure 1: convergence in the number of masks, and the bias of 15 % (PPCA, D=5, 50, 512).",
-        ("4 s", "3 s"),
-    ),
-    Entry(
-        "figure-2",
-        "Figure 2: PPCA trained by all sizes, by random sizes and by 20 % (D=10, N=2000, 1000 epochs).",
-        ("67 s", "9 s"),
-    ),
+    Entry("table-1", "The sum of scores over mask sizes and the true log evidence of PPCA.", "6 s", "2 s"),
+    Entry("figure-1", "Convergence in the number of masks, and the bias of 15 %.", "4 s", "3 s"),
+    Entry("figure-2", "PPCA trained by all sizes, by random sizes and by 20 %.", "67 s", "9 s"),
     Entry(
         "figure-3-upper",
-        "Figure 3, upper: linear Bernoulli models, masked training and the ELBO (2000 images, 800 epochs).",
-        ("6 minutes", "11 s"),
+        "Linear Bernoulli models, by masks and by the ELBO.",
+        "6 minutes",
+        "11 s",
         _DATASET,
-        optional=True,
+        True,
     ),
+    Entry("figure-3-lower", "A deep VAE, by masks and by the ELBO.", "14 minutes", "43 s", _DATASET, True),
+    Entry("figure-4", "The score by mask size of trained PPCA models.", "8 s", "4 s"),
+    Entry("figure-5-left", "The curve of PPCA during training.", "11 s", "5 s"),
+    Entry("table-2", "The area under BERT-base's curve on GLUE text.", "10 minutes", "30 s", _BERT, True),
     Entry(
-        "figure-3-lower",
-        "Figure 3, lower: a deep VAE, masked training and the ELBO (2000 grey images, 600 steps).",
-        ("14 minutes", "43 s"),
-        _DATASET,
-        optional=True,
+        "figure-5-right", "The curves of BERT-base and of a small BERT.", "4 minutes", "1 minute", _BERT, True
     ),
-    Entry(
-        "figure-4",
-        "Figure 4: the score by mask size of trained PPCA models (D=200, K=5 and 50).",
-        ("8 s", "4 s"),
-    ),
-    Entry(
-        "figure-5-left",
-        "Figure 5, left: the curve of PPCA at epochs 0, 100, ..., 600 of training (D=50, K=2).",
-        ("11 s", "5 s"),
-    ),
-    Entry(
-        "table-2",
-        "Table 2: the area under BERT-base's curve, random and pre-trained weights, GLUE text.",
-        ("10 minutes", "30 s"),
-        _BERT,
-        optional=True,
-    ),
-    Entry(
-        "figure-5-right",
-        "Figure 5, right: BERT-base beside the published curves; a small BERT before and after training.",
-        ("4 minutes", "1 minute"),
-        _BERT,
-        optional=True,
-    ),
-    Entry(
-        "figure-6",
-        "Figure 6: masked autoencoders of images, random and trained weights, on three data sets.",
-        ("11 minutes", "160 s"),
-        _VIT_MAE,
-        optional=True,
-    ),
-    Entry(
-        "masking-rates",
-        "Which masking rate: small BERTs trained at 15, 25, 40, 75 % and by random sizes.",
-        ("12 minutes", "92 s"),
-        {"steps": {"type": _whole, "metavar": "N", "help": "steps of each training, by default 700"}},
-        optional=True,
-    ),
+    Entry("figure-6", "The curves of masked autoencoders of images.", "11 minutes", "160 s", _VIT_MAE, True),
+    Entry("masking-rates", "Small BERTs trained at several rates.", "12 minutes", "92 s", _STEPS, True),
 )
 
 
@@ -218,7 +159,7 @@ def parser() -> Parser:
         return command
 
     for entry in ENTRIES:
-        takes = "Takes {}, with --quick {}, on two cores.".format(*entry.takes)
+        takes = f"Takes {entry.takes}, with --quick {entry.quick}, on two cores."
         command = add(entry.word, f"{entry.help} {takes}", entry.make)
         for name, settings in entry.options.items():
             command.add_argument(f"--{name}", **settings)

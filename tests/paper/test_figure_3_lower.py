@@ -43,7 +43,7 @@ def test_all_methods_start_from_the_same_model() -> None:
         assert run.seconds > 0
         assert run.code_size > 0
     again = figure_3_lower.train(x, figure_3_lower.CHAINS, 4, 12, [12], 8)
-    assert again.evidence[-1] == runs[0].evidence[-1]
+    assert again.log_evidence[-1] == runs[0].log_evidence[-1]
 
 
 def test_laplace_is_exact_where_the_posterior_is_gaussian() -> None:
@@ -68,9 +68,10 @@ def test_the_command_writes_table_claims_and_picture(paper: Callable[..., Result
     target = tmp_path / "a.json"
     result = paper("figure-3-lower", "--quick", "--out", tmp_path, "--json", target)
     assert result.code == 0, result
-    for text in ("masked, chains", "ELBO", "annealed", "below the annealed one"):
+    for text in ("masked, chains", "ELBO", "annealed", "Checks of the code", "passed"):
         assert text in result.out
     content = json.loads(target.read_text())
+    assert "below the annealed one" in content["checks"][0]["claim"]
     assert content["numbers"]["seeds"] == [4]
     assert content["numbers"]["n_judged"] == 12
     assert [row[0] for row in content["tables"][0]["rows"]] == list(figure_3_lower.METHODS)
