@@ -185,9 +185,16 @@ def _next(policy: Policy, answer: Answer, step: int, *, listed: bool) -> Bool[Te
         urgency[hidden] = _certainty(policy, answer.log_probs)
     else:
         urgency = -_turn(policy, place, tokens).float()
+    return most_urgent(urgency, candidate, n_shown[:, None])
+
+
+def most_urgent(
+    urgency: Float[Tensor, "b D"], candidate: Bool[Tensor, "b D"], n_shown: Int64[Tensor, "b 1"] | int
+) -> Bool[Tensor, "b D"]:
+    """The `n_shown` candidates of each row with the largest urgency, the first ones of equal urgency."""
     urgency = torch.where(candidate, urgency, -torch.inf)
     rank = torch.argsort(torch.argsort(urgency, dim=1, descending=True, stable=True), dim=1)
-    return candidate & (rank < n_shown[:, None])
+    return candidate & (rank < n_shown)
 
 
 def _turn(policy: Policy, place: Int64[Tensor, "b D"], tokens: Tokens) -> Int64[Tensor, "b D"]:

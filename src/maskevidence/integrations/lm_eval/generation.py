@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.decoding import steps
+from maskevidence.decoding import most_urgent, steps
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scoring import Scorer
@@ -98,8 +98,7 @@ class Generator:
                 noise = None
                 if decoding.temperature > 0:
                     noise = decoding.temperature * self._gumbel(answer, np.array(keys)[rows], start + step)
-                at, ids = self._most_confident(rows, answer, counts[step], noise)
-                tokens.values[at], hidden[at] = ids, False
+                self._unmask((tokens, hidden), rows, answer, counts[step], noise)
         return [ids[own].tolist() for ids, own in zip(tokens.values, tokens.maskable, strict=True)]
 
     def are_greedy(self, texts: Sequence[Continuation]) -> list[bool]:
@@ -115,8 +114,7 @@ class Generator:
         tokens = replace(given, values=given.values.masked_fill(given.maskable, self.mask))
         hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
         for _, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
-            at, ids = self._most_confident(rows, answer, 1)
-            tokens.values[at], hidden[at] = ids, False
+            self._unmask((tokens, hidden), rows, answer, 1)
             differ = ((tokens.values != given.values) & ~hidden).any(1).cpu().numpy()
             greedy[np.array(some)[differ]] = False
             n_steps[differ] = 0
@@ -132,27 +130,29 @@ class Generator:
         uniform = (keyed_bits(self.seed, keys[row], step, values, column) >> np.uint64(11)) * 2.0**-53
         return -np.log(-np.log(uniform.clip(2.0**-53)))
 
-    def _most_confident(
+    def _unmask(
         self,
+        texts: tuple[Tokens, Bool[Tensor, "B D"]],
         rows: Int64[np.ndarray, " b"],
         answer: Answer,
         count: int,
         noise: Float[np.ndarray, "n V"] | None = None,
-    ) -> tuple[tuple[Int64[Tensor, "b 1"], Int64[Tensor, "b k"]], Int64[Tensor, "b k"]]:
-        """The places of the `count` tokens of each row with the largest log p, and these tokens.
+    ) -> None:
+        """Write the `count` hidden tokens of each row with the largest log p into the texts.
 
         With noise, each token is the value with the largest sum of both.
         """
-        hidden = answer.hidden.cpu().numpy()
+        (tokens, hidden), device = texts, answer.hidden.device
         table = answer.log_probs.float().cpu().numpy().copy()
         table[:, self.mask : self.mask + 1] = -np.inf  # the mask token itself is never written
         token = (table if noise is None else table + noise).argmax(1)
-        confidence, written = np.full(hidden.shape, -np.inf), np.zeros(hidden.shape, dtype=np.int64)
-        confidence[hidden], written[hidden] = table[np.arange(len(token)), token], token
-        chosen = np.argsort(-confidence, axis=1, kind="stable")[:, :count]
-        listed = rows[:, None], chosen, np.take_along_axis(written, chosen, axis=1)
-        row, column, ids = (torch.from_numpy(one).to(answer.hidden.device) for one in listed)
-        return (row, column), ids
+        confidence = torch.zeros(answer.hidden.shape, device=device)
+        confidence[answer.hidden] = torch.from_numpy(table[np.arange(len(token)), token]).to(device)
+        written = torch.zeros_like(answer.tokens.values)
+        written[answer.hidden] = torch.from_numpy(token).to(device)
+        shown, at = most_urgent(confidence, answer.hidden, count), torch.from_numpy(rows).to(device)
+        tokens.values[at] = torch.where(shown, written, tokens.values[at])
+        hidden[at] &= ~shown
 
 
 def asked_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
