@@ -14,6 +14,7 @@ HEAVY = [
     "accelerate",
     "datasets",
     "matplotlib",
+    "pandas",
     "pyarrow",
     "pydantic",
     "ray",

@@ -17,7 +17,7 @@ from environment import ROOT, python_of
 
 EVERYWHERE = ["tests/test_first_hours.py"]  # each script needs the extra that it installs
 TOOLS = ("pytest", "pytest-xdist", "beartype", "hypothesis", "threadpoolctl")
-MORE_TOOLS = {"hf": ["tensorboard"], "sklearn": ["pandas"], "notebook": ["scikit-learn"], "ray": ["pandas"]}
+MORE_TOOLS = {"hf": ["tensorboard"], "notebook": ["scikit-learn"]}
 PARTS = {
     "base": [
         "tests/test_masks.py",

@@ -99,7 +99,6 @@ class Imputation(Shown):
 
         Raises:
             InputError: `like` has another number of columns or rows.
-            MissingExtraError: pandas is not installed.
         """
         n_rows, n_columns = self.values.shape
         known = range(n_columns) if self.names is None else self.names

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "numpy", "pyarrow", "transformers", "maskevidence.runs", "maskevidence.models")
+HEAVY = ("torch", "numpy", "pandas", "pyarrow", "transformers", "maskevidence.runs", "maskevidence.models")
 PROGRAM = f"""
 import sys
 from maskevidence.cli import main

@@ -1,14 +1,13 @@
-"""Data frames have the numbers of the results, and a missing pandas is one clear line."""
+"""Data frames have the numbers of the results, and a package that is missing is one clear line."""
 
 import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import maskevidence as me
-
-pd = pytest.importorskip("pandas")
 
 
 def test_an_estimate_gives_a_row_per_observation(shown: dict[str, Any]) -> None:
@@ -114,8 +113,6 @@ def test_biases_give_a_row_per_rate(shown: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "call", "package", "extra"),
     [
-        ("estimate", "to_frame", "pandas", "notebook"),
-        ("comparison", "to_frame", "pandas", "notebook"),
         ("estimate", "to_arviz", "arviz_base", "arviz"),
         ("comparison", "to_arviz", "arviz_stats", "arviz"),
         ("estimate", "plot", "matplotlib", "plots"),

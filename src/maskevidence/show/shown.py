@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from maskevidence.errors import InputError, import_extra
+from maskevidence.errors import InputError
 from maskevidence.show.draw import plot
 from maskevidence.show.html import page_html
 from maskevidence.show.parts import Page, Picture
@@ -73,25 +73,19 @@ class Shown(HasPage):
         return plot(*self.picture(), ax)
 
     def to_frame(self) -> Any:
-        """The result as a data frame of pandas.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
+        """The result as a data frame of pandas."""
         return data_frame(self.columns())
 
 
 def data_frame(columns: Columns) -> Any:
     """A data frame of pandas.
 
-    Raises:
-        MissingExtraError: pandas is not installed.
-
     Example:
         >>> data_frame(Columns({"score": [0.5]}, ["a"], "model")).loc["a", "score"].item()
         0.5
     """
-    pandas = import_extra("pandas", "notebook", "to_frame()")
+    import pandas
+
     frame = pandas.DataFrame(dict(columns.values), index=columns.index)
     frame.index.name = columns.name
     return frame

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from maskevidence.data.table import Table
-from maskevidence.errors import MissingExtraError, import_extra
+from maskevidence.errors import import_extra
 from maskevidence.estimate import EvidenceEstimate
 from maskevidence.evidence import estimate_evidence, labels_of
 from maskevidence.imputation import Imputation
@@ -77,7 +77,7 @@ def checked_table(
 
 
 def with_names(X: Any) -> Any:
-    """A `Table` as a data frame, whose names scikit-learn keeps, or its values where pandas is missing.
+    """A `Table` as a data frame, whose names scikit-learn keeps.
 
     A masked array, whose mask scikit-learn would drop, gets NaN.
 
@@ -87,10 +87,8 @@ def with_names(X: Any) -> Any:
     """
     if not isinstance(X, Table):
         return without_mask(X)
-    try:
-        pandas = import_extra("pandas", "notebook", PURPOSE)
-    except MissingExtraError:
-        return X.values
+    import pandas
+
     return pandas.DataFrame(X.values, columns=list(X.columns))
 
 

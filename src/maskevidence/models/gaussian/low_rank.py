@@ -112,9 +112,6 @@ class LowRankGaussian(GaussianFamily):
 
         W is known up to a rotation of its factors. They are turned so that Wᵀ Ψ⁻¹ W is diagonal, the largest
         first, and the largest loading of each factor is positive.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
         """
         parts = (self.loadings, self.mean, self.noise_variances)
         loadings, mean, noise = (part.detach().cpu().double().numpy() for part in parts)
