@@ -6,8 +6,6 @@ from maskevidence.data.image_files import is_image_source
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.sources import are_pixels
 
-PER_OBSERVATION = "nats per observation"
-
 
 def noun_of(runs: Sequence[ReportedRun]) -> str:
     """What an observation of these runs is: a text, an image or a row; otherwise an observation."""

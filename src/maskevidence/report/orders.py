@@ -7,23 +7,28 @@ from typing import NamedTuple
 from maskevidence.estimate import EvidenceEstimate
 from maskevidence.report.figures import Figure, figure, numbers_of
 from maskevidence.report.reading import ReportedRun
+from maskevidence.show.draw import shortened
 from maskevidence.show.parts import Table, Value, Values
 from maskevidence.standard_errors import t_half_width
 from maskevidence.wording import digits_for, plus_minus, typeset
 
 
 class Mark(NamedTuple):
-    """One number of the picture.
+    """One number of a run.
 
     Attributes:
-        label: what it is, and of which run.
+        run: the name of the run.
+        name: what it is.
         value: nats per observation.
         se: its standard error, of masks or orders; None if it is not known, 0 without one.
+        orders: how many orders it is from, in words; empty for all.
     """
 
-    label: str
+    run: str
+    name: str
     value: float
     se: float | None
+    orders: str = ""
 
 
 def orders(runs: Sequence[ReportedRun]) -> Figure | None:
@@ -40,26 +45,29 @@ def orders(runs: Sequence[ReportedRun]) -> Figure | None:
         for run in runs
         if run.estimate is not None and run.finished and run.manifest.data.fingerprint == data
     }
-    prefixes = {name: f"{name}: " if len(estimates) > 1 else "" for name in estimates}
-    scored = {name: each for name, each in estimates.items() if each.kind != "pseudo"}
-    marks = {name: _marks(prefixes[name], each) for name, each in scored.items()}
+    marks = [mark for run, each in estimates.items() if each.kind != "pseudo" for mark in _marks(run, each)]
+    fewer = [mark for run, each in estimates.items() for mark in _of_fewer_orders(run, each)]
+    several = len(estimates) > 1
     values = [
-        Value(mark.label, mark.value, _interval(mark), number=numbers[name])
-        for name, of_run in marks.items()
-        for mark in of_run
+        Value(
+            f"{shortened(mark.run, 20)}: {mark.name}" if several else mark.name,
+            mark.value,
+            _interval(mark),
+            number=numbers[mark.run],
+        )
+        for mark in marks
     ]
-    shown = [mark for of_run in marks.values() for mark in of_run]
-    digits = digits_for(*(mark.se for mark in shown))
-    fewer = [mark for name, each in estimates.items() for mark in _of_fewer_orders(prefixes[name], each)]
+    digits = digits_for(*(mark.se for mark in marks))
     rows = [
-        [mark.label, plus_minus(mark.value, mark.se or None, digits, typeset)] for mark in [*shown, *fewer]
+        [_label(mark, several=several), plus_minus(mark.value, mark.se or None, digits, typeset)]
+        for mark in [*marks, *fewer]
     ]
     notes = [
-        f"{name} has no upper bound: {each.bracket.no_upper}."
-        for name, each in scored.items()
-        if each.bracket is not None and each.bracket.no_upper is not None
+        f"{run} has no upper bound: {each.bracket.no_upper}."
+        for run, each in estimates.items()
+        if each.kind != "pseudo" and each.bracket is not None and each.bracket.no_upper is not None
     ]
-    listed = "; ".join(f"{mark.label} {typeset(mark.value, digits)}" for mark in shown)
+    listed = "; ".join(f"{_label(mark, several=several)} {typeset(mark.value, digits)}" for mark in marks)
     return figure(
         "orders",
         "Numbers of the orders",
@@ -74,6 +82,11 @@ def _is_of_orders(estimate: EvidenceEstimate) -> bool:
     return estimate.kind in ("mixture", "policy") or estimate.bracket is not None
 
 
+def _label(mark: Mark, *, several: bool) -> str:
+    of = f", {mark.orders}" if mark.orders else ""
+    return f"{mark.run}: {mark.name}{of}" if several else f"{mark.name}{of}"
+
+
 def _interval(mark: Mark) -> tuple[float, float] | None:
     if not mark.se:
         return None
@@ -85,14 +98,14 @@ def _marks(run: str, estimate: EvidenceEstimate) -> list[Mark]:
     bracket = estimate.bracket
     if bracket is None:
         word = estimate.design.get("policy", "policy") if estimate.kind == "policy" else "area"
-        return [Mark(f"{run}{word}", estimate.log_evidence, estimate.mask_se)]
-    area = Mark(f"{run}area", bracket.area, bracket.area_se)
+        return [Mark(run, word, estimate.log_evidence, estimate.mask_se)]
+    area = Mark(run, "area", bracket.area, bracket.area_se)
     if bracket.mixture is not None:
-        return [area, Mark(f"{run}order mixture", bracket.mixture, 0.0)]
+        return [area, Mark(run, "order mixture", bracket.mixture, 0.0)]
     of = f"{bracket.n_orders} orders"
-    marks = [area, Mark(f"{run}lower bound, {of}", bracket.lower, bracket.lower_se)]
+    marks = [area, Mark(run, "lower bound", bracket.lower, bracket.lower_se, of)]
     if bracket.upper is not None:
-        marks.append(Mark(f"{run}upper bound, {of}", bracket.upper, bracket.upper_se))
+        marks.append(Mark(run, "upper bound", bracket.upper, bracket.upper_se, of))
     return marks
 
 
@@ -103,7 +116,7 @@ def _of_fewer_orders(run: str, estimate: EvidenceEstimate) -> list[Mark]:
         return []
     points = zip(bracket.n_averaged.tolist(), bracket.curve.tolist(), bracket.curve_se.tolist(), strict=True)
     return [
-        Mark(f"{run}lower bound, {n} of the orders", bound, None if math.isnan(se) else se)
+        Mark(run, "lower bound", bound, None if math.isnan(se) else se, f"{n} of the orders")
         for n, bound, se in points
         if 1 < n < bracket.n_orders
     ]

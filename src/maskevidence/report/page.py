@@ -27,7 +27,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.report.spread import spread_of
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.html import table
-from maskevidence.show.parts import Page, Table
+from maskevidence.show.parts import Page
 from maskevidence.support.files import write_atomic
 from maskevidence.support.hidden_characters import plain
 from maskevidence.support.progress import progress
@@ -133,7 +133,6 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         in_order=_best_first(sections, comparison),
         ranking=ranking,
         table=lambda part, label: markup.Markup(table(part, label)),
-        ranked=None if ranking is None else Table(ranking.columns, ranking.rows),
         components=components(runs, ranking, noun),
         curves=figures_of_curves(runs, ranking),
         orders=orders(runs),

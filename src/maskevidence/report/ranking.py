@@ -1,13 +1,13 @@
-"""A ranking of the runs of a report by log evidence, with the errors of their differences."""
+"""The runs of a report compared, or why they are not."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from maskevidence import comparison as compared
-from maskevidence.comparison import Comparison, Difference, decided_by_few, verdict
+from maskevidence.comparison import Comparison, Difference, decided_by_few, ranking, verdict
 from maskevidence.errors import InputError
 from maskevidence.report.reading import ReportedRun
 from maskevidence.runs import compare_runs
+from maskevidence.show.parts import Table
 from maskevidence.wording import digits_for, typeset
 
 
@@ -16,24 +16,42 @@ class Ranking:
     """How the runs of a report compare.
 
     Attributes:
-        columns: names of the columns of the table.
-        rows: rows of the table, best run first.
-        verdicts: for each run but the best, a sentence on whether the two can be told apart.
         notes: what the reader should know, one sentence each, without full stops.
-        unit: the unit of the numbers.
-        differences: the difference of the best run from each other run, by the name of the other.
         refusal: why the runs are not compared, if they are not.
-        comparison: the comparison itself, if there is one.
+        comparison: the comparison, if there is one.
     """
 
-    columns: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
-    verdicts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    unit: str = ""
-    differences: dict[str, Difference] = field(default_factory=dict)
+    notes: list[str]
     refusal: str | None = None
     comparison: Comparison | None = None
+
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """The difference of the best run from each other run, by the name of the other."""
+        behind = () if self.comparison is None else self.comparison.behind
+        return {difference.second: difference for difference in behind}
+
+    @property
+    def table(self) -> Table:
+        """A row for each compared run, the best one first."""
+        assert self.comparison is not None
+        return Table(*ranking(self.comparison, self._digits, typeset))
+
+    @property
+    def verdicts(self) -> list[str]:
+        """For each run but the best, whether the two can be told apart, and by which observations if few."""
+        assert self.comparison is not None
+        names = self.comparison.estimates[self.comparison.names[0]].names
+        told = []
+        for difference in self.comparison.behind:
+            decided = decided_by_few(difference, names, typeset)
+            words = [verdict(difference, self._digits, typeset), *([] if decided is None else [decided])]
+            told.append(f"{'. '.join(words)}.")
+        return told
+
+    @property
+    def _digits(self) -> int:
+        return digits_for(*(difference.standard_error for difference in self.differences.values()))
 
 
 def rank(runs: Sequence[ReportedRun]) -> Ranking:
@@ -45,27 +63,9 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
         if run.name not in finished
     ]
     if len(finished) < 2:
-        return Ranking(notes=notes, refusal="Fewer than two runs are finished.")
+        return Ranking(notes, "Fewer than two runs are finished.")
     try:
         comparison = compare_runs(finished)
     except InputError as error:
-        return Ranking(notes=notes, refusal=f"The runs cannot be compared: {error}.")
-    behind = comparison.behind
-    digits = digits_for(*(difference.standard_error for difference in behind))
-    columns, rows = compared.ranking(comparison, digits, typeset)
-    names = comparison.estimates[comparison.names[0]].names
-    return Ranking(
-        columns=columns,
-        rows=rows,
-        verdicts=[f"{'. '.join(_told(difference, names, digits))}." for difference in behind],
-        notes=list(dict.fromkeys([*notes, *comparison.all_notes()])),
-        unit=comparison.unit,
-        differences={difference.second: difference for difference in behind},
-        comparison=comparison,
-    )
-
-
-def _told(difference: Difference, names: Sequence[str], digits: int) -> list[str]:
-    """What a difference says, and which observations decide it where these are few."""
-    decided = decided_by_few(difference, names, typeset)
-    return [verdict(difference, digits, typeset)] + ([] if decided is None else [decided])
+        return Ranking(notes, f"The runs cannot be compared: {error}.")
+    return Ranking(list(dict.fromkeys([*notes, *comparison.all_notes()])), comparison=comparison)

@@ -102,7 +102,7 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
         _name(drawn[0], key, f"value-{place}")
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
-    names = [_shortened(_label(value.label)) for value in picture.values]
+    names = [shortened(_label(value.label)) for value in picture.values]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel(_label(picture.x_label))
@@ -115,6 +115,7 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
 def _(picture: Histogram, axes: Any, key: str = "") -> None:
     counts, edges = np.histogram(picture.values, picture.edges())
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
+    axes.yaxis.get_major_locator().set_params(integer=True)
     middle = float(np.median(picture.values)) if picture.named else 0.0
     for value, name in picture.named:
         axes.plot(value, 0, color=COLOURS[1], marker="D", markersize=6, linestyle="none", clip_on=False)
@@ -133,7 +134,7 @@ def _(picture: Grid, axes: Any, key: str = "") -> None:
     axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
     axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
     if picture.rows:
-        axes.set_yticks(range(len(picture.rows)), [_shortened(_label(name)) for name in picture.rows])
+        axes.set_yticks(range(len(picture.rows)), [shortened(_label(name)) for name in picture.rows])
     axes.set_xlabel(_label(picture.x_label))
     axes.set_ylabel(_label(picture.y_label))
     if picture.values.size <= _WRITTEN:
@@ -153,7 +154,7 @@ def _(picture: Strips, axes: Any, key: str = "") -> None:
         x = place + 0.7 * ((np.arange(n_points) + 0.5) / n_points - 0.5)
         style = {"color": COLOURS[0], "fmt": "o", "markersize": 2.5, "elinewidth": 0.8}
         axes.errorbar(x, strip.y, strip.error, label=_label(picture.words) if first else None, **style)
-    names = [_shortened(_label(strip.label)) for strip in picture.strips]
+    names = [shortened(_label(strip.label)) for strip in picture.strips]
     longest = max(map(len, names), default=0)
     axes.set_xticks(range(len(names)), names, rotation=90 if longest > 4 else 0)
     axes.set_xlabel(_label(picture.x_label))
@@ -372,9 +373,15 @@ def _label(text: object) -> str:
     return f" {label}" if label.startswith("_") else label
 
 
-def _shortened(name: str) -> str:
-    """A name of at most 36 characters: its beginning and its end, which often tells it from others."""
-    return name if len(name) <= 36 else f"{name[:17]}…{name[-18:]}"
+def shortened(name: str, at_most: int = 36) -> str:
+    """A name with its middle left out, since its end often tells it from others.
+
+    Example:
+        >>> shortened("masked-lm-small-seed-3", 15)
+        'masked-…-seed-3'
+    """
+    half = at_most // 2
+    return name if len(name) <= at_most else f"{name[: at_most - half - 1]}…{name[-half:]}"
 
 
 def _filled(title: str) -> str:
