@@ -13,10 +13,11 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from maskevidence.masks import DrawnMasks, MaskDesign, MaskKey, drawn_masks
-from maskevidence.score_means import mean_of_scores
-from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import MeanWithErrors, t_half_width
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.drawing import DrawnMasks, drawn_masks
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of
 from maskevidence.tokens import positions

@@ -26,11 +26,11 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks import MaskKey
+from maskevidence.masks.design import MaskKey
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Scorer, Work, local_engine
 from maskevidence.runs.ray import RayEngine
-from maskevidence.score import Scoring
+from maskevidence.scores.score import Scoring
 
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)

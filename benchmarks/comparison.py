@@ -25,7 +25,7 @@ import torch
 from scipy import stats
 
 import maskevidence as me
-from maskevidence.comparison import Difference
+from maskevidence.comparing.comparison import Difference
 
 N_MODELS = (2, 5, 10)
 RULES = ("one by one", "Holm", "package")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks import MaskKey
+from maskevidence.masks.design import MaskKey
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import random_vit_mae
 from maskevidence.models.image.pixel_density import PixelDensity, gaussian_log_prob

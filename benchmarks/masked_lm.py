@@ -31,7 +31,7 @@ import torch.nn.functional as F
 
 import maskevidence as me
 from maskevidence.data.text import read_texts
-from maskevidence.masks import MaskKey
+from maskevidence.masks.design import MaskKey
 from maskevidence.tokens import Tokens
 
 RATE = 0.15

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks import MaskKey
+from maskevidence.masks.design import MaskKey
 from maskevidence.runs import (
     DataSource,
     Manifest,
@@ -30,7 +30,7 @@ from maskevidence.runs import (
     write_summary,
 )
 from maskevidence.runs.score_into import write_scores
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.cli import main; main()")
 MAX_OVERHEAD = 0.03

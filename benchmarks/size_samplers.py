@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks import MaskKey, size_of_rate
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import size_of_rate
 from maskevidence.tokens import positions
 
 N_TEXTS, MASKS, REPETITIONS = (8, 1, 3) if is_quick() else (128, 4, 200)

@@ -26,8 +26,8 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, Subject
-from maskevidence.masks import BoolMatrix, Integers, MaskKey, Positions
-from maskevidence.score_means import mean_of_scores
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.masks.design import BoolMatrix, Integers, MaskKey, Positions
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import positions
 from precision import CURVE, DRAWS, TOKENS, slug

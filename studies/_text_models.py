@@ -14,7 +14,7 @@ from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
-from maskevidence.masks import size_of_rate
+from maskevidence.masks.sizes import size_of_rate
 from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import new_modern_bert

@@ -10,11 +10,17 @@ import torch
 
 import maskevidence as me
 from learned_conditionals import Learned, log_mixture_by_enumeration, log_prob_of_order, rows
-from maskevidence.bounds import bracket, linear_scores, log_probs_of_orders, lower_bounds, upper_bounds
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskKey
-from maskevidence.observation_table import observation_table
-from maskevidence.score_table import ScoreTable
+from maskevidence.evidence.bounds import (
+    bracket,
+    linear_scores,
+    log_probs_of_orders,
+    lower_bounds,
+    upper_bounds,
+)
+from maskevidence.evidence.observations import observation_table
+from maskevidence.masks.design import MaskKey
+from maskevidence.scores.record import ScoreTable
 from maskevidence.tokens import Tokens
 
 

@@ -81,7 +81,7 @@ def test_shapes_are_those_of_one_call() -> None:
 def test_an_answer_of_another_shape_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = me.Tokens.from_array(np.zeros((3, 2)))
     model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
-    monkeypatch.setattr("maskevidence.score.mean_score", lambda *_: torch.zeros(2))
+    monkeypatch.setattr("maskevidence.scores.score.mean_score", lambda *_: torch.zeros(2))
     with pytest.raises(BeartypeCallHintReturnViolation, match="score_masks"):
         me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool))
 

@@ -11,6 +11,8 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.standard_errors import t_half_width
 
 D, MANY = 8, 2**20
 
@@ -104,7 +106,7 @@ def test_differences_with_everything_cover(rows: np.ndarray) -> None:
         found = me.compare([a, b]).between("1", "2")
         unequal += a.design != b.design
         z.append((found.difference - truth) / found.mask_se)
-        half = me.standard_errors.t_half_width(1.0, found.mask_df or math.inf, 0.95)
+        half = t_half_width(1.0, found.mask_df or math.inf, 0.95)
         held += abs(z[-1]) <= half
     assert unequal > n_runs / 4
     assert held / n_runs >= 0.95 - 3.5 * math.sqrt(0.95 * 0.05 / n_runs)
@@ -114,8 +116,8 @@ def test_differences_with_everything_cover(rows: np.ndarray) -> None:
 def test_records_in_another_order_of_stages_are_the_same(rows: np.ndarray) -> None:
     found = me.estimate_evidence(model(0), rows, me.Precise(target_se=0.2, negligible=0))
     at = np.random.default_rng(0).permutation(len(found.scores))
-    shuffled = me.evidence.summarize_scores(
-        found.scores.select(at), me.RandomSize(**_numbers(found.design)), me.masks.MaskKey(0), "exact", 1
+    shuffled = summarize_scores(
+        found.scores.select(at), me.RandomSize(**_numbers(found.design)), me.MaskKey(0), "exact", 1
     )
     assert me.compare([found, replace(shuffled, data_fingerprint=None)]).behind[0].difference == 0.0
 

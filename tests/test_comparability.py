@@ -9,8 +9,9 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.comparability import same_data
-from maskevidence.comparison import verdict
+from maskevidence.comparing.comparable import same_data
+from maskevidence.comparing.comparison import verdict
+from maskevidence.evidence.result import summarize_scores
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
 
 D = 5
@@ -224,7 +225,7 @@ class TestData:
     def test_an_estimate_that_does_not_know_its_data_is_compared_with_a_note(self) -> None:
         known = me.estimate_evidence(gaussian(), rows())
         table, design = known.scores, me.EverySize(4)
-        unknown = me.evidence.summarize_scores(table, design, me.masks.MaskKey(0, "own"), "exact", 1)
+        unknown = summarize_scores(table, design, me.MaskKey(0, "own"), "exact", 1)
         notes = " ".join(me.compare({"a": known, "b": unknown}).notes)
         assert "whether a and b are of the same data is not known" in notes
 

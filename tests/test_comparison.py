@@ -14,8 +14,9 @@ from scipy.stats import t as student
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
-from maskevidence.estimate import summarize_scores
-from maskevidence.masks import MaskKey
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.masks.design import MaskKey
 from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
 
 D = 5
@@ -64,7 +65,7 @@ def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDes
         assert found.pairing == "masks"
         errors.append(found.difference - exact)
         said.append(found.mask_se)
-        half = me.standard_errors.t_half_width(found.mask_se, found.mask_df or math.inf, 0.95)
+        half = t_half_width(found.mask_se, found.mask_df or math.inf, 0.95)
         covered += abs(errors[-1]) <= half
     z = np.mean(errors) / (np.std(errors, ddof=1) / math.sqrt(len(errors)))
     assert abs(z) < 3
@@ -258,7 +259,7 @@ def test_a_data_error_that_is_not_resolved_leaves_the_masks_error() -> None:
     assert len(unresolved) > 10
     for difference in unresolved:
         assert difference.standard_error == difference.mask_se > 0
-        half = me.standard_errors.t_half_width(difference.mask_se, difference.mask_df, 0.95)
+        half = t_half_width(difference.mask_se, difference.mask_df, 0.95)
         above = -math.log(0.05) * difference.tails[1]
         assert difference.interval()[1] - difference.difference == pytest.approx(half + above)
 

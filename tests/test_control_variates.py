@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.control_variates import Prediction, SizeCurves, logit_rate, predict_by_size
-from maskevidence.masks import MaskKey, drawn_masks
-from maskevidence.score_means import mean_of_scores
-from maskevidence.standard_errors import t_half_width
+from maskevidence.evidence.control_variates import Prediction, SizeCurves, logit_rate, predict_by_size
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import drawn_masks
 from maskevidence.tokens import positions
 
 LENGTHS = np.array([3, 6, 6, 4])
@@ -86,7 +87,7 @@ def slow_curve(table: me.ScoreTable, knots: np.ndarray, strength: float) -> np.n
 
 def test_curves_are_those_of_plain_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     strength = 0.01
-    monkeypatch.setattr("maskevidence.control_variates._PENALTIES", np.array([strength]))
+    monkeypatch.setattr("maskevidence.evidence.control_variates._PENALTIES", np.array([strength]))
     lengths = np.repeat([8, 12, 12, 20], 5)
     table = record(
         me.RandomSize(8, 4), lengths, lambda row, size, rng: row + np.log(size) + rng.normal(size=len(row))
@@ -154,7 +155,7 @@ def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(
     lengths = np.full(200, 12)
     table = record(me.RandomSize(8), lengths, lambda row, size, rng: np.where(row < 100, 1.0, 3.0) * size)
     whole = predict_by_size(table, table.draw % 8, 8).curves.values
-    monkeypatch.setattr("maskevidence.control_variates.MAX_MASKS", len(table) // 4)
+    monkeypatch.setattr("maskevidence.evidence.control_variates.MAX_MASKS", len(table) // 4)
     part = predict_by_size(table, table.draw % 8, 8).curves.values
     slopes = [(values[:, -1] - values[:, 0]) / 11 for values in (whole, part)]
     np.testing.assert_allclose(slopes, 2.0, atol=0.15)

@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import norm
 
 import maskevidence as me
-from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskDesign, MaskKey, drawn_masks
-from maskevidence.standard_errors import t_half_width
+from maskevidence.evidence.curve import Curve, curve_from_scores
+from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.masks.drawing import drawn_masks
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import positions
 
@@ -24,9 +25,7 @@ def true_score(observation: np.ndarray, size: np.ndarray) -> np.ndarray:
     return -1.0 - 0.3 * observation - 0.1 * size
 
 
-def toy_record(
-    design: MaskDesign, lengths: np.ndarray, seed: int, masks: me.masks.Masks = "own"
-) -> me.ScoreTable:
+def toy_record(design: MaskDesign, lengths: np.ndarray, seed: int, masks: Masks = "own") -> me.ScoreTable:
     """Scores with normal noise for each mask: the statistics of a run, without its cost."""
     ids = np.arange(len(lengths))
     maskable = np.arange(lengths.max()) < lengths[:, None]
@@ -54,7 +53,7 @@ def naive_points(table: me.ScoreTable) -> dict[int, float]:
     ids=lambda design: design.name,
 )
 @pytest.mark.parametrize("masks", ["own", "shared"])
-def test_points_are_the_means_of_the_scores_at_a_size(design: MaskDesign, masks: me.masks.Masks) -> None:
+def test_points_are_the_means_of_the_scores_at_a_size(design: MaskDesign, masks: Masks) -> None:
     table = toy_record(design, np.full(5, 7), seed=1, masks=masks)
     curve = curve_from_scores(table, design, masks)
     expected = naive_points(table)
@@ -127,7 +126,7 @@ class TestVaryingLengths:
     ids=lambda value: getattr(value, "name", value),
 )
 @pytest.mark.usefixtures("unchecked")
-def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: me.masks.Masks) -> None:
+def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: Masks) -> None:
     """Over 500 seeds, at every size; with pooled random sizes, the observations are random as well."""
     lengths, hits = np.full(40, 5), np.zeros(5)
     for seed in range(500):

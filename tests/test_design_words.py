@@ -11,7 +11,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence import masks
-from maskevidence.design_words import DesignWord, as_design, parse_design
+from maskevidence.masks.by_name import DesignWord, as_design, parse_design
 
 DESIGNS = {
     "every-size": me.EverySize(),

@@ -12,17 +12,11 @@ import pytest
 from scipy.stats import chisquare
 
 import maskevidence as me
-from maskevidence.masks import (
-    DESIGNS,
-    IndependentMasks,
-    Integers,
-    MaskDesign,
-    MaskKey,
-    Policy,
-    Summation,
-    drawn_masks,
-    positions,
-)
+from maskevidence.masks.by_name import DESIGNS
+from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation
+from maskevidence.masks.drawing import drawn_masks, positions
+from maskevidence.masks.policy import Policy
+from maskevidence.masks.sizes import IndependentMasks
 
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
 D, N_SEEDS = 4, 800

@@ -10,8 +10,9 @@ import torch
 import maskevidence as me
 import oracles
 from many_estimates import many_estimates
-from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.score import score_observations
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
 
 DESIGNS = [
@@ -95,7 +96,7 @@ class TestInvariance:
     @all_designs
     @mask_kinds
     def test_batch_size_and_row_order_do_not_matter(
-        self, build_gaussian, mixed_tokens, design: MaskDesign, masks: me.masks.Masks
+        self, build_gaussian, mixed_tokens, design: MaskDesign, masks: Masks
     ) -> None:
         model, tokens = build_gaussian(6), mixed_tokens(9, 6)
         results = [
@@ -172,7 +173,7 @@ class TestInvariance:
 class TestFastPaths:
     @mask_kinds
     def test_orders_at_once_equal_the_masks_one_by_one(
-        self, build_gaussian, mixed_tokens, masks: me.masks.Masks
+        self, build_gaussian, mixed_tokens, masks: Masks
     ) -> None:
         model, tokens = build_gaussian(6), mixed_tokens(7, 6)
         fast = me.estimate_evidence(model, tokens, me.Orderings(3), masks=masks)
@@ -221,9 +222,7 @@ class TestWhatDesignsEstimate:
     )
     @mask_kinds
     @pytest.mark.usefixtures("unchecked")
-    def test_sums_over_sizes_are_unbiased(
-        self, build_gaussian, design: MaskDesign, masks: me.masks.Masks
-    ) -> None:
+    def test_sums_over_sizes_are_unbiased(self, build_gaussian, design: MaskDesign, masks: Masks) -> None:
         """A z-test for every observation and for the mean, with missing values.
 
         Own masks differ between copies of an observation, so that 40 seeds draw 800 times.
@@ -322,7 +321,7 @@ class TestErrors:
     @cases
     @pytest.mark.usefixtures("unchecked")
     def test_95_percent_of_intervals_hold_the_closed_form(
-        self, build_ppca, design: MaskDesign, masks: me.masks.Masks
+        self, build_ppca, design: MaskDesign, masks: Masks
     ) -> None:
         """Coverage over 500 seeds with separate data, and mask_se² against the variance of the errors."""
         sampler = model = build_ppca(20)
@@ -352,7 +351,7 @@ class TestErrors:
     )
     @pytest.mark.usefixtures("unchecked")
     def test_the_two_errors_make_up_the_spread_about_the_population(
-        self, build_ppca, design: MaskDesign, masks: me.masks.Masks
+        self, build_ppca, design: MaskDesign, masks: Masks
     ) -> None:
         """For data from the model, log p has mean -½ log det(2πe Σ) and variance D/2 over the population."""
         model, n_rows, repeats, width = build_ppca(10), 30, 400, 10
@@ -479,7 +478,7 @@ class TestResult:
         table, _ = score_observations(model, tokens, design, key)
         order = np.random.default_rng(0).permutation(len(table))
         columns = (getattr(table, name)[order] for name in ("id", "draw", "size", "n_tokens", "score"))
-        found = me.evidence.summarize_scores(me.ScoreTable(*columns), design, key, "exact", 1)
+        found = summarize_scores(me.ScoreTable(*columns), design, key, "exact", 1)
         expected = me.estimate_evidence(model, tokens, design, seed=1)
         assert (found.log_evidence, found.mask_se) == (expected.log_evidence, expected.mask_se)
 

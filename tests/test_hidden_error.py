@@ -12,7 +12,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
-from maskevidence.estimate import MASKS_ALONE
+from maskevidence.evidence.result import MASKS_ALONE
 from maskevidence.models import BernoulliPCA, Grid
 
 

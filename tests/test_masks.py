@@ -13,20 +13,12 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, norm
 
 import maskevidence as me
-from maskevidence.masks import (
-    DESIGNS,
-    MAX_LISTED,
-    MaskDesign,
-    MaskKey,
-    Summation,
-    all_pairs,
-    design_from_settings,
-    drawn_masks,
-    positions,
-    size_of_rate,
-)
-from maskevidence.score import score_observations
-from maskevidence.standard_errors import mean_with_errors
+from maskevidence.evidence.standard_errors import mean_with_errors
+from maskevidence.masks.by_name import DESIGNS, design_from_settings
+from maskevidence.masks.design import MAX_LISTED, MaskDesign, MaskKey, Masks, Summation
+from maskevidence.masks.drawing import all_pairs, drawn_masks, positions
+from maskevidence.masks.sizes import size_of_rate
+from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
 from oracles import every_mask
 
@@ -93,7 +85,7 @@ def rows_of_tokens(draw: st.DrawFn) -> np.ndarray:
 @mask_kinds
 @given(maskable=rows_of_tokens(), seed=st.integers(-5, 2**70))
 def test_masks_have_their_size_and_hide_maskable_tokens_only(
-    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, seed: int
+    design: MaskDesign, masks: Masks, maskable: np.ndarray, seed: int
 ) -> None:
     drawn = draw_all(design, MaskKey(seed, masks), np.arange(len(maskable)) * 5 + 1, maskable)
     n_tokens = maskable.sum(1)[drawn.row]
@@ -109,7 +101,7 @@ def test_masks_have_their_size_and_hide_maskable_tokens_only(
 @mask_kinds
 @given(maskable=rows_of_tokens(), padding=st.integers(0, 3), seed=st.integers(0, 9))
 def test_masks_do_not_depend_on_the_batch(
-    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, padding: int, seed: int
+    design: MaskDesign, masks: Masks, maskable: np.ndarray, padding: int, seed: int
 ) -> None:
     ids, key = np.arange(len(maskable)) * 11, MaskKey(seed, masks)
     drawn = draw_all(design, key, ids, maskable)
@@ -132,7 +124,7 @@ def test_shared_masks_are_those_of_every_row_and_own_masks_differ(design: MaskDe
 
 @sampled_designs
 @mask_kinds
-def test_the_seed_matters(design: MaskDesign, masks: me.masks.Masks) -> None:
+def test_the_seed_matters(design: MaskDesign, masks: Masks) -> None:
     maskable = np.ones((1, 12), dtype=bool)
     one, other = (draw_all(design, MaskKey(seed, masks), np.array([4]), maskable).of(0) for seed in (1, 2))
     assert one != other
@@ -225,7 +217,7 @@ def test_settings_that_are_not_a_design_are_refused_in_one_line(
 @mask_kinds
 @given(maskable=rows_of_tokens(), seed=st.integers(0, 9))
 def test_drawn_masks_are_those_of_the_design_and_its_repeats_follow_each_other(
-    design: MaskDesign, masks: me.masks.Masks, maskable: np.ndarray, seed: int
+    design: MaskDesign, masks: Masks, maskable: np.ndarray, seed: int
 ) -> None:
     key, ids, n_tokens = MaskKey(seed, masks), np.arange(len(maskable)) * 7, maskable.sum(1)
     expected, drawn = draw_all(design, key, ids, maskable), drawn_masks(design, key, ids, maskable)
@@ -244,7 +236,7 @@ def test_drawn_masks_are_those_of_the_design_and_its_repeats_follow_each_other(
 @sampled_designs
 @mask_kinds
 def test_a_larger_value_of_the_option_that_extends_a_design_adds_masks(
-    design: MaskDesign, masks: me.masks.Masks
+    design: MaskDesign, masks: Masks
 ) -> None:
     settings = design.settings()
     assert design.extended_by is not None
@@ -328,7 +320,7 @@ class TestEverySize:
     @mask_kinds
     @given(maskable=rows_of_tokens(), per_size=st.integers(1, 12), seed=st.integers(0, 9))
     def test_no_mask_comes_twice_and_all_come_if_there_are_no_more(
-        self, masks: me.masks.Masks, maskable: np.ndarray, per_size: int, seed: int
+        self, masks: Masks, maskable: np.ndarray, per_size: int, seed: int
     ) -> None:
         drawn = draw_all(me.EverySize(per_size), MaskKey(seed, masks), np.arange(len(maskable)), maskable)
         for row, allowed in enumerate(maskable):
@@ -351,7 +343,7 @@ class TestEverySize:
 
     @pytest.mark.usefixtures("unchecked")
     @mask_kinds
-    def test_every_pair_of_masks_of_a_size_is_equally_likely(self, masks: me.masks.Masks) -> None:
+    def test_every_pair_of_masks_of_a_size_is_equally_likely(self, masks: Masks) -> None:
         """Chi-square of the ordered pairs of draws (0, 1) and (1, 2), over observations or seeds."""
         maskable, n = np.array([[True, False, True, True, True]]), 2000
         if masks == "own":
@@ -381,7 +373,7 @@ class TestEverySize:
     @pytest.mark.parametrize("holes", [False, True])
     @pytest.mark.parametrize("per_size", [2, 4])
     def test_the_variance_is_unbiased_and_the_mean_is_that_of_all_masks(
-        self, masks: me.masks.Masks, holes: bool, per_size: int
+        self, masks: Masks, holes: bool, per_size: int
     ) -> None:
         """Z-tests over seeds, with a random score for each mask of each row."""
         rng, n_seeds = np.random.default_rng(5), 400
@@ -445,7 +437,7 @@ class TestRandomSize:
     @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize("training", [True, False])
     @mask_kinds
-    def test_the_size_of_every_single_draw_is_uniform(self, masks: me.masks.Masks, training: bool) -> None:
+    def test_the_size_of_every_single_draw_is_uniform(self, masks: Masks, training: bool) -> None:
         n_tokens, n_seeds = 7, 3500
         sizes = np.array(
             [
@@ -468,7 +460,7 @@ class TestRandomSize:
         assert (np.abs(np.arctanh(correlation)) * math.sqrt(n_seeds - 3) < norm.ppf(1 - 1e-4)).all()
 
     @mask_kinds
-    def test_added_draws_leave_the_first_ones_as_they_are(self, masks: me.masks.Masks) -> None:
+    def test_added_draws_leave_the_first_ones_as_they_are(self, masks: Masks) -> None:
         maskable = np.ones((5, 9), dtype=bool)
         few = draw_all(me.RandomSize(8), MaskKey(3, masks), np.arange(5), maskable)
         many = draw_all(me.RandomSize(16), MaskKey(3, masks), np.arange(5), maskable)
@@ -509,7 +501,7 @@ class TestRandomSize:
 
     @ids
     @mask_kinds
-    def test_sizes_follow_the_rank_of_the_id(self, masks: me.masks.Masks, ids: np.ndarray) -> None:
+    def test_sizes_follow_the_rank_of_the_id(self, masks: Masks, ids: np.ndarray) -> None:
         model = me.models.PPCA(n_features=9, n_components=1)
         tokens = Tokens.from_array(model.sample(40), ids=ids)
         scores, _ = score_observations(model, tokens, me.RandomSize(8), MaskKey(3, masks))
@@ -564,7 +556,7 @@ class TestRandomSize:
         ],
     )
     def test_the_error_needs_enough_masks(
-        self, n_observations: int, n_tokens: int, masks: me.masks.Masks, enough: int
+        self, n_observations: int, n_tokens: int, masks: Masks, enough: int
     ) -> None:
         lengths = np.full(n_observations, n_tokens)
         assert me.RandomSize(8).enough_draws(lengths, masks) == enough
@@ -644,9 +636,7 @@ def test_leave_one_out_hides_each_token_once(maskable: np.ndarray) -> None:
 
 @mask_kinds
 @given(maskable=rows_of_tokens())
-def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(
-    masks: me.masks.Masks, maskable: np.ndarray
-) -> None:
+def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(masks: Masks, maskable: np.ndarray) -> None:
     design, key, ids = me.Orderings(2), MaskKey(5, masks), np.arange(len(maskable))
     drawn = draw_all(design, key, ids, maskable)
     for row, allowed in enumerate(maskable):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maskevidence.errors import InputError
-from maskevidence.mixture import order_mixture
+from maskevidence.scores.mixture import order_mixture
 
 
 def by_enumeration(log_conditionals: np.ndarray, subset: int) -> float:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.observation_table import observation_table
-from maskevidence.score_means import mean_of_scores
+from maskevidence.evidence.observations import observation_table
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.masks.design import MaskDesign, MaskKey
 
 DESIGNS = [
     me.EverySize(4),

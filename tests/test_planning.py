@@ -11,7 +11,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.planning import PassPlan
+from maskevidence.evidence.planning import PassPlan
 
 TARGET = me.Precise(target_se=0.02)
 

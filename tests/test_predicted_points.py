@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.control_variates import predict_by_size
-from maskevidence.curve import Curve, curve_from_scores
-from maskevidence.masks import MaskKey, drawn_masks
+from maskevidence.evidence.control_variates import predict_by_size
+from maskevidence.evidence.curve import Curve, curve_from_scores
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import drawn_masks
 from maskevidence.tokens import positions
 
 DESIGN = me.RandomSize(8)

@@ -11,7 +11,7 @@ import torch
 import maskevidence as me
 import oracles
 from builders import BuildModel
-from maskevidence.rate_bias import block_identity
+from maskevidence.comparing.rate_bias import block_identity
 from maskevidence.tokens import Tokens
 
 D = 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 import oracles
-from maskevidence.standard_errors import (
+from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     cell_variances,
     mean_with_errors,

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.control_variates import Prediction, predict_by_size
 from maskevidence.errors import InputError
-from maskevidence.estimate import summarize_scores
-from maskevidence.hidden_tokens import HiddenTokens
-from maskevidence.masks import MaskKey
-from maskevidence.score_means import mean_of_scores
-from maskevidence.token_means import _Cells, _Effects, token_controls
+from maskevidence.evidence.control_variates import Prediction, predict_by_size
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.evidence.token_means import _Cells, _Effects, token_controls
+from maskevidence.masks.design import MaskKey, Masks
+from maskevidence.scores.hidden_tokens import HiddenTokens
 
 DESIGN = me.RandomSize(8, 4)
 
@@ -88,7 +88,7 @@ def test_controls_are_those_of_plain_loops(monkeypatch: pytest.MonkeyPatch, at_o
     """All rows at once; and four at a time, where the variances come from every third row."""
     table = record()
     prediction = predict_by_size(table, table.draw % 4, 4)
-    monkeypatch.setattr("maskevidence.token_means.MAX_CELLS", at_once)
+    monkeypatch.setattr("maskevidence.evidence.token_means.MAX_CELLS", at_once)
     found = token_controls(table, prediction)
     if at_once > 100:
         np.testing.assert_allclose(found, slow_controls(table, prediction), atol=1e-9)
@@ -170,7 +170,7 @@ def test_two_models_are_compared_by_the_differences_of_their_tokens() -> None:
 @pytest.mark.parametrize(
     ("design", "masks"), [(me.EverySize(2), "own"), (me.RandomSize(8), "shared"), (me.RandomSize(1), "own")]
 )
-def test_designs_without_use_for_them_are_refused(design: me.MaskDesign, masks: me.masks.Masks) -> None:
+def test_designs_without_use_for_them_are_refused(design: me.MaskDesign, masks: Masks) -> None:
     model = me.models.PPCA(4, 1)
     with pytest.raises(InputError, match="per_token belongs to random-size with own masks"):
         me.estimate_evidence(model, model.sample(5), design, masks=masks, per_token=True)

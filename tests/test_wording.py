@@ -11,8 +11,8 @@ from rich.console import Console
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.comparison import decided_by_few, ranking
-from maskevidence.estimate import EvidenceEstimate, page_of_numbers
+from maskevidence.comparing.comparison import decided_by_few, ranking
+from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers, summarize_scores
 from maskevidence.runs.summary_files import _title
 from maskevidence.show.terminal import print_page
 
@@ -77,8 +77,8 @@ def shifted(estimate: EvidenceEstimate, by: Any, labels: tuple[str, ...]) -> Evi
     scores = estimate.scores
     moved = replace(scores, score=scores.score + np.asarray(by)[scores.id] / scores.n_tokens)
     model = me.models.PPCA(n_features=4, n_components=1)
-    found = me.evidence.summarize_scores(
-        moved, me.EverySize(2), me.masks.MaskKey(0), model.conditionals, estimate.n_model_calls
+    found = summarize_scores(
+        moved, me.EverySize(2), me.MaskKey(0), model.conditionals, estimate.n_model_calls
     )
     return replace(found, labels=labels)
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor, device, nn
 
 from maskevidence.errors import InputError, NumericalError, unknown_name
-from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.estimate import summarize_scores
-from maskevidence.masks import MaskDesign, MaskKey, Masks, drawn_masks
-from maskevidence.score import score_observations
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.masks.drawing import drawn_masks
+from maskevidence.scores.score import score_observations
 from maskevidence.tokens import positions
 
 _IN_A_CALL = 8192
@@ -82,5 +83,5 @@ def _of_whole_orders(
 
 def _summarized(table: me.ScoreTable, design: MaskDesign, key: MaskKey) -> me.EvidenceEstimate:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskevidence.estimate.curve_from_scores", lambda *_: None)
+        patch.setattr("maskevidence.evidence.result.curve_from_scores", lambda *_: None)
         return summarize_scores(table, design, key, "exact", 1)

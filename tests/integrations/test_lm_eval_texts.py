@@ -12,6 +12,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.errors import InputError
+from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Windows, key_of_texts
@@ -23,9 +24,10 @@ from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Scorer
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
-from maskevidence.masks import Exhaustive, MaskKey, drawn_masks
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.sizes import Exhaustive
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.standard_errors import t_half_width
 from text_models import small_bert, small_tokenizer
 
 CONTEXT, CHOICE = "the cat", " sleeps in the rain and the dog sings"

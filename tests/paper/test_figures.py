@@ -14,7 +14,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine, Result
-from maskevidence.gaussian_moments import GaussianMoments
+from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 from paper import __main__ as main
 from paper import figure_1, figure_2, figure_4, figure_5_left

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskevidence.masks import FixedRate, RandomSize
+from maskevidence.masks.sizes import FixedRate, RandomSize
 from maskevidence.models.text.masked_lm import MaskedLM
 from paper import figure_5_right, masking_rates
 from paper.berts import SmallText

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.comparison import answer
-from maskevidence.curve import curve_lines
-from maskevidence.masks import MaskKey
+from maskevidence.comparing.comparison import answer
+from maskevidence.evidence.curve import curve_lines
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.masks.design import MaskKey
 from maskevidence.report.all_observations import MAX_ROWS, all_observations
 from maskevidence.report.figures import figures_of_curves, y_window
 from maskevidence.report.forest import forest
@@ -21,8 +23,7 @@ from maskevidence.report.ranking import rank
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.report.spread import outliers, spread_of, written
 from maskevidence.show.draw import COLOURS
-from maskevidence.standard_errors import t_half_width
-from maskevidence.wording import typeset
+from maskevidence.show.words import typeset
 from report_runs import command, save_bert, write_table, write_texts
 
 
@@ -96,9 +97,7 @@ def test_what_it_says(shifts: tuple[float, ...], headline: str, words: str) -> N
         scores = estimate.scores
         score = scores.score + np.repeat(noise + shift, len(scores.score) // len(noise)) / 3
         table = type(scores)(scores.id, scores.draw, scores.size, scores.n_tokens, score, scores.n_bytes)
-        estimates[name] = me.estimate.summarize_scores(
-            table, me.Exhaustive(), MaskKey(0), "exact", 1, me.model.DENSITY
-        )
+        estimates[name] = summarize_scores(table, me.Exhaustive(), MaskKey(0), "exact", 1, me.model.DENSITY)
     found = answer(me.compare(estimates), "image")
     assert re.fullmatch(headline, found.headline), found
     assert re.search(words, found.words), found

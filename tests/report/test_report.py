@@ -22,8 +22,9 @@ from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.table import Table
 from maskevidence.data.tabular import read_table
-from maskevidence.estimate import summarize_scores
-from maskevidence.masks import EverySize, MaskKey
+from maskevidence.evidence.result import summarize_scores
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import EverySize
 from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report
 from maskevidence.report.reading import ReportedRun, read_runs
@@ -32,9 +33,9 @@ from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailabl
 from maskevidence.report.tokens import aligned
 from maskevidence.runs import RunDirectory, write_run
 from maskevidence.runs.parts import list_parts
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import COLOURS
-from maskevidence.wording import typeset
+from maskevidence.show.words import typeset
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
 

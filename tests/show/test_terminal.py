@@ -10,7 +10,7 @@ from rich.console import Console
 from command_line import CommandLine
 from maskevidence.show.parts import Page, Table, Value, Values
 from maskevidence.show.terminal import FittingTable, print_page
-from maskevidence.wording import digits_for, plus_minus, typeset
+from maskevidence.show.words import digits_for, plus_minus, typeset
 from report_runs import write_table
 
 COLUMNS = ["run", "log evidence", "behind best", "wins"]

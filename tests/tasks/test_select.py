@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.comparison import difference_by_rows
+from maskevidence.comparing.comparison import difference_by_rows
 from maskevidence.data.table import Table
+from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.models.gaussian.each_rank import fit_each_rank
-from maskevidence.standard_errors import student_t_quantile
 from maskevidence.tasks.parse import parse_components
 from maskevidence.tasks.select import beaten_candidates
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.mixture import order_mixture
+from maskevidence.scores.mixture import order_mixture
 from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES, area
 from protein_models import (
     evidence,

@@ -8,10 +8,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
-from maskevidence.check.first_batch import like
 from maskevidence.check.trial import Trial
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, check_conditionals
+from maskevidence.scores.first_batch import like
 
 _IN_HALF = (torch.float16, torch.bfloat16)
 

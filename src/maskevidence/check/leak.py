@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
-from maskevidence.check.first_batch import like
 from maskevidence.check.significance import in_bound
 from maskevidence.check.trial import Trial
+from maskevidence.scores.first_batch import like
 from maskevidence.tokens import Tokens
 
 _PADDING = 3

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
-from maskevidence.check.first_batch import like
 from maskevidence.check.significance import critical
 from maskevidence.check.trial import Trial
+from maskevidence.scores.first_batch import like
 from maskevidence.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)

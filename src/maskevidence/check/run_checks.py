@@ -9,14 +9,14 @@ import torch
 from maskevidence.check import answers, joint, leak, normalisation, offset
 from maskevidence.check import texts as texts_
 from maskevidence.check.findings import CheckReport, Finding
-from maskevidence.check.first_batch import rounding
 from maskevidence.check.mask_token import mask_token
 from maskevidence.check.mass import Mass, masses
 from maskevidence.check.trial import Trial, new_trial
 from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
 from maskevidence.model import HasLogDistributions, as_tokens
-from maskevidence.score import check_tokens
+from maskevidence.scores.first_batch import rounding
+from maskevidence.scores.score import check_tokens
 from maskevidence.support.checks import whole_number
 
 # In the order in which a fault shows: it makes the checks behind it fail as well.

@@ -1,6 +1,6 @@
 """How far from its expectation a statistical check lets a number be: one bound for a whole call."""
 
-from maskevidence.standard_errors import student_t_quantile
+from maskevidence.evidence.standard_errors import student_t_quantile
 
 FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
 _N_TESTS = 11  # at most: the ids, 4 offsets, 2 sampled masses, and 4 of objectives and collators

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding
-from maskevidence.check.first_batch import like, rounding
 from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
+from maskevidence.scores.first_batch import like, rounding
 from maskevidence.tokens import Tokens
 
 MAX_ROWS = 16

@@ -16,8 +16,9 @@ from torch import Tensor
 from maskevidence.check.findings import Finding
 from maskevidence.check.significance import critical
 from maskevidence.errors import InputError
-from maskevidence.masks import Exhaustive, MaskKey
-from maskevidence.score import score_observations
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import Exhaustive
+from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
 
 _LENGTHS = (1, 2, 3, 4, 5, 5, 3, 2)

@@ -40,8 +40,8 @@ def bias(
         asked = [float(part) for part in rates.split(",")]
     except ValueError as error:
         raise InputError(f"rates {rates!r} are not numbers between commas; write 0.15,0.25") from error
-    from maskevidence.masks import FixedRate
-    from maskevidence.rate_bias import bias as bias_by_rate
+    from maskevidence.comparing.rate_bias import bias as bias_by_rate
+    from maskevidence.masks.sizes import FixedRate
     from maskevidence.tasks.prepare_rows import prepare_rows
 
     for rate in asked:

@@ -7,12 +7,12 @@ from maskevidence.cli import output
 from maskevidence.errors import InputError
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable, print_page
+from maskevidence.show.words import NOT_KNOWN
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Json
-from maskevidence.wording import NOT_KNOWN
 
 if TYPE_CHECKING:
-    from maskevidence.comparison import Difference
+    from maskevidence.comparing.comparison import Difference
 
 MAX_POINTS = 10
 DIGITS = 4
@@ -30,7 +30,7 @@ def compare_runs(
 
         maskevidence compare runs/a runs/b
     """
-    from maskevidence.comparison import verdict
+    from maskevidence.comparing.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
     from maskevidence.runs import read_run
     from maskevidence.runs.pairing import distinct

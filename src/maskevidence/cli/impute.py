@@ -7,9 +7,9 @@ from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable
+from maskevidence.show.words import count
 from maskevidence.tasks.declaring import Argument
 from maskevidence.tasks.options import Common, ImputeOptions
-from maskevidence.wording import count
 
 
 def impute(

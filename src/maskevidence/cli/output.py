@@ -60,7 +60,7 @@ def read_from(file: Path | None, screen: Console) -> Iterator[None]:
 
 def show_scored(screen: Console, scored: "Scored") -> None:
     """Print an estimate, and the files of the run directory that holds it."""
-    from maskevidence.estimate import page_of_numbers
+    from maskevidence.evidence.result import page_of_numbers
 
     file = scored.folder / "estimate.json" if scored.folder and scored.finished_before else None
     with read_from(file, screen):

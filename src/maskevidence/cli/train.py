@@ -134,7 +134,7 @@ def _show_transformer(screen: Console, title: str, result: Mapping[str, Any], he
     if result["held_out"] is None:
         screen.print("nothing was held out")
         return
-    from maskevidence.estimate import page_of_numbers
+    from maskevidence.evidence.result import page_of_numbers
 
     screen.print(heading)
     print_page(screen, page_of_numbers(result["held_out"]))

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
+from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError
-from maskevidence.imputation import Imputation
 from maskevidence.model import Conditionals
 from maskevidence.models.fitted_rows import marks_of, share_fitted
 from maskevidence.models.model_page import model_page

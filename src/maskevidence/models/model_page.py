@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maskevidence.show.parts import Page, Table
-from maskevidence.wording import count
+from maskevidence.show.words import count
 
 _CONDITIONALS = {
     "exact": "exact: those of one joint density",

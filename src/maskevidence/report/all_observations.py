@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskevidence.comparison import common_name
+from maskevidence.comparing.comparison import common_name
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
+from maskevidence.show.words import count
 from maskevidence.support.hidden_characters import plain
-from maskevidence.wording import count
 
 MAX_ROWS = 5000
 MAX_RUNS = 2  # the best one and the next: more columns do not fit on a phone

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import MaskEvidenceError
-from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import LeaveOneOut
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.model import beside
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
@@ -17,8 +17,8 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.report.sources import Picture, Row, Unavailable
 from maskevidence.report.tokens import token_scores
 from maskevidence.runs.directory import MODEL
+from maskevidence.show.words import MINUS
 from maskevidence.tokens import Tokens
-from maskevidence.wording import MINUS
 
 MOST_WORK = 5e7  # rows times columns squared
 USUAL = 21  # rows in the middle, with which a row is compared

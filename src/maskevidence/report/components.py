@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskevidence.comparison import common_name
+from maskevidence.comparing.comparison import common_name
 from maskevidence.report.figures import Figure, figure, numbers_of
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.parts import Table
 from maskevidence.show.pictures import Band, Line, Lines
-from maskevidence.wording import capital, plus_minus, typeset
+from maskevidence.show.words import capital, plus_minus, typeset
 
 _SIZED = re.compile(r"([\w-]+):(\d+)")
 

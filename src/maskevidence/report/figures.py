@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maskevidence.curve import Curve, curve_lines
+from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.draw import COLOURS, DASHES, svg
 from maskevidence.show.html import table
 from maskevidence.show.parts import Picture, Table
 from maskevidence.show.pictures import FEWEST_IN_A_BAND, Line, Lines
-from maskevidence.wording import NOT_KNOWN, typeset
+from maskevidence.show.words import NOT_KNOWN, typeset
 
 MAX_ROWS = 120
 _DASHES = dict(zip(DASHES, ("solid", "dashed", "dotted"), strict=True))  # in the words of CSS

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from maskevidence.comparison import Comparison, common_name
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.comparing.comparison import Comparison, common_name
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.report.figures import Figure, figure, numbers_of
 from maskevidence.report.ranking import Ranking
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.parts import Table, Value, Values
-from maskevidence.standard_errors import t_half_width
-from maskevidence.wording import capital, data_error, standard_error, typeset
+from maskevidence.show.words import capital, data_error, standard_error, typeset
 
 
 def forest(runs: Sequence[ReportedRun], ranking: Ranking | None, digits: int, noun: str) -> list[Figure]:

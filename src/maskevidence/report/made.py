@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskevidence.report.reading import ReportedRun
-from maskevidence.wording import NOT_KNOWN, capital, count
+from maskevidence.show.words import NOT_KNOWN, capital, count
 
 _WORDS = {"masks_per_size": "{} masks per size"}
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from maskevidence.estimate import page_of_numbers
+from maskevidence.evidence.result import page_of_numbers
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.parts import Page
-from maskevidence.wording import digits_for
+from maskevidence.show.words import digits_for
 
 
 def common_digits(runs: Sequence[ReportedRun]) -> int:

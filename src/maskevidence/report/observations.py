@@ -15,7 +15,7 @@ from maskevidence.report.reading import ReportedRun
 from maskevidence.report.shading import Shades, of_densities, of_probabilities
 from maskevidence.report.sources import Content, Picture, Row, Text, Unavailable
 from maskevidence.report.tokens import Span, aligned, read_tokens, spans_of_tokens, token_scores
-from maskevidence.wording import MINUS, count, typeset
+from maskevidence.show.words import MINUS, count, typeset
 
 
 @dataclass(frozen=True)

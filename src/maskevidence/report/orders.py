@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.report.figures import Figure, figure, numbers_of
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.draw import shortened
 from maskevidence.show.parts import Table, Value, Values
-from maskevidence.standard_errors import t_half_width
-from maskevidence.wording import digits_for, plus_minus, typeset
+from maskevidence.show.words import digits_for, plus_minus, typeset
 
 
 class Mark(NamedTuple):

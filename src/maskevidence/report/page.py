@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskevidence.comparison import Comparison, answer, common_name
+from maskevidence.comparing.comparison import Comparison, answer, common_name
 from maskevidence.errors import InputError, import_extra
 from maskevidence.report.all_observations import all_observations
 from maskevidence.report.answer import noun_of
@@ -28,11 +28,11 @@ from maskevidence.report.spread import spread_of
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.html import table
 from maskevidence.show.parts import Page
+from maskevidence.show.words import meaning, sentence, typeset
 from maskevidence.support.files import write_atomic
 from maskevidence.support.hidden_characters import plain
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
-from maskevidence.wording import meaning, sentence, typeset
 
 OBSERVATIONS = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maskevidence.comparison import Comparison, Difference, decided_by_few, ranking, verdict
+from maskevidence.comparing.comparison import Comparison, Difference, decided_by_few, ranking, verdict
 from maskevidence.errors import InputError
 from maskevidence.report.reading import ReportedRun
 from maskevidence.runs import compare_runs
 from maskevidence.show.parts import Table
-from maskevidence.wording import digits_for, typeset
+from maskevidence.show.words import digits_for, typeset
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.estimate import EvidenceEstimate, summarize_scores
-from maskevidence.masks import n_masks
+from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.masks.drawing import n_masks
 from maskevidence.report.sources import Contents, Unavailable, read_back
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.labels import read_closed_form, read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.runs.summary import beside_masks
-from maskevidence.score_table import ScoreTable
-from maskevidence.wording import OF_A_DENSITY
+from maskevidence.scores.record import ScoreTable
+from maskevidence.show.words import OF_A_DENSITY
 
 _SAME = OF_A_DENSITY | {"approximate"}
 

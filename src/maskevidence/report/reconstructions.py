@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 
 from maskevidence.errors import import_extra
-from maskevidence.masks import size_of_rate
+from maskevidence.masks.sizes import size_of_rate
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.patches import random_masks, unpatchify
 from maskevidence.tokens import Tokens

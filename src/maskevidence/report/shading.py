@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.wording import typeset
+from maskevidence.show.words import typeset
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.comparison import common_name
+from maskevidence.comparing.comparison import common_name
 from maskevidence.report.cells import unlikely_cells
 from maskevidence.report.figures import Figure, figure
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.parts import Table
 from maskevidence.show.pictures import Histogram
-from maskevidence.wording import count, typeset
+from maskevidence.show.words import count, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side

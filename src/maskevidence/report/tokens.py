@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.runs.directory import TOKENS
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 
 _MARKS = re.compile(r"^(?:##|[ĠĊ▁]+)|</w>$")
 _REACH = 24  # characters that a token missing from the text, such as [UNK], may stand for

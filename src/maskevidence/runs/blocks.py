@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskDesign, MaskKey
+from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import HasBatches, MaskedModel
-from maskevidence.score import calls_per_observation
+from maskevidence.scores.score import calls_per_observation
 from maskevidence.tokens import Tokens
 
 MIN_BLOCKS = 32

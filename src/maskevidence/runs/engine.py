@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from maskevidence.model import MaskedModel
 from maskevidence.runs.blocks import Piece
-from maskevidence.score import Scoring, score_repeats
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, score_repeats
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 

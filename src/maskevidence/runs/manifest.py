@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskDesign, MaskKey, design_from_settings
+from maskevidence.masks.by_name import design_from_settings
+from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.seals import seal

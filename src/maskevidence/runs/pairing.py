@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from maskevidence.comparison import Comparison, Difference, compare
+from maskevidence.comparing.comparison import Comparison, Difference, compare
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run
 

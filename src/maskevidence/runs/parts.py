@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.hidden_tokens import HiddenTokens
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.seals import seal_of_piece
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.hidden_tokens import HiddenTokens
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.files import reading, write_atomic
 
 SCORES = "scores"

@@ -25,7 +25,7 @@ from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Scorer, Work
 from maskevidence.runs.ray_workers import Worker, WorkerPool, last_line
-from maskevidence.score import Scoring
+from maskevidence.scores.score import Scoring
 from maskevidence.support.progress import Advance
 
 CONNECT_SECONDS = 10.0

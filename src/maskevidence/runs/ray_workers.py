@@ -15,8 +15,8 @@ import torch
 from maskevidence.errors import InputError, MaskEvidenceError
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Work
-from maskevidence.score import Scoring
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring
 from maskevidence.support.progress import Advance
 
 MAX_DEATHS = 3  # of workers at the same block, or one after the other while they load the model

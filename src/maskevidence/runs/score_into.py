@@ -10,7 +10,7 @@ import torch
 
 from maskevidence import __version__
 from maskevidence.errors import InputError
-from maskevidence.masks import check_n_masks
+from maskevidence.masks.drawing import check_n_masks
 from maskevidence.model import HasLogEvidence, beside, device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
@@ -20,8 +20,8 @@ from maskevidence.runs.labels import CLOSED_FORM, write_closed_form, write_label
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, write_part
-from maskevidence.score import Scoring, check_scorable
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, check_scorable
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.observations import ObservationTable, observation_table
+from maskevidence.evidence.precise import Precise
+from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
-from maskevidence.observation_table import ObservationTable, observation_table
-from maskevidence.precise import Precise
 from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.labels import read_closed_form, read_labels
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, read_part
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.provenance import command
 
 

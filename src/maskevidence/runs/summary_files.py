@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.curve import curve_lines
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence.curve import curve_lines
+from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.runs.directory import CURVE, CURVE_PICTURE, ESTIMATE, OBSERVATIONS, RunDirectory
 from maskevidence.runs.labels import write_closed_form, write_labels
 from maskevidence.runs.lock import locked
@@ -17,8 +17,8 @@ from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.score_into import closed_form, write_scores
 from maskevidence.runs.summary import Run, read_run
 from maskevidence.show.draw import image
+from maskevidence.show.words import evidence_name
 from maskevidence.support.files import check_place, write_atomic, write_json
-from maskevidence.wording import evidence_name
 
 
 def write_run(

@@ -5,7 +5,7 @@ from typing import Any
 
 from maskevidence.check.findings import CheckReport
 from maskevidence.check.run_checks import check_model
-from maskevidence.masks import LeaveOneOut, RandomSize
+from maskevidence.masks.sizes import LeaveOneOut, RandomSize
 from maskevidence.tasks.declaring import refuse_other_kinds
 from maskevidence.tasks.options import Preparation
 from maskevidence.tasks.parse import kind_of_model

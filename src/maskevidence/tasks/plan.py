@@ -1,10 +1,10 @@
 """How many random sizes a target for the masks' error takes, for the model and the data of a command."""
 
-from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
-from maskevidence.planning import PassPlan
-from maskevidence.planning import plan as plan_passes
-from maskevidence.precise import FEWEST
+from maskevidence.evidence.planning import PassPlan
+from maskevidence.evidence.planning import plan as plan_passes
+from maskevidence.evidence.precise import FEWEST
+from maskevidence.masks.by_name import parse_design
 from maskevidence.tasks.declaring import refuse_other_kinds
 from maskevidence.tasks.options import PrecisionOptions, Preparation
 from maskevidence.tasks.parse import kind_of_model

@@ -1,9 +1,9 @@
 """A target for the masks' error in place of a number of masks: and what excludes it."""
 
-from maskevidence.design_words import DesignWord
 from maskevidence.errors import InputError
-from maskevidence.masks import RandomSize
-from maskevidence.precise import Precise
+from maskevidence.evidence.precise import Precise
+from maskevidence.masks.by_name import DesignWord
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.tasks.declaring import flag, refuse_unless
 from maskevidence.tasks.options import PrecisionOptions
 

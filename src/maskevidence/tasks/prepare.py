@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 from maskevidence.tasks.declaring import Kind
 from maskevidence.tasks.options import ImagePreparation, Preparation
 from maskevidence.tasks.prepared import Prepared

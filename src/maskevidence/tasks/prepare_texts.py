@@ -11,7 +11,8 @@ import numpy as np
 
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
-from maskevidence.masks import LeaveOneOut, MaskDesign
+from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.models.text.checkpoint import load_checkpoint
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.models.text.encoding import EncodedTexts
@@ -19,7 +20,7 @@ from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.whole_words import HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.devices import choose_device
 from maskevidence.support.progress import progress
 from maskevidence.tasks.options import CheckpointOptions, DeviceOptions, Sample, TextOptions

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 
 from maskevidence import __version__
-from maskevidence.design_words import DesignWord, parse_design
 from maskevidence.errors import InputError, import_extra
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey, RandomSize
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.evidence.precise import FEWEST, Precise
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.masks.by_name import DesignWord, parse_design
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.sizes import LeaveOneOut, RandomSize
 from maskevidence.model import HasLogEvidence, base_measure_of, beside
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
-from maskevidence.precise import FEWEST, Precise
 from maskevidence.runs import (
     Manifest,
     Recording,
@@ -32,8 +33,9 @@ from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.runs.lock import locked
 from maskevidence.runs.summary import agrees
-from maskevidence.score import Scoring
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring
+from maskevidence.show.words import model_words
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
 from maskevidence.tasks.devices import recorded
@@ -42,7 +44,6 @@ from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared
-from maskevidence.wording import model_words
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 

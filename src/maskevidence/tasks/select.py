@@ -10,19 +10,20 @@ from typing import NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
+from maskevidence.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
 from maskevidence.data.table import Table, note_on_codes
-from maskevidence.design_words import as_design
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
-from maskevidence.estimate import EvidenceEstimate, Kind, summarize_scores
-from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import EverySize, MaskDesign, MaskKey, Masks
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.evidence.result import EvidenceEstimate, Kind, summarize_scores
+from maskevidence.masks.by_name import as_design
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.masks.sizes import EverySize
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.each_rank import fit_each_rank
 from maskevidence.models.gaussian.factor_analysis import FactorAnalysis
 from maskevidence.models.gaussian.ppca import PPCA
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tasks.parse import FAMILIES, SINGLE, parse_components, parse_model

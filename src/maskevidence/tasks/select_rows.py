@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskevidence.design_words import as_design
 from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.masks.by_name import as_design
 from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.show.draw import image
 from maskevidence.support.files import remove_temporaries, write_atomic, write_json

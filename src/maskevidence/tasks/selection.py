@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.comparison import Difference
-from maskevidence.estimate import Kind
+from maskevidence.comparing.comparison import Difference
+from maskevidence.evidence.result import Kind
 from maskevidence.models.base import TableModel
 from maskevidence.show.parts import Page, Part, Table, Value, Values
 from maskevidence.show.pictures import Band, Line, Lines
 from maskevidence.show.shown import Columns, Shown
-from maskevidence.support.files import csv_text
-from maskevidence.wording import (
+from maskevidence.show.words import (
     Write,
     count,
     digits_for,
@@ -24,6 +23,7 @@ from maskevidence.wording import (
     standard_error,
     typeset,
 )
+from maskevidence.support.files import csv_text
 
 COLUMNS = (
     *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),

@@ -10,11 +10,11 @@ import torch
 from maskevidence.data.fasta import is_fasta
 from maskevidence.data.text import Texts, read_texts
 from maskevidence.errors import InputError
-from maskevidence.evidence import estimate_evidence
+from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm as train_in_place
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.masks import RandomSize
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
 from maskevidence.models.text.encoding import EncodedTexts

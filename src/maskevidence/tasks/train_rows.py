@@ -3,8 +3,8 @@
 import re
 
 from maskevidence.data.table import Table
-from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
+from maskevidence.masks.by_name import parse_design
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.models.fitted_rows import marks_of

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from maskevidence import __version__
-from maskevidence.design_words import parse_design
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.by_name import parse_design
+from maskevidence.masks.design import MaskDesign
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.files import write_atomic

@@ -8,9 +8,9 @@ import torch
 
 from maskevidence.data.images import Images, read_images
 from maskevidence.errors import InputError
-from maskevidence.evidence import estimate_evidence
+from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface import vit_mae_training
-from maskevidence.masks import RandomSize
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from maskevidence.errors import InputError
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 from maskevidence.model import as_tokens
+from maskevidence.moments import GaussianMoments
 from maskevidence.training.history import Callback, History
 from maskevidence.training.loop import LoopOptions, TrainingLoop
 from maskevidence.training.objectives import MaskedObjective, Objective

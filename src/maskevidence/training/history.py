@@ -10,8 +10,8 @@ from jaxtyping import Float64, Int64
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Line, Lines
 from maskevidence.show.shown import Columns, Shown
+from maskevidence.show.words import capital, count, number, typeset
 from maskevidence.support.files import csv_text
-from maskevidence.wording import capital, count, number, typeset
 
 _LABELS = {
     "objective": "objective, mean over the epoch's batches",

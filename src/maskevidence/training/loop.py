@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.evidence import estimate_evidence
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import RandomSize
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import HasLogEvidence, HasScoreMoments, beside, device_of
+from maskevidence.moments import GaussianMoments
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import MaskDesign, MaskKey, Masks, Orderings, drawn_masks
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.orders import Orderings
 from maskevidence.model import (
     HasBatches,
     HasElbo,
@@ -20,7 +21,8 @@ from maskevidence.model import (
     beside,
     how_to_wrap,
 )
-from maskevidence.score import score_masks
+from maskevidence.moments import GaussianMoments
+from maskevidence.scores.score import score_masks
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
 

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.masks import MaskKey, RandomSize
-from maskevidence.mixture import order_mixture
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.scores.ask import Reads
+from maskevidence.scores.mixture import order_mixture
 from maskevidence.support.choices import Convention
 from maskevidence.support.keyed_random import keyed_bits
 

@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.masks import RandomSize
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel
 from maskevidence.scores.ask import Asker, Reads
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.shown import Columns, Shown
+from maskevidence.show.words import count, typeset
 from maskevidence.support.files import csv_text
 from maskevidence.support.progress import progress
 from maskevidence.variant_scores.agreement import spearman
@@ -28,7 +29,6 @@ from maskevidence.variant_scores.conventions import (
 )
 from maskevidence.variant_scores.mutants import parse_mutants
 from maskevidence.variant_scores.sequences import Letters, pairs_of
-from maskevidence.wording import count, typeset
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names

@@ -9,7 +9,7 @@ from scipy.stats import chi2, kstest, multivariate_normal
 
 import maskevidence as me
 import oracles
-from maskevidence.masks import MaskKey
+from maskevidence.masks.design import MaskKey, Masks
 from maskevidence.models.gaussian.full_covariance import unique_rows
 from maskevidence.tokens import Tokens
 
@@ -151,7 +151,7 @@ class TestOrderings:
     @pytest.mark.parametrize("complete_rows", [True, False])
     @pytest.mark.parametrize("n_features", [1, 2, 8, 30])
     def test_values_and_gradients(
-        self, build_gaussian, mixed_tokens, masks: me.masks.Masks, complete_rows: bool, n_features: int
+        self, build_gaussian, mixed_tokens, masks: Masks, complete_rows: bool, n_features: int
     ) -> None:
         """Own orders take one factor per row, shared orders one factor for all rows."""
         model, n_rows = build_gaussian(n_features), 20

@@ -12,7 +12,7 @@ from maskevidence.errors import UnknownTokensWarning
 from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.pieces import SPACED as SPACED_NOTE
-from maskevidence.wording import RESIDUES as RESIDUES_NOTE
+from maskevidence.show.words import RESIDUES as RESIDUES_NOTE
 from protein_models import esm_c_tokenizer as esm_c
 from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert

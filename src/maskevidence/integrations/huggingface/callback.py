@@ -6,9 +6,10 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import MaskDesign, RandomSize
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens
 

@@ -11,7 +11,7 @@ from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens
 

@@ -13,7 +13,8 @@ from maskevidence.integrations.huggingface.base_trainer import BaseTrainer
 from maskevidence.integrations.huggingface.collator import one_mask_each
 from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
-from maskevidence.masks import MaskDesign, MaskKey, RandomSize
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.vit_mae import ViTMAENetwork
 from maskevidence.support.keyed_random import keyed_ranks

@@ -13,7 +13,7 @@ from maskevidence.integrations.lm_eval.race import Race, without_line
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Scorer
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 
 
 @dataclass(frozen=True)

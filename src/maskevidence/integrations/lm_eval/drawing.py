@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt64
 
-from maskevidence.masks import BoolMatrix, Integers, MaskDesign, MaskKey, Plan, Positions, Summation
+from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey, Plan, Positions, Summation
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled
 
 PER_ORDER = 4  # masks, with sizes a quarter of the number of tokens apart
@@ -53,7 +53,7 @@ class Windows(MaskDesign):
         orders: how many there are.
 
     Example:
-        >>> from maskevidence.masks import drawn_masks
+        >>> from maskevidence.masks.drawing import drawn_masks
         >>> every = np.ones((1, 8), dtype=np.bool_)
         >>> hidden = drawn_masks(Windows(1), QuestionKey(0, questions=(1,)), np.array([0]), every).masked()
         >>> hidden.sum(1).tolist(), bool(np.ptp(hidden.sum(0)) <= 1)
@@ -144,7 +144,7 @@ class LLaDA(MaskDesign):
         Nie et al. (2025), Large Language Diffusion Models, Algorithm 3, and the evaluation script beside it.
 
     Example:
-        >>> from maskevidence.masks import drawn_masks
+        >>> from maskevidence.masks.drawing import drawn_masks
         >>> every = np.ones((1, 8), dtype=np.bool_)
         >>> drawn_masks(LLaDA(4, batch=4), MaskKey(0), np.array([1]), every).size.tolist()
         [8, 2, 4, 6]

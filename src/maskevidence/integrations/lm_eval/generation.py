@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.decoding import most_urgent, steps
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scoring import Scorer
 from maskevidence.model import beside
 from maskevidence.scores.ask import Answer
+from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
 

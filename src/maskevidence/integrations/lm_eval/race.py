@@ -37,7 +37,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError
-from maskevidence.standard_errors import student_t_quantile
+from maskevidence.evidence.standard_errors import student_t_quantile
 
 Values = Float64[np.ndarray, "n_draws n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Int64
 
 from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
-from maskevidence.masks import MaskDesign, MaskKey
+from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.score import Scoring, score_by
-from maskevidence.score_table import ScoreTable
 from maskevidence.scores.ask import Asker
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, score_by
 from maskevidence.tokens import Tokens
 
 _ONE_CALL = 2**40  # tokens: a number of texts per call was asked for, which alone decides

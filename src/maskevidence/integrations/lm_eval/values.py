@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskevidence.bounds import linear_scores
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.evidence.bounds import linear_scores
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Scorer
-from maskevidence.masks import Exhaustive, LeaveOneOut, MaskDesign, Policy
+from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.policy import Policy
+from maskevidence.masks.sizes import Exhaustive, LeaveOneOut
 
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from maskevidence.comparing.imputation import Imputation
 from maskevidence.data.table import Table
 from maskevidence.errors import import_extra
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.evidence import estimate_evidence, labels_of
-from maskevidence.imputation import Imputation
-from maskevidence.masks import MaskDesign
+from maskevidence.evidence.estimate import estimate_evidence, labels_of
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.masks.design import MaskDesign
 from maskevidence.model import MaskedModel
 from maskevidence.models.base import TableModel
 from maskevidence.tokens import Tokens, without_mask

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Shaped
 
+from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError, import_extra
-from maskevidence.imputation import Imputation
 from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
 from maskevidence.integrations.sklearn.kernels import KernelGaussianDensity
 from maskevidence.integrations.sklearn.residuals import held_out_residuals, varies

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError, import_extra
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.imputation import Imputation
+from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.sklearn.base import PURPOSE, evidence_of_rows, seed_from, with_values
 from maskevidence.integrations.sklearn.column_density import (
     CategoryDensity,
@@ -19,7 +19,7 @@ from maskevidence.integrations.sklearn.column_density import (
     folds_of_rows,
 )
 from maskevidence.integrations.sklearn.columns import ColumnCodes, features_of
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 from maskevidence.model import DENSITY, MASS, Conditionals
 from maskevidence.tokens import Tokens
 

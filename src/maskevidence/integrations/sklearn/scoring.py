@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskevidence.errors import import_extra
-from maskevidence.evidence import estimate_evidence
+from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.sklearn.base import PURPOSE
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 
 _pipeline = import_extra("sklearn.pipeline", "sklearn", PURPOSE)
 

@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.kept_dtype import keeping_dtype
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.models.normal import LOG_2PI, normal_log_density
+from maskevidence.moments import GaussianMoments
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 

@@ -8,13 +8,13 @@ from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.gaussian_moments import GaussianMoments
 from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.models.gaussian.missing_values import fit_full
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.models.normal import LOG_2PI
+from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 
 _MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache

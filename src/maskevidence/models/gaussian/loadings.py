@@ -8,7 +8,7 @@ from jaxtyping import Float64
 
 from maskevidence.show.pictures import Grid
 from maskevidence.show.shown import Columns
-from maskevidence.wording import count, typeset
+from maskevidence.show.words import count, typeset
 
 _MOST_NAMES = 60  # rows that are named
 

@@ -6,7 +6,8 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.masks import EverySize, MaskKey
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import EverySize
 from maskevidence.tokens import Tokens
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.curve import Curve
 from maskevidence.errors import InputError
+from maskevidence.evidence.curve import Curve
 from maskevidence.models.image.pixel_density import PixelDensity
 
 DENSITY, N_PIXELS = "pixel_density", "n_pixels"

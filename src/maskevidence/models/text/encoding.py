@@ -25,8 +25,8 @@ from maskevidence.models.text.pieces import (
     with_spaces,
 )
 from maskevidence.models.text.text_lengths import Encoding, Row, blocks, room_in_block, shortened
+from maskevidence.show.words import RESIDUES
 from maskevidence.tokens import Tokens
-from maskevidence.wording import RESIDUES
 
 _LARGE_SHARE = 0.05  # of unknown tokens: a warning
 _TOO_LARGE_SHARE = 0.2

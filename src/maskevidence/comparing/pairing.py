@@ -16,14 +16,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.bounds import linear_scores
-from maskevidence.curve import Curve, curve_from_scores
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate, summarize_scores
-from maskevidence.hidden_tokens import HiddenTokens
-from maskevidence.masks import MaskDesign, MaskKey, Orderings, design_from_settings
-from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import Tails
+from maskevidence.evidence.bounds import linear_scores
+from maskevidence.evidence.curve import Curve, curve_from_scores
+from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.standard_errors import Tails
+from maskevidence.masks.by_name import design_from_settings
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.orders import Orderings
+from maskevidence.scores.hidden_tokens import HiddenTokens
+from maskevidence.scores.record import ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
 
@@ -68,7 +70,7 @@ class Common(NamedTuple):
         """What is left out, as the end of a sentence; None if both have the same masks.
 
         Example:
-            >>> from maskevidence.masks import RandomSize
+            >>> from maskevidence.masks.sizes import RandomSize
             >>> Common(RandomSize(8), (8, 12)).in_words
             'paired by the first 8 draws of 8 and 12'
         """

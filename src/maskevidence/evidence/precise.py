@@ -39,12 +39,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from maskevidence.control_variates import FEWEST_MASKS
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.masks import BYTES_PER_MASK, MaskKey, RandomSize
+from maskevidence.evidence.control_variates import FEWEST_MASKS
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.masks.sizes import RandomSize
+from maskevidence.show.words import count
 from maskevidence.support.checks import machine_memory, whole_number
-from maskevidence.wording import count
 
 NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
 SLACK, LOWER_TAIL = 1.2, 0.05

@@ -12,15 +12,16 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.evidence import estimate_evidence
-from maskevidence.masks import FixedRate, MaskKey, Masks, size_of_rate
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.masks.design import MaskKey, Masks
+from maskevidence.masks.sizes import FixedRate, size_of_rate
 from maskevidence.model import HasLogEvidence, as_tokens, beside
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import Band, Line, Lines
 from maskevidence.show.shown import Columns, Shown
+from maskevidence.show.words import MINUS, Write, digits_for, number, standard_error, typeset
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.tokens import Tokens
-from maskevidence.wording import MINUS, Write, digits_for, number, standard_error, typeset
 
 _Z = 1.96
 

@@ -7,17 +7,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from maskevidence.comparability import check_comparable, in_same_tokens
-from maskevidence.curve import Curve, curve_lines
+from maskevidence.comparing.comparable import check_comparable, in_same_tokens
+from maskevidence.comparing.pairing import Floats, Unit, paired_by
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate, Kind
-from maskevidence.pairing import Floats, Unit, paired_by
+from maskevidence.evidence.curve import Curve, curve_lines
+from maskevidence.evidence.result import EvidenceEstimate, Kind
+from maskevidence.evidence.standard_errors import Tails, interval_with_tails
 from maskevidence.show.arviz import elpd_data
 from maskevidence.show.parts import Page, Part, Table, Value, Values
 from maskevidence.show.pictures import Histogram, Lines
 from maskevidence.show.shown import Columns, Shown
-from maskevidence.standard_errors import Tails, interval_with_tails
-from maskevidence.wording import (
+from maskevidence.show.words import (
     Write,
     digits_for,
     evidence_name,

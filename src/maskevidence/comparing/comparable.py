@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate
+from maskevidence.evidence.result import EvidenceEstimate
 
 # Options of a design that change how precise a number is, but not what it estimates.
 _PRECISION = {"masks_per_size", "draws", "replicates", "orders"}

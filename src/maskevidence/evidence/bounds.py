@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.masks import Exhaustive, MaskDesign, Masks, Orderings
-from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import equal_by_chance, t_half_width
+from maskevidence.evidence.standard_errors import equal_by_chance, t_half_width
+from maskevidence.masks.design import MaskDesign, Masks
+from maskevidence.masks.orders import Orderings
+from maskevidence.masks.sizes import Exhaustive
+from maskevidence.scores.record import ScoreTable
 
 Matrix = Float64[np.ndarray, "N n_orders"]
 Vector = Float64[np.ndarray, " N"]

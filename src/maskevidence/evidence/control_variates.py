@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 
 Floats = Float64[np.ndarray, " n_masks"]
 Integers = Int64[np.ndarray, " n_masks"]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.estimate import EvidenceEstimate
-from maskevidence.masks import LeaveOneOut, MaskDesign, MaskKey
-from maskevidence.score_means import errors_of_rows
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.score_means import errors_of_rows
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.support.files import csv_text
 
 _COLUMNS = (

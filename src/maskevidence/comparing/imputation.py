@@ -12,7 +12,7 @@ from maskevidence.model import as_tokens
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Strip, Strips
 from maskevidence.show.shown import Columns, Shown, data_frame
-from maskevidence.wording import MINUS, count, typeset
+from maskevidence.show.words import MINUS, count, typeset
 
 _ROWS, _COLUMNS = 6, 6  # of the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80

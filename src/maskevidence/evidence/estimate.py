@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from maskevidence.check.first_batch import check_first_batch
-from maskevidence.design_words import as_design
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.estimate import EvidenceEstimate, summarize_scores
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.masks import EverySize, LeaveOneOut, MaskDesign, MaskKey, Masks, Policy
+from maskevidence.evidence.precise import FEWEST, Precise, check_own_masks
+from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.masks.by_name import as_design
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.masks.policy import Policy
+from maskevidence.masks.sizes import EverySize, LeaveOneOut
 from maskevidence.model import (
     HasNotesOn,
     HasRefine,
@@ -21,10 +22,11 @@ from maskevidence.model import (
     beside,
     check_conditionals,
 )
-from maskevidence.precise import FEWEST, Precise, check_own_masks
-from maskevidence.score import Scoring, check_tokens, score_in_memory, score_shared_moments
-from maskevidence.score_table import ScoreTable
+from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import check_shared
+from maskevidence.scores.first_batch import check_first_batch
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, check_tokens, score_in_memory, score_shared_moments
 from maskevidence.tokens import Tokens
 
 

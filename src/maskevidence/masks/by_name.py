@@ -18,8 +18,53 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.masks import DESIGNS, MaskDesign, Masks, design_class
+from maskevidence.masks.design import MaskDesign, Masks
+from maskevidence.masks.orders import Orderings
+from maskevidence.masks.policy import Policy
+from maskevidence.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
 from maskevidence.support.files import reading
+
+DESIGNS: tuple[type[MaskDesign], ...] = (
+    EverySize,
+    RandomSize,
+    Orderings,
+    LeaveOneOut,
+    Exhaustive,
+    FixedRate,
+    Rates,
+    Policy,
+)
+
+
+def design_class(name: str) -> type[MaskDesign]:
+    """The design with this name.
+
+    Raises:
+        InputError: an unknown name; the message lists the close matches.
+    """
+    by_name = {design.name: design for design in DESIGNS}
+    if name not in by_name:
+        raise unknown_name("design", name, by_name)
+    return by_name[name]
+
+
+def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
+    """The design that `MaskDesign.settings` describes, as it is or after a way through JSON.
+
+    Raises:
+        InputError: a design that is not one of this package's, or options that it does not have.
+
+    Example:
+        >>> design_from_settings({"name": "rates", "rates": [0.2, 0.4], "masks_per_size": 1})
+        Rates(rates=(0.2, 0.4), masks_per_size=1)
+    """
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    design = design_class(str(options.pop("name", None)))
+    try:
+        return design(**options)
+    except TypeError as error:
+        raise InputError(f"the design {dict(settings)} cannot be used: {error}") from error
+
 
 _MAX_RATES = 10_000
 _OF_ALL = ("shared", "per_token")
@@ -175,7 +220,7 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
         except ValueError:
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a number") from None
     if get_origin(kind) is tuple:
-        return _places(text) if get_args(kind)[0] is int else _numbers(word, key, text)
+        return places_of(text) if get_args(kind)[0] is int else _numbers(word, key, text)
     if get_origin(kind) is Literal and text not in get_args(kind):
         raise unknown_name(_key(key), text, get_args(kind))
     return text
@@ -201,7 +246,7 @@ def _numbers(word: str, key: str, text: str) -> tuple[float, ...]:
     return tuple(round(first + i * step, 12) for i in range(int(n_numbers + 1e-9)))
 
 
-def _places(text: str) -> tuple[int, ...]:
+def places_of(text: str) -> tuple[int, ...]:
     """The whole numbers between +, or those that a text file lists."""
     if re.fullmatch(r"[0-9]{1,9}(\+[0-9]{1,9})*", text):
         return tuple(map(int, text.split("+")))

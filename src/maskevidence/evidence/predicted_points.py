@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.control_variates import Prediction
-from maskevidence.masks import MaskDesign
-from maskevidence.score_table import ScoreTable
+from maskevidence.evidence.control_variates import Prediction
+from maskevidence.masks.design import MaskDesign
+from maskevidence.scores.record import ScoreTable
 
 NEAREST, SHARE = 32, 1 / 4  # of the masks whose spread tells that of a point: the fewest, and their share
 Floats = Float64[np.ndarray, " n_points"]

@@ -8,15 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.control_variates import Prediction
-from maskevidence.masks import MaskDesign, Masks, Rates, Summation
-from maskevidence.predicted_points import predicted_points
-from maskevidence.score_table import ScoreTable
-from maskevidence.show.draw import plot
-from maskevidence.show.parts import Page
-from maskevidence.show.pictures import Band, Line, Lines
-from maskevidence.show.shown import Columns, Shown
-from maskevidence.standard_errors import (
+from maskevidence.evidence.control_variates import Prediction
+from maskevidence.evidence.predicted_points import predicted_points
+from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     cell_variances,
     equal_by_chance,
@@ -24,8 +18,15 @@ from maskevidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
+from maskevidence.masks.design import MaskDesign, Masks, Summation
+from maskevidence.masks.sizes import Rates
+from maskevidence.scores.record import ScoreTable
+from maskevidence.show.draw import plot
+from maskevidence.show.parts import Page
+from maskevidence.show.pictures import Band, Line, Lines
+from maskevidence.show.shown import Columns, Shown
+from maskevidence.show.words import typeset
 from maskevidence.support.files import csv_text
-from maskevidence.wording import typeset
 
 RATE_BINS = 20
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")

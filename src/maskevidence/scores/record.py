@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.hidden_tokens import HiddenTokens
+from maskevidence.scores.hidden_tokens import HiddenTokens
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.control_variates import Prediction
-from maskevidence.hidden_tokens import HiddenTokens
-from maskevidence.score_table import ScoreTable
+from maskevidence.evidence.control_variates import Prediction
+from maskevidence.scores.hidden_tokens import HiddenTokens
+from maskevidence.scores.record import ScoreTable
 
 MAX_CELLS = 2_000_000  # pairs of an observation and a place that are held at once
 Floats = Float64[np.ndarray, " n_masks"]

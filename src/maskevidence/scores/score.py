@@ -10,22 +10,12 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.decoding import check_policy, score_policy
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.gaussian_moments import GaussianMoments
-from maskevidence.hidden_tokens import HiddenTokens
-from maskevidence.masks import (
-    Exhaustive,
-    MaskDesign,
-    MaskKey,
-    Orderings,
-    Policy,
-    all_pairs,
-    drawn_masks,
-    masks_of_all_rows,
-    n_masks,
-)
-from maskevidence.mixture import MixtureRecord
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.drawing import all_pairs, drawn_masks, masks_of_all_rows, n_masks
+from maskevidence.masks.orders import Orderings
+from maskevidence.masks.policy import Policy
+from maskevidence.masks.sizes import Exhaustive
 from maskevidence.model import (
     HasBatches,
     HasScoreMoments,
@@ -35,8 +25,12 @@ from maskevidence.model import (
     asked,
     beside,
 )
-from maskevidence.score_table import ScoreTable
+from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import Asker, MaskedRows, mean_score, slices
+from maskevidence.scores.hidden_tokens import HiddenTokens
+from maskevidence.scores.mixture import MixtureRecord
+from maskevidence.scores.policies import check_policy, score_policy
+from maskevidence.scores.record import ScoreTable
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
 

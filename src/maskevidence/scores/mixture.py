@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import InputError
-from maskevidence.masks import MAX_TOKENS_EXHAUSTIVE, Exhaustive
+from maskevidence.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
 
 
 def order_mixture(

@@ -9,9 +9,9 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskDesign
+from maskevidence.masks.design import MaskDesign
 from maskevidence.model import MaskedModel, beside
-from maskevidence.score import check_tokens
+from maskevidence.scores.score import check_tokens
 from maskevidence.tokens import Tokens
 
 _FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked

@@ -10,21 +10,21 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.bounds import Bracket, OrderSpread, bracket, order_spread
-from maskevidence.curve import Curve, curve_from_scores, curve_lines
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskDesign, MaskKey, Masks, design_from_settings
+from maskevidence.evidence.bounds import Bracket, OrderSpread, bracket, order_spread
+from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
+from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
+from maskevidence.evidence.standard_errors import MeanWithErrors, Tails
+from maskevidence.masks.by_name import design_from_settings
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
-from maskevidence.score_means import errors_of_rows, mean_of_scores
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.record import ScoreTable
 from maskevidence.show.arviz import log_likelihood_tree
 from maskevidence.show.draw import plot
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Lines
 from maskevidence.show.shown import Columns, Shown
-from maskevidence.standard_errors import MeanWithErrors, Tails
-from maskevidence.support.provenance import command, versions
-from maskevidence.wording import (
+from maskevidence.show.words import (
     ENUMERATED,
     NOT_KNOWN,
     OF_A_DENSITY,
@@ -43,6 +43,7 @@ from maskevidence.wording import (
     typeset,
     units_in_words,
 )
+from maskevidence.support.provenance import command, versions
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"

@@ -5,18 +5,18 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.bounds import linear_scores
-from maskevidence.control_variates import FEWEST_MASKS, Prediction, predict_by_size
-from maskevidence.masks import MaskDesign, MaskKey
-from maskevidence.score_table import ScoreTable
-from maskevidence.standard_errors import (
+from maskevidence.evidence.bounds import linear_scores
+from maskevidence.evidence.control_variates import FEWEST_MASKS, Prediction, predict_by_size
+from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     cell_variances,
     equal_by_chance,
     mean_with_errors,
     tails,
 )
-from maskevidence.token_means import token_controls
+from maskevidence.evidence.token_means import token_controls
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.scores.record import ScoreTable
 
 
 class MeanOfScores(NamedTuple):

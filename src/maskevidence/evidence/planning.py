@@ -24,16 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from maskevidence.design_words import DesignWord
 from maskevidence.errors import InputError
-from maskevidence.estimate import EvidenceEstimate, summarize_scores
-from maskevidence.hidden_tokens import BYTES_PER_TOKEN
-from maskevidence.masks import BYTES_PER_MASK, MAX_TOKENS_EXHAUSTIVE, Exhaustive, MaskKey, RandomSize
+from maskevidence.evidence.precise import Precise
+from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.masks.by_name import DesignWord
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive, RandomSize
 from maskevidence.model import MaskedModel, as_tokens, check_conditionals
-from maskevidence.precise import Precise
-from maskevidence.score import Scoring, check_tokens, score_in_memory
-from maskevidence.score_means import mean_of_scores
-from maskevidence.score_table import ScoreTable
+from maskevidence.scores.hidden_tokens import BYTES_PER_TOKEN
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, check_tokens, score_in_memory
 from maskevidence.tokens import Tokens
 
 PILOT_ROWS = 64  # at most

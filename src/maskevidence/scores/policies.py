@@ -17,12 +17,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
-from maskevidence.design_words import DesignWord, as_design
 from maskevidence.errors import InputError
-from maskevidence.masks import MaskDesign, Policy
+from maskevidence.masks.by_name import DesignWord, as_design
+from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.policy import Policy
 from maskevidence.model import HasBatches, HasLogDistributions, MaskedModel, beside
-from maskevidence.score_table import ScoreTable
 from maskevidence.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
+from maskevidence.scores.record import ScoreTable
 from maskevidence.tokens import Tokens
 
 

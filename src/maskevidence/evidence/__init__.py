@@ -1,0 +1,1 @@
+"""From scores to a number with its errors."""

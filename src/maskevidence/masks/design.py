@@ -1,0 +1,283 @@
+"""What a mask design is: its masks, and the weights of their scores in the estimate.
+
+A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
+and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). A mask is a
+function of (seed, observation id, draw, size), without the id if all rows share their masks.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.errors import InputError
+from maskevidence.support.checks import whole_number
+from maskevidence.support.keyed_random import (
+    keyed_subset,
+)
+
+Masks = Literal["own", "shared"]
+Bound = Literal["area", "importance"]
+LearnedKind = Literal["lower_bound", "mixture", "policy"]
+Integers = Int64[np.ndarray, " B"]
+BoolMatrix = Bool[np.ndarray, "B D"]
+Positions = Int64[np.ndarray, "B 2"]
+Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
+_MAX_COUNT = 2**31 - 1
+MAX_LISTED = 32
+MIN_DF = 3
+FEWEST_LEFT_OUT = 10  # masks that are not scored, from which an error is worth knowing
+
+
+@dataclass(frozen=True)
+class MaskKey:
+    """What the masks of a run depend on, apart from the observation and the draw.
+
+    Attributes:
+        seed: any whole number.
+        masks: "own" draws separate masks for each observation, "shared" the same masks for all.
+
+    Raises:
+        InputError: a seed that is not a whole number, or another word for the masks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> masks = [me.shared_masks(EverySize(1), MaskKey(seed, "shared"), 6)[0] for seed in (3, 3, 4)]
+        >>> bool((masks[0] == masks[1]).all()), bool((masks[0] == masks[2]).all())
+        (True, False)
+    """
+
+    seed: int = 0
+    masks: Masks = "own"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", whole_number("seed", self.seed))
+        if self.masks not in ("own", "shared"):
+            raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
+
+    def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n_keys"]:
+        """The keys of each mask, shape (B, n_keys): its draw, after the observation's id unless shared."""
+        return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
+
+
+class Summation(NamedTuple):
+    """How the scores of a design's masks add up, one entry per mask, each of shape (B,).
+
+    Attributes:
+        weight: Σ weight · score over an observation's masks estimates its log evidence.
+        stratum: strata are independent of each other, and their contributions add up.
+        replicate: 0..R-1; the replicates of one stratum are independent and equally distributed.
+        unseen: 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
+            correction of the variance (0 where all were drawn); None for 1 everywhere.
+    """
+
+    weight: Float64[np.ndarray, " B"]
+    stratum: Integers
+    replicate: Integers
+    unseen: Float64[np.ndarray, " B"] | None = None
+
+
+class MaskDesign(ABC):
+    """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
+
+    Attributes:
+        name: of the design, with which its words begin (design_words.py).
+        purpose: one sentence on what the weighted sum of scores is unbiased for.
+        extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
+            A larger value adds masks to those of a smaller one, so that a run can be extended.
+        nested: True if one random order gives the masks of all sizes of a draw.
+        deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
+        pooled: True if the sizes of different observations are drawn together, so that only whole
+            replicates of the data set are independent.
+        random_sizes: True if each replicate's sizes are random and its weights make up for their density, so
+            that a prediction by size is a control variate (control_variates.py).
+        min_replicates: how many replicates a standard error needs.
+    """
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    extended_by: ClassVar[str | None] = None
+    nested: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+    random_sizes: ClassVar[bool] = False
+    min_replicates: ClassVar[int] = 2
+
+    @property
+    def n_repeats(self) -> int:
+        """How often the design repeats its masks: the value of the option `extended_by`, 1 without one.
+
+        Raises:
+            InputError: a design whose `extended_by` does not name such an option.
+
+        Example:
+            >>> EverySize(masks_per_size=4).n_repeats, LeaveOneOut().n_repeats
+            (4, 1)
+        """
+        n_repeats = 1 if self.extended_by is None else getattr(self, self.extended_by, None)
+        if not isinstance(n_repeats, int) or n_repeats < 1:
+            raise InputError(
+                f"{type(self).__name__} is extended by {self.extended_by!r}, which is {n_repeats!r}; name an "
+                "attribute that holds a whole number of 1 or more, or None"
+            )
+        return n_repeats
+
+    @property
+    def n_replicates(self) -> int:
+        """R, the number of independent replicates of each stratum; by default each repeat is one."""
+        return self.n_repeats
+
+    @abstractmethod
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets, over all repeats."""
+
+    @abstractmethod
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
+
+        Equal shares of consecutive indices belong to the repeats, in their order. A `pooled` design is given
+        the positions of the observations among all that are scored together (`positions`), so that ids with
+        gaps do not make its sizes uneven. A step of training has some of the observations only, and gives no
+        positions; sizes then follow the ids.
+        """
+
+    def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+        """Whether each mask is scored; False if it would repeat another mask of the same observation."""
+        return np.ones(index.shape, dtype=np.bool_)
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        """Why the masks' error on observations with these numbers of tokens is unknown; None if it is known.
+
+        An interval from too few independent masks covers less than its nominal share, so that none is given
+        (measured in benchmarks/coverage.py).
+        """
+        if self.n_replicates >= self.min_replicates:
+            return None
+        return f"{self.name} has {self.n_replicates} independent masks and needs {self.min_replicates}"
+
+    @abstractmethod
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        """How the scores of these masks add up to the estimate."""
+
+    @abstractmethod
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
+
+    @property
+    def learned_kind(self) -> LearnedKind:
+        """The kind of an estimate from learned conditionals: by default the area, a lower bound."""
+        return "lower_bound"
+
+    @property
+    def is_area(self) -> bool:
+        """Whether the estimate is the weighted sum of mean scores, of masks that the design alone draws."""
+        return True
+
+    def scored(
+        self, key: MaskKey, ids: Integers, draw: Integers, masked: BoolMatrix, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """Which of the hidden tokens count for the score of each mask, shape (B, D); by default all."""
+        return masked
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """The masks, shape (B, D); row b hides size_b of the maskable tokens of observation b.
+
+        By default a uniformly random subset of each size: the tokens of the lowest ranks in a random order.
+        """
+        keys = key.columns(ids, draw) if self.nested else key.columns(ids, draw, size)
+        return keyed_subset(key.seed, keys, maskable, size)
+
+    def draws_per_repeat(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets in one repeat.
+
+        Raises:
+            InputError: a design whose masks are not a multiple of its repeats.
+        """
+        n_draws, n_repeats = self.n_draws(n_tokens), self.n_repeats
+        uneven = n_draws[n_draws % n_repeats != 0]
+        if len(uneven):
+            raise InputError(
+                f"{type(self).__name__} has {uneven[0]} masks for an observation, which is not a multiple of "
+                f"{self.extended_by}={n_repeats}; make n_draws a multiple of it, or extended_by None"
+            )
+        return n_draws // n_repeats
+
+    def in_training(self) -> "MaskDesign":
+        """The design as training uses it: by default as it is.
+
+        Raises:
+            InputError: a design whose estimate is not the area under the curve.
+
+        Example:
+            >>> RandomSize(1).in_training()
+            RandomSize(draws=1, replicates=1)
+        """
+        if not self.is_area:
+            raise InputError(f"{self} is for scoring only; train with random-size, RandomSize(), for example")
+        return self
+
+    def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
+        """The design for more masks of a run: with options of its design, except those `asked` for.
+
+        By default no option is kept.
+        """
+        return self
+
+    def settings(self) -> dict[str, object]:
+        """The design's name and parameters, as they are written to files.
+
+        Example:
+            >>> EverySize(2).settings()
+            {'name': 'every-size', 'masks_per_size': 2}
+        """
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+def check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+        if count > _MAX_COUNT:
+            raise InputError(f"{name}={count}; give {_MAX_COUNT:,} or fewer")
+
+
+def constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
+    return np.full(like.shape, value, dtype=np.float64)
+
+
+def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
+    """Why the error of several strata is unknown: one of them may hold all of the variance.
+
+    Args:
+        design: how masks are drawn.
+        per_stratum: P, the number of masks of each observation in a stratum.
+        n_observations: how many observations have random masks.
+        masks: "own" or "shared".
+    """
+    n = min(n_observations, 1) if masks == "shared" else n_observations
+    if n == 0 or (per_stratum - 1) * n >= MIN_DF:
+        return None
+    return (
+        f"{design.name} with {per_stratum} {masks} mask{'s' * (per_stratum > 1)} per size needs "
+        f"{1 + math.ceil(MIN_DF / n)} or more for {n_observations} observation{'s' * (n_observations > 1)}"
+    )
+
+
+def places_of(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
+    """The number of each maskable token among those of its row, from 0; any such number elsewhere."""
+    if maskable.all():
+        return np.arange(maskable.shape[1])[None]
+    return np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
