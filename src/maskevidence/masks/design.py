@@ -85,7 +85,7 @@ class MaskDesign(ABC):
     """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
 
     Attributes:
-        name: of the design, with which its words begin (design_words.py).
+        name: of the design, with which its words begin (by_name.py).
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.

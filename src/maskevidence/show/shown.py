@@ -8,7 +8,6 @@ from maskevidence.errors import InputError
 from maskevidence.show.draw import plot
 from maskevidence.show.html import page_html
 from maskevidence.show.parts import Page, Picture
-from maskevidence.show.terminal import page_text
 
 
 class Columns(NamedTuple):
@@ -41,6 +40,8 @@ class HasPage:
 
     def _text(self) -> str:
         """The page in plain text, for results that `print` shows as a whole."""
+        from maskevidence.show.terminal import page_text  # rich is loaded where it prints
+
         return page_text(self.page())
 
 
