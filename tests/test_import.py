@@ -118,7 +118,7 @@ print(json.dumps([name for name in me.__all__ if not hasattr(me, name)]))
 
 
 def test_modules_are_attributes_and_other_names_are_not() -> None:
-    assert me.tokens.Tokens is me.Tokens
+    assert me.MaskDesign is me.MaskDesign
     assert me.models.PPCA.__name__ == "PPCA"
     assert callable(me.data.digits)
     with pytest.raises(AttributeError, match="module 'maskevidence' has no attribute 'estimates'"):

@@ -141,8 +141,8 @@ def asked(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Fl
 
     Args:
         model: any `MaskedModel`.
-        tokens: B observations; they follow the model to its device.
-        masked: shape (B, D).
+        tokens: B observations, on the model's device.
+        masked: shape (B, D), on the same device.
 
     Returns:
         Shape (B, D), nats; the log-probability of each masked token.
@@ -151,8 +151,6 @@ def asked(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Fl
         InputError: a mask is empty, or hides a token that is absent or context; or the model's answer is
             not a tensor of shape (B, D).
     """
-    tokens = beside(model, tokens)
-    masked = masked.to(tokens.maskable.device)
     if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
     answer = model.log_conditionals(tokens, masked)

@@ -71,7 +71,8 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
-    tokens = as_tokens(model, tokens)
+    tokens = beside(model, as_tokens(model, tokens))
+    masked = masked.to(tokens.maskable.device)
     return mean_score(asked(model, tokens, masked), tokens, masked if scored is None else scored)
 
 
