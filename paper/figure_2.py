@@ -46,17 +46,6 @@ class Training:
     bias: Float64[np.ndarray, "R n"]
 
 
-def every_mask_of_size(width: int, size: int) -> Bool[Tensor, "P D"]:
-    """All masks that hide `size` of `width` tokens, one per row.
-
-    Example:
-        >>> every_mask_of_size(3, 2).sum(0).tolist()
-        [2, 2, 2]
-    """
-    chosen = torch.combinations(torch.arange(width), size)
-    return torch.zeros(len(chosen), width, dtype=torch.bool).scatter(1, chosen, True)
-
-
 def train_together(
     x: Tensor, design: me.MaskDesign, seeds: Sequence[int], epochs: int, bias_epochs: Sequence[int] = ()
 ) -> Training:
@@ -100,7 +89,9 @@ def train_together(
 
 
 def _every_mask_of_rate(width: int, n_initialisations: int) -> Bool[Tensor, "R P D"]:
-    masked = every_mask_of_size(width, max(1, int(RATE * width + 1e-9)))
+    """All masks that hide 20 % of the tokens, for each initialisation."""
+    chosen = torch.combinations(torch.arange(width), max(1, int(RATE * width + 1e-9)))
+    masked = torch.zeros(len(chosen), width, dtype=torch.bool).scatter(1, chosen, True)
     return put(masked.expand(n_initialisations, -1, -1))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.functional import hessian
 
 import maskevidence as me
-from maskevidence.show.parts import Table
+from maskevidence.show import Table
 from paper import image_training
 from paper.figures import GREEN, PINK, SEEDS, SKY, Claim, PaperFigure, new_figure, plus_minus, put
 from paper.image_training import (

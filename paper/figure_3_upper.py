@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float64
 
 import maskevidence as me
-from maskevidence.show.parts import Table
+from maskevidence.show import Table
 from paper import image_training
 from paper.figures import SEEDS, Claim, PaperFigure, new_figure, plus_minus, put
 from paper.image_training import (

@@ -59,11 +59,12 @@ def figure_5_right(
         if model is not None:
             raise
         base, note = {}, str(error)
-    text = small_text(limit)
+    text = small_text()
+    held_out = text.held_out[:limit]
     recipe = Recipe(steps=steps, warmup=min(50, steps // 2), seed=seeds[0])
     small = {
-        "random": rate_curve(text.new_model(seeds[0]), text.held_out, _RATES_PER_BLOCK),
-        "trained": rate_curve(text.trained(me.RandomSize(1, 1), recipe), text.held_out, _RATES_PER_BLOCK),
+        "random": rate_curve(text.new_model(seeds[0]), held_out, _RATES_PER_BLOCK),
+        "trained": rate_curve(text.trained(me.RandomSize(1, 1), recipe), held_out, _RATES_PER_BLOCK),
     }
     unigram = text.unigram_score()
     ours = {(f"BERT-base, {name}", weights): curve for (name, weights), curve in base.items()}

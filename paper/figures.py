@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from tqdm import tqdm
 
 import maskevidence as me
-from maskevidence.show.parts import Page, Table
+from maskevidence.show import Page, Table
 
 SEEDS = (4, 44, 444, 4444, 44444)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -58,6 +58,13 @@ class Claim:
         if self.too_short:
             return "too short to tell"
         return "" if self.holds is None else "holds" if self.holds else "does not hold"
+
+
+def near_exact(claim: str, value: float, se: float, exact: float, digits: int) -> Claim:
+    """The claim that an estimate is within 3 standard errors of the exact value; NaN gives no verdict."""
+    off = abs(value - exact) / se
+    measured = f"{value:.{digits}f} ± {se:.{digits}f}, exact {exact:.{digits}f} ({off:.1f} se apart)"
+    return Claim(claim, measured, None if math.isnan(off) else off <= 3)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe
-from maskevidence.show.parts import Table
+from maskevidence.show import Table
 from paper.berts import SmallText, small_text
 from paper.figures import (
     BLACK,
@@ -52,15 +52,10 @@ SIZES = SizesById(16, 4)  # of the masks of each held-out block
 
 
 class Difference(NamedTuple):
-    """How much better one way to train is than another, in nats per block.
+    """How much better one way to train is than another, in nats per block, with its 95 % interval.
 
-    Attributes:
-        mean: the mean difference over the seeds.
-        seed_se: its standard error over the seeds (weights, order and masks of training). Runs with the same
-            seed start from the same weights and see the texts in the same order, so they are paired.
-        low: the lower end of the 95 % interval of Student's t with n - 1 degrees of freedom.
-        high: the upper end of that interval.
-        data_se: the sampling standard error of the held-out blocks.
+    Runs with the same seed start from the same weights and see the texts in the same order, so that they are
+    paired: `seed_se` is the standard error over the seeds, `data_se` that of the sampled blocks.
     """
 
     mean: float

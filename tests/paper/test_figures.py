@@ -155,9 +155,8 @@ def test_a_claim_on_the_end_of_the_training_has_no_verdict_after_a_short_one(
     target = tmp_path / "a.json"
     result = paper("figure-5-left", "--quick", "--json", target, "--out", tmp_path)
     assert result.code == 0, result
-    assert "too short to tell" in result.out  # 120 epochs are too few to reach the evidence
-    assert "does not hold" not in result.out
-    content = json.loads(target.read_text())
+    content = json.loads(target.read_text())  # 120 epochs are too few to reach the evidence
+    assert False not in [claim["holds"] for claim in content["claims"]]
     assert [claim["holds"] for claim in content["claims"]][:2] == [True, None]
     assert [claim["too_short"] for claim in content["claims"]][:2] == [False, True]
     assert (tmp_path / "figure_5_left.png").read_bytes()[1:4] == b"PNG"

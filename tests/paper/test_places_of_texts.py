@@ -54,7 +54,7 @@ def test_entries_on_texts_on_a_device(
         MaskedLM, "from_pretrained", loaded
     )  # transformers cannot load onto a pretended device
 
-    def text(limit: int | None) -> SmallText:
+    def text(limit: int | None = None) -> SmallText:
         return SmallText(tokenizer, tokens, tokens[:limit], current_device())
 
     for module in (figure_5_right, masking_rates):

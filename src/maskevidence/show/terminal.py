@@ -20,7 +20,23 @@ _NAMES = 22  # characters of a name without headings
 
 
 def print_page(screen: Console, page: Page) -> None:
-    """Print a page: its headline, its tables and intervals, and its notes."""
+    """Print a page: its headline, its tables and intervals, and its notes.
+
+    Args:
+        screen: a console of rich.
+        page: what is printed; pictures without a form in characters are left out.
+
+    Example:
+        >>> from maskevidence.show import Page, Table
+        >>> table = Table(("model", "nats"), [("ppca", "-1.25")])
+        >>> print_page(Console(width=40), Page("ppca: -1.25", "Log evidence", parts=[table]))
+        Log evidence
+        <BLANKLINE>
+          model    nats
+         ───────────────
+          ppca    -1.25
+        <BLANKLINE>
+    """
     screen.print(Text(f"{page.headline}{' ' + page.aside if page.aside else ''}", style="bold"))
     for part in page.parts:
         if isinstance(part, str):
