@@ -269,6 +269,13 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
 
 
 def test_help_names_the_options_of_texts() -> None:
-    done = subprocess.run([*PROGRAM, "score", "--help"], capture_output=True, text=True, check=True)
+    offline = os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [*PROGRAM, "score", "some-lab/some-bert", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=offline,
+    )
     for option in ("--text", "--context-field", "--block-size", "--long", "--whole-words"):
         assert option in done.stdout

@@ -120,6 +120,7 @@ def test_the_precision_belongs_to_kinds_of_models(run: CommandLine) -> None:
     scored = run("score", "a/b", "x.txt", "--dtype", "float32")
     assert "there is no file 'x.txt'" in scored.error  # the option is one of masked language models
     rows = run("score", "ppca:2", "digits", "--dtype", "bfloat16")
-    assert "--dtype bfloat16 is for masked language models; give float32 or float64" in rows.error
+    assert "'bfloat16' is not one of 'float32', 'float64'" in rows.error
+    assert rows.error.endswith("score ppca:2 --help")
     trained = run("train", "masked-lm", "x.txt", "--out", "c", "--dtype", "float32")
     assert "--dtype belongs to models of rows" in trained.error

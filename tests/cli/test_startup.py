@@ -22,7 +22,15 @@ COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias",
 
 
 HELP = [
-    *("--version", "--help", "-h", "score --help", "train --help"),
+    *(
+        "--version",
+        "--help",
+        "-h",
+        "score --help",
+        "train --help",
+        "score ppca:8 --help",
+        "train masked-lm --help",
+    ),
     *(f"{command} -h" for command in COMMANDS),
 ]
 ALL_HELP = f"""
@@ -50,20 +58,21 @@ def test_help_and_version_load_no_torch() -> None:
         assert "Usage" in out or words == "--version", words
 
 
+@pytest.mark.parametrize("words", ["sc", "score --density", "score ppca:8 digits --den"])
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes_commands(shell: str) -> None:
+def test_the_shell_completes_commands_and_options_of_all_kinds(shell: str, words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("main()\n", "sys.argv[0] = 'maskevidence'; main()\n", 1)],
         env=os.environ
         | {
             "_MASKEVIDENCE_COMPLETE": f"complete_{shell}",
-            "COMP_WORDS": "maskevidence sc",
-            "COMP_CWORD": "1",
-            "_TYPER_COMPLETE_ARGS": "maskevidence sc",
+            "COMP_WORDS": f"maskevidence {words}",
+            "COMP_CWORD": str(len(words.split())),
+            "_TYPER_COMPLETE_ARGS": f"maskevidence {words}",
             "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         },
         capture_output=True,
         text=True,
     )
-    assert "score" in done.stdout
+    assert ("score" if words == "sc" else "--density") in done.stdout
     assert done.stderr == "loaded:\n"

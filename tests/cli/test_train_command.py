@@ -42,7 +42,7 @@ def test_bad_input_gets_a_one_line_error(run: CommandLine, tmp_path: Path) -> No
         (["--patience", "3", "--test-fraction", "0"], "--patience needs held-out rows"),
         (
             ["--steps", "3"],
-            "--steps belongs to masked language models and masked image models; leave it out for 'ppca:1'",
+            "--steps belongs to masked language models and masked image models; 'ppca:1' is one of models of",
         ),
     ):
         assert message in run("train", "ppca:1", table, "--out", out, *options).error
@@ -70,11 +70,11 @@ def test_options_of_other_models_are_refused(run: CommandLine, tmp_path: Path) -
         (["masked-lm", "x.txt", "--objective", "random-size:shared"], "leave shared out of --objective"),
         (
             ["masked-lm", "x.txt", "--patch-size", "4"],
-            "--patch-size belongs to masked image models; leave it out",
+            "--patch-size belongs to masked image models; 'masked-lm' is one of masked language models",
         ),
         (
             ["vit-mae", "mnist", "--block-size", "64"],
-            "--block-size belongs to masked language models; leave it out",
+            "--block-size belongs to masked language models; 'vit-mae' is one of masked image models",
         ),
     ):
         assert message in run("train", *options, "--out", tmp_path / "run").error

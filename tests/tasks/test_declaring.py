@@ -1,10 +1,9 @@
 """Options are declared once; which belong to which kind of model is read from the declarations."""
 
 import inspect
-import re
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 
@@ -16,9 +15,7 @@ from maskevidence.tasks.declaring import (
     Option,
     declaration,
     flag,
-    given,
-    refuse_other_kinds,
-    refuse_unless,
+    one_of_kind,
 )
 
 GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group is not Option]
@@ -26,7 +23,7 @@ GROUPS = [group for group in vars(options).values() if is_dataclass(group) and g
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
-    assert list(given(group())) == []
+    group()
     for field in fields(group):
         if not is_dataclass(field.type):
             option = declaration(field.type)
@@ -34,57 +31,17 @@ def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
             assert option.help.endswith("."), field.name
 
 
-@pytest.mark.parametrize(
-    ("kind", "how", "message"),
-    [
-        (
-            "rows",
-            options.Preparation(images=options.ImageOptions(density="gaussian")),
-            "--density belongs to masked image models; leave it out for 'm', a model of rows",
-        ),
-        (
-            "texts",
-            options.Preparation(sample=options.Sample(test_fraction=0.5)),
-            "--test-fraction belongs to models of rows and masked image models; leave it out for 'm', a "
-            "masked language model",
-        ),
-        (
-            "images",
-            options.Preparation(rows=options.RowReading(binarise="stochastic")),
-            "--binarise belongs to models of rows; leave it out for 'm', a masked image model",
-        ),
-        (
-            "rows",
-            options.Preparation(device=options.DeviceOptions(batch_tokens=8)),
-            "--batch-tokens belongs to masked language models and masked image models",
-        ),
-        (
-            "images",
-            options.Preparation(texts=options.TextOptions(whole_words=True)),
-            "--whole-words belongs to masked language models",
-        ),
-    ],
-)
-def test_options_of_other_kinds(kind: Any, how: options.Preparation, message: str) -> None:
-    with pytest.raises(me.InputError, match=re.escape(message)):
-        refuse_other_kinds(kind, "m", how)
-
-
-def test_options_of_its_own_kind_and_of_all() -> None:
-    reading = options.RowReading(column="image", resize="8", binarise="stochastic")
-    sample = options.Sample(seed=1, limit=2, test_fraction=0.5)
-    refuse_other_kinds("rows", "m", options.Preparation(sample, reading))
-    refuse_other_kinds("images", "m", options.Preparation(sample, options.RowReading(resize="8")))
-    device = options.DeviceOptions("cpu", batch_tokens=8)
-    texts = options.TextOptions("a", checkpoint=options.CheckpointOptions(bf16=True))
-    refuse_other_kinds("texts", "m", options.Preparation(options.Sample(1, 2), texts=texts, device=device))
-
-
-def test_options_that_need_another() -> None:
-    refuse_unless("--engine ray", options.ClusterOptions())
-    with pytest.raises(me.InputError, match="--workers belongs to --engine ray; add that"):
-        refuse_unless("--engine ray", options.ClusterOptions(workers=2))
-    refuse_unless("--engine ray", options.ClusterOptions(workers=2), but=("workers",))
+def test_options_of_another_kind_are_refused() -> None:
+    for kind, own in (
+        ("rows", options.RowOptions),
+        ("texts", options.TextOptions),
+        ("images", options.ImageOptions),
+    ):
+        assert one_of_kind(kind, "m", None, options.Preparation) == own()
+        assert one_of_kind(kind, "m", given := own(), options.Preparation) is given
+        for other in {options.RowOptions, options.TextOptions, options.ImageOptions} - {own}:
+            with pytest.raises(me.InputError, match=f"'m' is one of .*, which take {own.__name__}"):
+                one_of_kind(kind, "m", other(), options.Preparation)
 
 
 @dataclass(frozen=True)
@@ -123,6 +80,53 @@ class TestSignature:
 
         with pytest.raises(ValueError, match="duplicate parameter name: 'depth'"):
             with_flat_signature(command)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """The options of one kind."""
+
+    panel: ClassVar[str] = "Rows"
+    kind: ClassVar[str] = "rows"
+
+    depth: Annotated[int, Option("How deep.")] = 3
+    width: Annotated[int, Option("How wide.")] = 4
+
+
+@dataclass(frozen=True)
+class OfTexts(Inner):
+    """The options of another kind."""
+
+    kind: ClassVar[str] = "texts"
+
+    length: Annotated[int, Option("How long.", panel="Words")] = 5
+
+
+class TestKinds:
+    def command(self, model: Annotated[str, Argument("MODEL", "Which.")], how: OfRows | OfTexts) -> Any:
+        return model, how
+
+    @pytest.mark.parametrize(
+        ("which", "names"),
+        [
+            ("rows", ["model", "depth", "width"]),
+            ("texts", ["model", "depth", "length"]),
+            ("some", ["model", "depth", "width", "length"]),
+            ("all", ["model", "depth"]),
+        ],
+    )
+    def test_the_options_of_a_kind(self, which: Any, names: list[str]) -> None:
+        assert list(inspect.signature(with_flat_signature(self.command, which)).parameters) == names
+
+    def test_the_dataclass_of_the_kind_is_filled(self) -> None:
+        of_texts = with_flat_signature(self.command, "texts")
+        assert of_texts(model="m", depth=1, length=2) == ("m", OfTexts(1, 2))
+        assert with_flat_signature(self.command, "rows")(model="m", depth=1, width=2) == ("m", OfRows(1, 2))
+
+    def test_panels_are_those_of_the_class_that_declares_the_option(self) -> None:
+        for which, panels in (("rows", ["Rows", "Rows"]), ("texts", [None, "Words"])):
+            parameters = list(inspect.signature(with_flat_signature(self.command, which)).parameters.values())
+            assert [each.annotation.__metadata__[0].rich_help_panel for each in parameters[1:]] == panels
 
 
 def test_flags() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.tasks.options import Preparation, RowReading, RunOptions, Sample, TextOptions
+from maskevidence.tasks.options import RowOptions, RowReading, RowSample, RunOptions, TextOptions, TextSample
 from maskevidence.tasks.prepare_rows import new_model, prepare_rows
 from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> str:
 def test_in_memory_and_in_a_run_the_same_numbers(
     table: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    how = Preparation(Sample(seed=1, test_fraction=0.5))
+    how = RowOptions(RowSample(seed=1, test_fraction=0.5))
     scored = score("ppca:1", table, DESIGN, how)
     assert scored.result["n_observations"] == 30
     assert (scored.folder, scored.files, scored.tokens) == (None, (), None)
@@ -67,7 +67,7 @@ def test_a_few_texts_have_more_draws_by_default(
 ) -> None:
     """So many that their error is known, and smaller than the estimate."""
     monkeypatch.chdir(world)
-    how, run = Preparation(Sample(limit=limit)), RunOptions(out=tmp_path / "r")
+    how, run = TextOptions(TextSample(limit=limit)), RunOptions(out=tmp_path / "r")
     scored = score("models/bert", "data/texts.jsonl", preparation=how, run=run).result
     assert scored["design"]["draws"] == draws
     assert any("random sizes per observation instead of 8" in note for note in scored["notes"]) == (draws > 8)
@@ -81,7 +81,7 @@ def test_a_few_texts_have_more_draws_by_default(
 
 def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path) -> None:
     """The position of a row is that among all rows of the run, of which a shard scores some."""
-    design, how = "random-size", Preparation(Sample(seed=1, test_fraction=0.5))
+    design, how = "random-size", RowOptions(RowSample(seed=1, test_fraction=0.5))
     whole = score("gaussian", table, design, how).result
     shards = [tmp_path / str(k) for k in (1, 2)]
     for k, out in enumerate(shards, 1):
@@ -109,21 +109,22 @@ def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_belong(table: str, tmp_path: Path) -> None:
-    with pytest.raises(me.InputError, match="--text belongs to masked language models"):
-        score("gaussian", table, preparation=Preparation(texts=TextOptions("a")))
+    message = "TextOptions has the options of masked language models; 'gaussian' is one of models of rows"
+    with pytest.raises(me.InputError, match=message):
+        score("gaussian", table, preparation=TextOptions())
     with pytest.raises(me.InputError, match="--shard needs --out"):
         score("gaussian", table, run=RunOptions(shard="1/2"))
 
 
 def test_rows_are_prepared(table: str) -> None:
-    ready = prepare_rows("gaussian", table, Sample(limit=20))
+    ready = prepare_rows("gaussian", table, RowOptions(RowSample(limit=20)))
     assert (len(ready.tokens), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
 
 
 def test_rows_are_made_binary(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(size=(20, 4)))
     reading = RowReading(binarise="threshold:0.5")
-    ready = prepare_rows("bernoulli-pca:1", str(tmp_path / "x.npy"), reading=reading)
+    ready = prepare_rows("bernoulli-pca:1", str(tmp_path / "x.npy"), RowOptions(reading=reading))
     assert set(np.unique(ready.tokens.values)) == {0.0, 1.0}
 
 

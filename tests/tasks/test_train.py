@@ -8,12 +8,7 @@ import pytest
 import maskevidence as me
 from maskevidence.tasks.train import train
 from maskevidence.tasks.train_rows import parse_objective
-from maskevidence.tasks.training_options import (
-    RowTraining,
-    TextTraining,
-    TrainingOptions,
-    TransformerTraining,
-)
+from maskevidence.tasks.training_options import RowTraining, TextTraining
 from text_models import SENTENCES
 
 
@@ -28,7 +23,7 @@ def table(tmp_path: Path) -> str:
 def test_rows_are_trained_and_resumed_without_output(
     table: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = TrainingOptions(tmp_path / "m", seed=1, rows=RowTraining(epochs=4))
+    options = RowTraining(tmp_path / "m", seed=1, epochs=4)
     trained = train("ppca:1", table, options)
     again = train("ppca:1", table, options)
     assert capfd.readouterr() == ("", "")
@@ -47,11 +42,12 @@ def test_a_finished_training_is_read_and_not_repeated(
 ) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "text.txt").write_text("".join(f"{SENTENCES[i % 4]}\n" for i in range(60)))
-    options = TrainingOptions(
+    options = TextTraining(
         tmp_path / "m",
         batch_size=4,
-        transformers=TransformerTraining(steps=2),
-        texts=TextTraining(block_size=16, vocabulary_size=60),
+        steps=2,
+        block_size=16,
+        vocabulary_size=60,
     )
     trained = train("masked-lm", str(tmp_path / "text.txt"), options)
     again = train("masked-lm", str(tmp_path / "text.txt"), options)

@@ -19,12 +19,7 @@ from file_steps import at_step, killed_at
 from forked import exit_code, fork
 from maskevidence.runs.lock import HOLDER, LOCK, locked
 from maskevidence.tasks.train import train
-from maskevidence.tasks.training_options import (
-    RowTraining,
-    TextTraining,
-    TrainingOptions,
-    TransformerTraining,
-)
+from maskevidence.tasks.training_options import RowTraining, TextTraining
 from text_models import SENTENCES
 
 CHANGING = ("versions", "command", "resumed_from", "checkpoint.safetensors", LOCK)
@@ -46,17 +41,17 @@ def texts(tmp_path: Path) -> str:
 def train_rows(
     table: str, out: Path, word: str = "ppca:1", *, overwrite: bool = False, epochs: int = 2
 ) -> None:
-    rows = RowTraining(epochs=epochs)
-    train(word, table, TrainingOptions(out, checkpoint_every=1, overwrite=overwrite, rows=rows))
+    train(word, table, RowTraining(out, checkpoint_every=1, overwrite=overwrite, epochs=epochs))
 
 
 def train_texts(texts: str, out: Path, block_size: int = 16, *, overwrite: bool = False) -> Any:
-    options = TrainingOptions(
+    options = TextTraining(
         out,
         batch_size=2,
         overwrite=overwrite,
-        transformers=TransformerTraining(steps=2),
-        texts=TextTraining(block_size=block_size, vocabulary_size=60),
+        steps=2,
+        block_size=block_size,
+        vocabulary_size=60,
     )
     return train("masked-lm", texts, options)
 

@@ -14,7 +14,7 @@ from maskevidence.cli.check import check
 from maskevidence.cli.compare import compare_runs
 from maskevidence.cli.impute import impute
 from maskevidence.cli.lm_eval import lm_eval
-from maskevidence.cli.options import add_command
+from maskevidence.cli.options import Models, add_command
 from maskevidence.cli.plan import plan
 from maskevidence.cli.report import report
 from maskevidence.cli.score import score
@@ -30,6 +30,7 @@ from maskevidence.errors import (
     UnknownTokensWarning,
     UntrustedFileWarning,
 )
+from maskevidence.tasks.kind_of_model import kind_of_model, kind_of_training
 
 DEBUG = "--debug"
 _IN_DESIGNS = {  # flags of their own once, and how a design has them
@@ -54,13 +55,15 @@ app = typer.Typer(
     "with error bars.",
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
-add_command(app, score)
-add_command(app, plan)
-add_command(app, check)
+_SCORED = Models(kind_of_model, ("ppca:8", "google-bert/bert-base-uncased", "facebook/vit-mae-base"))
+_TRAINED = Models(kind_of_training, ("ppca:8", "masked-lm", "vit-mae"))
+add_command(app, score, models=_SCORED)
+add_command(app, plan, models=_SCORED)
+add_command(app, check, models=_SCORED)
 add_command(app, summarize)
 add_command(app, compare_runs, "compare")
 add_command(app, report)
-add_command(app, train)
+add_command(app, train, models=_TRAINED)
 add_command(app, select)
 add_command(app, impute)
 add_command(app, bias)

@@ -8,13 +8,13 @@ from maskevidence.cli.options import use_threads
 from maskevidence.errors import InputError
 from maskevidence.show.terminal import print_page
 from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Common, RowDevice, RowReading, Sample, TableOptions
+from maskevidence.tasks.options import Common, RowDevice, RowOptions, RowReading, RowSample, TableOptions
 
 
 def bias(
     model: Annotated[str, Argument("MODEL", "gaussian, ppca:8, factor-analysis:8, or a saved model.")],
     data: Annotated[str, Argument("DATA", "digits, or a .csv, .parquet, .feather or .npy table.")],
-    sample: Sample,
+    sample: RowSample,
     common: Common,
     device: RowDevice,
     table: TableOptions,
@@ -46,7 +46,7 @@ def bias(
 
     for rate in asked:
         FixedRate(rate)  # refuses a rate that is none, before a model is fitted
-    ready = prepare_rows(model, data, sample, RowReading(table=table), device)
+    ready = prepare_rows(model, data, RowOptions(sample, RowReading(table=table), device))
     biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)
     print_page(screen, biases.page())

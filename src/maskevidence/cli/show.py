@@ -11,7 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable
 from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Common, ImagePreparation
+from maskevidence.tasks.options import Common, ImageOptions
 
 PICTURE = "reconstructions.png"
 MAX_COLUMNS = 8
@@ -28,7 +28,7 @@ def show(context: typer.Context) -> None:
 def reconstructions(
     model: Annotated[str, Argument("MODEL", "A ViT-MAE: its folder, or OWNER/NAME on the hub.")],
     data: Annotated[str, Argument("DATA", "Images, as `score` takes them.")],
-    preparation: ImagePreparation,
+    preparation: ImageOptions,
     common: Common,
     out: Annotated[Path, Option(f"Write {PICTURE} into this folder.", "DIR", writes="folder")] = Path(
         "reconstructions"
@@ -50,7 +50,7 @@ def reconstructions(
     from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
     from maskevidence.support.files import write_atomic
     from maskevidence.support.provenance import command, versions
-    from maskevidence.tasks.parse import kind_of_model
+    from maskevidence.tasks.kind_of_model import kind_of_model
     from maskevidence.tasks.prepare_images import prepare_images
 
     if kind_of_model(model) != "images":

@@ -6,7 +6,7 @@ from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.show.terminal import print_page
 from maskevidence.tasks.declaring import Argument
-from maskevidence.tasks.options import CheckpointOptions, Common, DeviceOptions
+from maskevidence.tasks.options import CheckpointOptions, Common, TextDevice
 from maskevidence.tasks.variant_options import VariantOptions
 
 
@@ -19,7 +19,7 @@ def variants(
     ],
     options: VariantOptions,
     checkpoint: CheckpointOptions,
-    device: DeviceOptions,
+    device: TextDevice,
     common: Common,
 ) -> None:
     """Score MUTANTS of a wild type under MODEL by every convention, each distinct context in one pass.

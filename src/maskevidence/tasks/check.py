@@ -6,9 +6,9 @@ from typing import Any
 from maskevidence.check.findings import CheckReport
 from maskevidence.check.run_checks import check_model
 from maskevidence.masks.sizes import LeaveOneOut, RandomSize
-from maskevidence.tasks.declaring import refuse_other_kinds
-from maskevidence.tasks.options import Preparation
-from maskevidence.tasks.parse import kind_of_model
+from maskevidence.tasks.declaring import one_of_kind
+from maskevidence.tasks.kind_of_model import kind_of_model
+from maskevidence.tasks.options import Preparation, TextOptions
 from maskevidence.tasks.prepare import prepare
 
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
@@ -31,13 +31,13 @@ class Checked:
         return self.report.to_dict() | {"notes": list(self.notes)}
 
 
-def check(model: str, data: str, preparation: Preparation = Preparation()) -> Checked:
+def check(model: str, data: str, preparation: Preparation | None = None) -> Checked:
     """Check a model on data.
 
     Args:
         model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
         data: a file, a data set, or a folder of images.
-        preparation: how the model and the data are prepared, as for `score`.
+        preparation: how the model and the data are prepared, as for `score`; by default as its kind is.
 
     Raises:
         InputError: options that belong to other models, or a model or data that cannot be used.
@@ -46,15 +46,15 @@ def check(model: str, data: str, preparation: Preparation = Preparation()) -> Ch
         >>> check("gaussian", "digits").report.ok
         True
     """
-    kind = kind_of_model(model)
-    refuse_other_kinds(kind, model, preparation)
-    design = LeaveOneOut() if preparation.texts.whole_words else RandomSize()
-    ready = prepare(kind, model, data, design, preparation)
+    options = one_of_kind(kind_of_model(model), model, preparation, Preparation)
+    of_texts = options if isinstance(options, TextOptions) else TextOptions()
+    design = LeaveOneOut() if of_texts.reading.whole_words else RandomSize()
+    ready = prepare(model, data, design, options)
     report = check_model(
         ready.model,
         ready.tokens,
         texts=ready.texts,
-        seed=preparation.sample.seed,
-        tolerance=_IN_BFLOAT16 if preparation.texts.checkpoint.bf16 else None,
+        seed=options.sample.seed,
+        tolerance=_IN_BFLOAT16 if of_texts.checkpoint.bf16 else None,
     )
     return Checked(report, tuple(ready.notes))

@@ -1,22 +1,22 @@
 """How an option is declared: once, beside the field of the dataclass that holds its value.
 
 A field's `Annotated` type carries an `Option` (or an `Argument`) with everything that is said about it. The
-dataclass may name a `panel` of the help page, and the `kinds` of model that its options belong to. Nothing in
-this module needs torch or typer: Python users fill the dataclasses, and the command line builds its
-signatures from them.
+dataclass may name a `panel` of the help page, and the `kind` of model that it belongs to. Nothing in this
+module needs torch or typer: Python users fill the dataclasses, and the command line builds its signatures
+from them.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from maskevidence.errors import InputError
 
 Kind = Literal["rows", "texts", "images"]
-_NOUNS: dict[Kind, tuple[str, str]] = {
-    "rows": ("a model of rows", "models of rows"),
-    "texts": ("a masked language model", "masked language models"),
-    "images": ("a masked image model", "masked image models"),
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NOUNS: dict[Kind, str] = {
+    "rows": "models of rows",
+    "texts": "masked language models",
+    "images": "masked image models",
 }
 
 
@@ -43,7 +43,6 @@ class Option:
         min: the smallest value.
         max: the largest value.
         panel: the part of the help page; by default that of the dataclass.
-        kinds: the kinds of model that it belongs to; by default those of the dataclass, or all.
         writes: what is written to the place that it names. The place is checked before any work.
     """
 
@@ -52,7 +51,6 @@ class Option:
     min: float | None = None
     max: float | None = None
     panel: str | None = None
-    kinds: tuple[Kind, ...] | None = None
     writes: Literal["file", "folder"] | None = None
 
 
@@ -72,68 +70,34 @@ def declaration(annotation: Any) -> Option | Argument | None:
     return next(declared, None)
 
 
-def given(options: Any, *, but: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[Kind, ...] | None]]:
-    """The options of a dataclass whose values are not their defaults, with those of nested dataclasses.
-
-    Args:
-        options: the filled dataclass.
-        but: names of fields to leave out.
-
-    Yields:
-        The name of each, and the kinds of model that it belongs to; None for all.
-
-    Example:
-        >>> from maskevidence.tasks.options import ImageOptions
-        >>> list(given(ImageOptions(density="gaussian")))
-        [('density', ('images',))]
-    """
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if is_dataclass(value):
-            yield from given(value, but=but)
-        elif value != field.default and field.name not in but:
-            option = declaration(field.type)
-            yield field.name, getattr(option, "kinds", None) or getattr(options, "kinds", None)
-
-
-def refuse_other_kinds(kind: Kind, model: str, *groups: Any) -> None:
-    """Refuse options that belong to other kinds of model.
+def one_of_kind(kind: Kind, model: str, options: Any, classes: Any) -> Any:
+    """The options of a model's kind: those that were given, or the defaults.
 
     Args:
         kind: the kind of the model.
         model: its word, for the message.
-        groups: filled dataclasses of options.
+        options: a dataclass of options with a `kind`; None for the defaults.
+        classes: the union of these dataclasses.
 
     Raises:
-        InputError: an option was given that this kind of model does not have.
+        InputError: the options are those of another kind.
 
     Example:
-        >>> from maskevidence.tasks.options import ImageOptions
-        >>> refuse_other_kinds("rows", "ppca:8", ImageOptions(density="gaussian"))
+        >>> from maskevidence.tasks.options import ImageOptions, Preparation
+        >>> one_of_kind("rows", "ppca:8", None, Preparation).sample.seed
+        0
+        >>> one_of_kind("rows", "ppca:8", ImageOptions(), Preparation)
         Traceback (most recent call last):
         ...
-        maskevidence.errors.InputError: --density belongs to masked image models; leave it out for 'ppca:8', a
-        model of rows
+        maskevidence.errors.InputError: ImageOptions has the options of masked image models; 'ppca:8' is one
+        of models of rows, which take RowOptions
     """
-    for group in groups:
-        for name, kinds in given(group):
-            if kinds is not None and kind not in kinds:
-                owners = " and ".join(_NOUNS[owner][1] for owner in kinds)
-                raise InputError(
-                    f"{flag(name)} belongs to {owners}; leave it out for {model!r}, {_NOUNS[kind][0]}"
-                )
-
-
-def refuse_unless(needed: str, options: Any, *, but: tuple[str, ...] = ()) -> None:
-    """Refuse the options of a dataclass that mean something only beside another option.
-
-    Args:
-        needed: the other option, such as "--engine ray".
-        options: the filled dataclass.
-        but: names of fields that may be given.
-
-    Raises:
-        InputError: one of them was given.
-    """
-    for name, _ in given(options, but=but):
-        raise InputError(f"{flag(name)} belongs to {needed}; add that")
+    own = next(each for each in get_args(classes) if each.kind == kind)
+    if options is None:
+        return own()
+    if options.kind != kind:
+        raise InputError(
+            f"{type(options).__name__} has the options of {NOUNS[options.kind]}; {model!r} is one of "
+            f"{NOUNS[kind]}, which take {own.__name__}"
+        )
+    return options

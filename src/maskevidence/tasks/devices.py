@@ -31,7 +31,7 @@ def placed(model: TableModel, options: RowDevice) -> TableModel:
 def check_row_dtype(options: RowDevice) -> None:
     """Raise an InputError for a precision that models of rows do not compute in."""
     if options.dtype not in (None, "float32", "float64"):
-        raise InputError(f"--dtype {options.dtype} is for masked language models; give float32 or float64")
+        raise InputError(f"models of rows do not compute in {options.dtype}; give float32 or float64")
 
 
 def recorded(model: Any) -> dict[str, str | None]:

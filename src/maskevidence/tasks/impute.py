@@ -16,8 +16,8 @@ from maskevidence.errors import InputError
 from maskevidence.models import PPCA
 from maskevidence.models.base import TableModel
 from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.kind_of_model import kind_of_model
 from maskevidence.tasks.options import ImputeOptions, RowReading
-from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.prepare_rows import (
     is_table_file,
     model_on,

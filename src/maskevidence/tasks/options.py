@@ -16,13 +16,22 @@ from maskevidence.support.choices import (
 from maskevidence.tasks.declaring import Kind, Option
 
 Json = Annotated[
-    str | None, Option("Write the result as JSON; - writes it to standard output.", "FILE", writes="file")
+    str | None,
+    Option(
+        "Write the result as JSON; - writes it to standard output.",
+        "FILE",
+        panel="Every command",
+        writes="file",
+    ),
 ]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
 Overwrite = Annotated[bool, Option("Replace another run in --out.")]
 Seed = Annotated[int, Option("Random seed for the masks and the train/test split.", min=0, max=2**63 - 1)]
-Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1, max=1024)]
-Limit = Annotated[int | None, Option("Use only the first N rows.", "N", min=1)]
+Threads = Annotated[
+    int | None,
+    Option("Number of processor threads; by default all.", min=1, max=1024, panel="Every command"),
+]
+Limit = Annotated[int | None, Option("Use only the first N rows, texts or images.", "N", min=1)]
 Quick = Annotated[bool, Option("Run a smaller version; a claim that needs the full run gets no verdict.")]
 Design = Annotated[
     str | None,
@@ -37,10 +46,8 @@ Design = Annotated[
 TestFraction = Annotated[
     float | None,
     Option(
-        "Share of the rows to hold out and score. By default 0.2 for a model that is fitted first; a saved "
-        "model scores all rows.",
-        panel="Rows of numbers and images",
-        kinds=("rows", "images"),
+        "Share of the observations to hold out and score. By default 0.2 for a model that is fitted first; a "
+        "saved model scores all of them."
     ),
 ]
 IdColumn = Annotated[
@@ -49,7 +56,6 @@ IdColumn = Annotated[
         "Column with the names of the observations, which are not data, and which observations.csv repeats; "
         "FASTA files have names.",
         "COLUMN",
-        kinds=("texts", "rows"),
     ),
 ]
 
@@ -64,11 +70,33 @@ class Common:
 
 @dataclass(frozen=True)
 class Sample:
-    """Which rows of the data are used."""
+    """How many of the observations are used, and the seed of the masks."""
+
+    panel: ClassVar[str] = "Data"
 
     seed: Seed = 0
     limit: Limit = None
+
+
+@dataclass(frozen=True)
+class RowSample(Sample):
+    """Which rows are used."""
+
     test_fraction: TestFraction = None
+    id_column: IdColumn = None
+
+
+@dataclass(frozen=True)
+class ImageSample(Sample):
+    """Which images are used."""
+
+    test_fraction: TestFraction = None
+
+
+@dataclass(frozen=True)
+class TextSample(Sample):
+    """Which texts are used."""
+
     id_column: IdColumn = None
 
 
@@ -76,8 +104,7 @@ class Sample:
 class ImageFiles:
     """How images are read."""
 
-    panel: ClassVar[str] = "Rows of numbers and images"
-    kinds: ClassVar[tuple[Kind, ...]] = ("rows", "images")
+    panel: ClassVar[str] = "Images"
 
     column: Annotated[
         str | None, Option("Column that holds the images, if there are several columns.", "NAME")
@@ -91,7 +118,6 @@ class TableOptions:
     """Which columns of a table are used, and how they are read."""
 
     panel: ClassVar[str] = "Tables"
-    kinds: ClassVar[tuple[Kind, ...]] = ("rows",)
 
     columns: Annotated[
         str | None, Option("Use only these columns of the table, in this order.", "COLUMN[,COLUMN...]")
@@ -122,6 +148,8 @@ class TableOptions:
 class RowReading(ImageFiles):
     """How rows of numbers are read."""
 
+    panel: ClassVar[str] = "Data"
+
     table: TableOptions = field(default_factory=TableOptions)
     binarise: Annotated[
         str | None,
@@ -129,17 +157,15 @@ class RowReading(ImageFiles):
             "Make values in [0, 1] binary: threshold:0.5 (1 above it) or stochastic (1 with the value as its "
             "probability, drawn by --seed).",
             "HOW",
-            kinds=("rows",),
         ),
     ] = None
 
 
 @dataclass(frozen=True)
-class ImageOptions:
+class PixelOptions:
     """What the score of a masked image model depends on."""
 
-    panel: ClassVar[str] = "Masked image models"
-    kinds: ClassVar[tuple[Kind, ...]] = ("images",)
+    panel: ClassVar[str] = "Pixels"
 
     density: Annotated[
         Density | None, Option("Pixel likelihood. discretised also gives bits per dimension.")
@@ -168,13 +194,19 @@ Device = Annotated[
         "DEVICE",
     ),
 ]
+BatchTokens = Annotated[
+    int | None,
+    Option(
+        "Tokens in one call of the model; by default 1024 on a CPU (without --out, a trial on the first "
+        "texts may choose more) and 16384 elsewhere.",
+        min=1,
+    ),
+]
 Dtype = Annotated[
     DtypeName | None,
     Option(
-        "Precision of a model of rows; by default that of the saved model, float32 for a new VAE and float64 "
-        "for the others.",
-        panel="Models of rows",
-        kinds=("rows",),
+        "Precision of the model; by default that of the saved model, float32 for a new VAE and float64 for "
+        "the others.",
     ),
 ]
 
@@ -183,8 +215,37 @@ Dtype = Annotated[
 class RowDevice:
     """Where a model of rows computes, and in which precision."""
 
+    panel: ClassVar[str] = "Model"
+
     device: Device = None
     dtype: Dtype = None
+
+
+@dataclass(frozen=True)
+class ImageDevice:
+    """Where a masked image model computes, and in calls of which size."""
+
+    panel: ClassVar[str] = "Model"
+
+    device: Device = None
+    batch_tokens: BatchTokens = None
+
+
+@dataclass(frozen=True)
+class TextDevice:
+    """Where a masked language model computes, in which precision, and in calls of which size."""
+
+    panel: ClassVar[str] = "Model"
+
+    device: Device = None
+    dtype: Annotated[
+        WeightsDtype | None,
+        Option(
+            "Precision of the weights, or auto for that of the checkpoint; by default float32, and auto for "
+            "diffusion models.",
+        ),
+    ] = None
+    batch_tokens: BatchTokens = None
 
 
 @dataclass(frozen=True)
@@ -210,32 +271,6 @@ class ImputeOptions:
     overwrite: Annotated[bool, Option("Replace the file in --out.")] = False
     table: TableOptions = field(default_factory=TableOptions)
     device: RowDevice = field(default_factory=RowDevice)
-
-
-@dataclass(frozen=True)
-class DeviceOptions(RowDevice):
-    """Where a model computes, in which precision, and in calls of which size."""
-
-    dtype: Annotated[
-        WeightsDtype | None,
-        Option(
-            "Precision of the weights. Models of rows: float32 or float64; by default that of the saved "
-            "model, float32 for a new VAE and float64 for the others. Masked language models: also bfloat16, "
-            "float16, or auto for that of the checkpoint; by default float32, and auto for diffusion models.",
-            kinds=("rows", "texts"),
-        ),
-    ] = None  # type: ignore[assignment]  # further words, which models of rows refuse
-
-    batch_tokens: Annotated[
-        int | None,
-        Option(
-            "Tokens in one call of the model; by default 1024 on a CPU (without --out, a trial on the first "
-            "texts may choose more) and 16384 elsewhere.",
-            min=1,
-            panel="Transformers",
-            kinds=("texts", "images"),
-        ),
-    ] = None
 
 
 Text = Annotated[str | None, Option("Column of the texts; two columns make pairs.", "COLUMN[,COLUMN]")]
@@ -266,8 +301,7 @@ Pattern = Annotated[
 class CheckpointOptions:
     """How a masked language model and its tokenizer are loaded."""
 
-    panel: ClassVar[str] = "Texts and masked language models"
-    kinds: ClassVar[tuple[Kind, ...]] = ("texts",)
+    panel: ClassVar[str] = "Model"
 
     tokenizer: Tokenizer = None
     pattern: Pattern = None
@@ -303,11 +337,10 @@ class CheckpointOptions:
 
 
 @dataclass(frozen=True)
-class TextOptions:
-    """How texts are read and encoded, and how their model is loaded."""
+class TextReading:
+    """How texts are read and encoded."""
 
-    panel: ClassVar[str] = "Texts and masked language models"
-    kinds: ClassVar[tuple[Kind, ...]] = ("texts",)
+    panel: ClassVar[str] = "Texts"
 
     text: Text = None
     context_field: Annotated[
@@ -319,28 +352,44 @@ class TextOptions:
     ] = None
     whole_words: Annotated[bool, Option("With leave-one-out: hide all tokens of a word together.")] = False
     allow_unknown: AllowUnknown = False
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How a model of rows is prepared, and the rows that it scores."""
+
+    kind: ClassVar[Kind] = "rows"
+
+    sample: RowSample = field(default_factory=RowSample)
+    reading: RowReading = field(default_factory=RowReading)
+    device: RowDevice = field(default_factory=RowDevice)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a masked language model is loaded, and the texts that it scores."""
+
+    kind: ClassVar[Kind] = "texts"
+
+    sample: TextSample = field(default_factory=TextSample)
+    reading: TextReading = field(default_factory=TextReading)
     checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
+    device: TextDevice = field(default_factory=TextDevice)
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """How a model and its data are prepared; each kind of model uses its part and refuses the others."""
+class ImageOptions:
+    """How a masked image model is loaded, and the images that it scores."""
 
-    sample: Sample = field(default_factory=Sample)
-    rows: RowReading = field(default_factory=RowReading)
-    images: ImageOptions = field(default_factory=ImageOptions)
-    texts: TextOptions = field(default_factory=TextOptions)
-    device: DeviceOptions = field(default_factory=DeviceOptions)
+    kind: ClassVar[Kind] = "images"
 
-
-@dataclass(frozen=True)
-class ImagePreparation:
-    """How a masked image model and its images are prepared."""
-
-    sample: Sample = field(default_factory=Sample)
+    sample: ImageSample = field(default_factory=ImageSample)
     reading: ImageFiles = field(default_factory=ImageFiles)
-    options: ImageOptions = field(default_factory=ImageOptions)
-    device: DeviceOptions = field(default_factory=DeviceOptions)
+    pixels: PixelOptions = field(default_factory=PixelOptions)
+    device: ImageDevice = field(default_factory=ImageDevice)
+
+
+Preparation = RowOptions | TextOptions | ImageOptions
 
 
 @dataclass(frozen=True)
@@ -417,7 +466,8 @@ class PrecisionOptions:
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
-    threads: Threads = None
+    panel: ClassVar[str] = "Saving"
+
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False
@@ -429,3 +479,4 @@ class RunOptions:
     ] = 10.0
     precision: PrecisionOptions = field(default_factory=PrecisionOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    threads: Threads = None

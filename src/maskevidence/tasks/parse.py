@@ -1,7 +1,6 @@
 """The words of the command line as objects: MODEL, --design, --resize."""
 
 import csv
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, KernelGaussian, load
 from maskevidence.models.base import TableModel
-from maskevidence.support.files import read_json
-from maskevidence.support.hub import hub_file
-from maskevidence.tasks.declaring import Kind, flag
+from maskevidence.tasks.declaring import flag
 
 _WITH_COMPONENTS: dict[str, Callable[[int, int], TableModel]] = {
     "ppca": PPCA,
@@ -28,7 +25,6 @@ MODELS = (*_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that a number of components follows
 SINGLE = tuple(_WITHOUT_COMPONENTS)  # words that stand alone
 _MAX_COMPONENTS = 10_000
-_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
@@ -62,41 +58,6 @@ def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
-
-
-def kind_of_model(word: str) -> Kind:
-    """The kind of model that a MODEL word names.
-
-    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
-    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
-
-    Example:
-        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
-        ('rows', 'texts')
-    """
-    folder = Path(word)
-    if folder.is_dir():
-        config = _config(folder / "config.json")
-        if config is None:
-            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
-        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
-            return "rows"
-        return "images" if "image_size" in config else "texts"
-    if _ON_THE_HUB.fullmatch(word) is None:
-        return "rows"
-    file = hub_file(word, "config.json")
-    if file is None:
-        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
-    config = _config(file)
-    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
-
-
-def _config(file: Path) -> Any:
-    """The content of a model's config.json; None if it is missing or damaged."""
-    try:
-        return read_json(file)
-    except InputError:
-        return None
 
 
 def parse_words(option: str, given: str | None) -> list[str]:

@@ -5,9 +5,9 @@ from maskevidence.evidence.planning import PassPlan
 from maskevidence.evidence.planning import plan as plan_passes
 from maskevidence.evidence.precise import FEWEST
 from maskevidence.masks.by_name import parse_design
-from maskevidence.tasks.declaring import refuse_other_kinds
+from maskevidence.tasks.declaring import one_of_kind
+from maskevidence.tasks.kind_of_model import kind_of_model
 from maskevidence.tasks.options import PrecisionOptions, Preparation
-from maskevidence.tasks.parse import kind_of_model
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 
@@ -16,7 +16,7 @@ def plan(
     model: str,
     data: str,
     precision: PrecisionOptions,
-    preparation: Preparation = Preparation(),
+    preparation: Preparation | None = None,
     design: str | None = None,
 ) -> tuple[PassPlan, list[str]]:
     """Prepare a model and data as `score` does, and plan the passes.
@@ -45,8 +45,7 @@ def plan(
         raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
     if precise.max_passes is not None:
         raise InputError("--max-passes belongs to score; plan says how many passes a target takes")
-    kind = kind_of_model(model)
-    refuse_other_kinds(kind, model, preparation)
-    ready = prepare(kind, model, data, FEWEST, preparation)
-    seed, per_token = preparation.sample.seed, word is not None and word.per_token
+    options = one_of_kind(kind_of_model(model), model, preparation, Preparation)
+    ready = prepare(model, data, FEWEST, options)
+    seed, per_token = options.sample.seed, word is not None and word.per_token
     return plan_passes(ready.model, ready.tokens, precise, seed=seed, per_token=per_token), ready.notes

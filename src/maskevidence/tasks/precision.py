@@ -4,7 +4,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.precise import Precise
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.sizes import RandomSize
-from maskevidence.tasks.declaring import flag, refuse_unless
+from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.options import PrecisionOptions
 
 
@@ -26,7 +26,8 @@ def parse_precise(
         Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
     """
     if asked.target_se is None and asked.target_relative is None:
-        refuse_unless("--target-se or --target-relative", asked)
+        if asked.max_passes is not None:
+            raise InputError("--max-passes belongs to --target-se or --target-relative; add that")
         return None
     target = flag("target_se" if asked.target_relative is None else "target_relative")
     precise = Precise(asked.target_se, asked.target_relative, asked.max_passes)

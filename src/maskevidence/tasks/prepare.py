@@ -3,36 +3,33 @@
 from pathlib import Path
 
 from maskevidence.masks.design import MaskDesign
-from maskevidence.tasks.declaring import Kind
-from maskevidence.tasks.options import ImagePreparation, Preparation
+from maskevidence.tasks.options import ImageOptions, Preparation, TextOptions
 from maskevidence.tasks.prepared import Prepared
 
 
 def prepare(
-    kind: Kind, model: str, data: str, design: MaskDesign, how: Preparation, out: Path | None = None
+    model: str, data: str, design: MaskDesign, options: Preparation, out: Path | None = None
 ) -> Prepared:
     """Fit or load a model, and read the observations to score it on.
 
     Args:
-        kind: the kind of the model, as `kind_of_model` tells it.
         model: the MODEL word.
         data: the DATA word.
         design: how masks will be drawn.
-        how: which rows are used, and how they are read.
+        options: of the kind of the model: which observations are used, and how they are read.
         out: a run directory that may hold this run already; used for images.
 
     Raises:
         InputError: a model or data that cannot be used.
     """
-    if kind == "images":
+    if isinstance(options, ImageOptions):
         from maskevidence.tasks.prepare_images import prepare_images
 
-        of_images = ImagePreparation(how.sample, how.rows, how.images, how.device)
-        return prepare_images(model, data, of_images, out=out)
-    if kind == "texts":
+        return prepare_images(model, data, options, out=out)
+    if isinstance(options, TextOptions):
         from maskevidence.tasks.prepare_texts import prepare_texts
 
-        return prepare_texts(model, data, design, how.texts, how.device, how.sample)
+        return prepare_texts(model, data, design, options)
     from maskevidence.tasks.prepare_rows import prepare_rows
 
-    return prepare_rows(model, data, how.sample, how.rows, how.device)
+    return prepare_rows(model, data, options)

@@ -15,7 +15,7 @@ from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tasks.options import ImageFiles, ImageOptions, ImagePreparation
+from maskevidence.tasks.options import ImageFiles, ImageOptions, PixelOptions
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.prepared import Prepared
 
@@ -27,7 +27,7 @@ _CALIBRATION = 0x696D6167
 def prepare_images(
     model: str,
     data: str,
-    preparation: ImagePreparation = ImagePreparation(),
+    options: ImageOptions = ImageOptions(),
     *,
     out: Path | None = None,
 ) -> Prepared:
@@ -36,14 +36,14 @@ def prepare_images(
     Args:
         model: its folder, or OWNER/NAME on the hub.
         data: the images, as `read_images` takes them.
-        preparation: which images are used and how they are read, the likelihood of pixels, and the device.
+        options: which images are used and how they are read, the likelihood of pixels, and the device.
             The seed also chooses the images that variances are fitted to, and their masks.
         out: a run directory, whose variances are taken if it holds this run.
 
     Raises:
         InputError: options that exclude each other, or a model or images that cannot be used.
     """
-    sample, reading, device = preparation.sample, preparation.reading, preparation.device
+    sample, reading, device = options.sample, options.reading, options.device
     loaded = MaskedImage.from_pretrained(model, device=device.device, batch_tokens=device.batch_tokens)
     size = parse_size(reading.resize)
     images = read_images(
@@ -54,8 +54,8 @@ def prepare_images(
         _, images = images.split(sample.test_fraction, sample.seed)
         notes.append(f"scored on the {len(images):,} images held out")
     loaded.tokens(images.pixels[:1])  # raises now, not after the calibration, if the images do not fit
-    if _asks_for_calibration(loaded, preparation.options):
-        images, note = _calibrate(loaded, images, preparation.options, sample.seed, out)
+    if _asks_for_calibration(loaded, options.pixels):
+        images, note = _calibrate(loaded, images, options.pixels, sample.seed, out)
         notes.append(note)
     else:
         assert loaded.density is not None
@@ -80,7 +80,7 @@ def prepare_images(
     return prepared.read_with(data, {"limit": sample.limit, **how})
 
 
-def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
+def _asks_for_calibration(model: MaskedImage, options: PixelOptions) -> bool:
     stored = model.density
     if stored is None or options.calibration_fraction is not None:
         return True
@@ -89,7 +89,7 @@ def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
 
 
 def _calibrate(
-    model: MaskedImage, images: Images, options: ImageOptions, seed: int, out: Path | None
+    model: MaskedImage, images: Images, options: PixelOptions, seed: int, out: Path | None
 ) -> tuple[Images, str]:
     """Give the model a density fitted to some of the images.
 

@@ -23,7 +23,7 @@ from maskevidence.runs import DataSource
 from maskevidence.support.devices import choose_device
 from maskevidence.tasks.declaring import flag
 from maskevidence.tasks.devices import check_row_dtype, placed
-from maskevidence.tasks.options import RowDevice, RowReading, Sample, TableOptions
+from maskevidence.tasks.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tasks.parse import parse_model, parse_size, parse_words
 from maskevidence.tasks.prepared import Prepared
 
@@ -35,28 +35,26 @@ DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 def prepare_rows(
     model: str,
     data: str,
-    sample: Sample = Sample(),
-    reading: RowReading = RowReading(),
-    device: RowDevice = RowDevice(),
+    options: RowOptions = RowOptions(),
 ) -> Prepared:
     """Read the rows, and fit the model to a training part of them, or load it.
 
     Args:
         model: a word such as "ppca:8", or the folder of a saved model.
         data: a file, a data set or images, as `read_rows` takes them.
-        sample: which rows are used.
-        reading: how they are read.
-        device: where the model computes, and in which precision.
+        options: which rows are used, how they are read, and where the model computes.
 
     Raises:
         InputError: a model, a device or data that cannot be used.
 
     Example:
-        >>> ready = prepare_rows("gaussian", "digits", Sample(limit=100))
+        >>> from maskevidence.tasks.options import RowSample
+        >>> ready = prepare_rows("gaussian", "digits", RowOptions(RowSample(limit=100)))
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
-    build, saved = model_on(model, device)
+    sample, reading = options.sample, options.reading
+    build, saved = model_on(model, options.device)
     table = read_rows(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column)
     if build is None:
         ready = use_saved(saved, table, sample.test_fraction, sample.seed)

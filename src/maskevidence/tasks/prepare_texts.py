@@ -23,7 +23,7 @@ from maskevidence.runs import DataSource
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.devices import choose_device
 from maskevidence.support.progress import progress
-from maskevidence.tasks.options import CheckpointOptions, DeviceOptions, Sample, TextOptions
+from maskevidence.tasks.options import CheckpointOptions, TextDevice, TextOptions, TextReading, TextSample
 from maskevidence.tasks.prepared import Prepared
 from maskevidence.tokens import Tokens
 
@@ -33,8 +33,6 @@ def prepare_texts(
     data: str,
     design: MaskDesign,
     options: TextOptions = TextOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    sample: Sample = Sample(),
 ) -> Prepared:
     """Load a masked language model, read the texts and encode them.
 
@@ -42,38 +40,37 @@ def prepare_texts(
         model: its folder, or OWNER/NAME on the hub.
         data: the texts, as `read_texts` takes them.
         design: how masks will be drawn.
-        options: how the texts are read and encoded.
-        device: where the model runs.
-        sample: how many of the texts are used, and the column with their names.
+        options: how the model is loaded, which texts are used, and how they are read and encoded.
 
     Raises:
         InputError: options that exclude each other, or a model or texts that cannot be used.
     """
-    if options.whole_words and not isinstance(design, LeaveOneOut):
+    sample, reading, checkpoint, device = options.sample, options.reading, options.checkpoint, options.device
+    if reading.whole_words and not isinstance(design, LeaveOneOut):
         raise InputError("--whole-words belongs to --design leave-one-out; add that")
-    if sample.id_column is not None and options.block_size is not None:
+    if sample.id_column is not None and reading.block_size is not None:
         raise InputError("--id-column names single texts, and --block-size joins them; leave one of them out")
-    texts, scored = _read(data, options, sample)
-    loaded = load_masked_lm(model, options.checkpoint, device)
+    texts, scored = _read(data, reading, sample)
+    loaded = load_masked_lm(model, checkpoint, device)
     with progress("encoding texts", len(texts)) as advance:
         encoded = loaded.encode(
             texts[scored[0]],
             second=texts[scored[1]] if len(scored) == 2 else None,
-            context=None if options.context_field is None else texts[options.context_field],
-            long=options.long or "error",
-            block_size=options.block_size,
-            allow_unknown=options.allow_unknown,
+            context=None if reading.context_field is None else texts[reading.context_field],
+            long=reading.long or "error",
+            block_size=reading.block_size,
+            allow_unknown=reading.allow_unknown,
         )
         advance(len(texts))
-    words = encoded if options.whole_words else None
+    words = encoded if reading.whole_words else None
     notes = [*loaded.notes, *texts.notes, *encoded.notes]
-    if options.whole_words:
+    if reading.whole_words:
         notes.append(HIDDEN_TOGETHER)
-    if options.checkpoint.bf16:
+    if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
-    place = options.checkpoint.tokenizer
-    elsewhere = replace(options.checkpoint, tokenizer=None if place is None else _full_path(place))
-    named = None if options.block_size is not None else texts.labels
+    place = checkpoint.tokenizer
+    elsewhere = replace(checkpoint, tokenizer=None if place is None else _full_path(place))
+    named = None if reading.block_size is not None else texts.labels
     source = DataSource(
         name=data,
         fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
@@ -91,13 +88,13 @@ def prepare_texts(
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[place] for place in encoded.source),
     )
-    reading = {
+    of_reading = {
         "limit": sample.limit,
         "id_column": sample.id_column,
-        "block_size": options.block_size,
-        "context_field": options.context_field,
+        "block_size": reading.block_size,
+        "context_field": reading.context_field,
     }
-    return prepared.read_with(data, reading)
+    return prepared.read_with(data, of_reading)
 
 
 def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
@@ -108,7 +105,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     return digest.hexdigest()
 
 
-def _read(data: str, options: TextOptions, sample: Sample) -> tuple[Texts, list[str]]:
+def _read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
     """The texts, and the one or two columns of them that are scored."""
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
@@ -130,7 +127,7 @@ def _read(data: str, options: TextOptions, sample: Sample) -> tuple[Texts, list[
 
 
 def load_masked_lm(
-    model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: DeviceOptions = DeviceOptions()
+    model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: TextDevice = TextDevice()
 ) -> MaskedLM:
     """Load a masked language model as the options want it.
 
@@ -189,7 +186,7 @@ def _read_as(network: Any, tokenizer: Any, checkpoint: CheckpointOptions) -> Any
 
 
 def _load_again(
-    model: str, checkpoint: CheckpointOptions, device: DeviceOptions, words: EncodedTexts | None
+    model: str, checkpoint: CheckpointOptions, device: TextDevice, words: EncodedTexts | None
 ) -> Any:
     """The same model in another process; `words` are given if whole words are hidden together."""
     loaded = load_masked_lm(model, checkpoint, device)

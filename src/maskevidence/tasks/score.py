@@ -37,10 +37,10 @@ from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
 from maskevidence.show.words import model_words
 from maskevidence.support.files import csv_text, write_atomic
-from maskevidence.tasks.declaring import Kind, refuse_other_kinds, refuse_unless
+from maskevidence.tasks.declaring import Kind, flag, one_of_kind
 from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.options import Preparation, RunOptions
-from maskevidence.tasks.parse import kind_of_model
+from maskevidence.tasks.kind_of_model import kind_of_model
+from maskevidence.tasks.options import ClusterOptions, Preparation, RunOptions
 from maskevidence.tasks.precision import parse_precise
 from maskevidence.tasks.prepare import prepare
 from maskevidence.tasks.prepared import Prepared
@@ -73,7 +73,7 @@ def score(
     model: str,
     data: str,
     design: str | None = None,
-    preparation: Preparation = Preparation(),
+    preparation: Preparation | None = None,
     run: RunOptions = RunOptions(),
 ) -> Scored:
     """Estimate the log evidence of a model on data.
@@ -83,7 +83,8 @@ def score(
         data: a file, a data set, or a folder of images.
         design: how masks are drawn, such as "random-size:8,per-token"; None for "every-size", and
             "random-size" for transformers.
-        preparation: how the model and the data are prepared.
+        preparation: how the model and the data are prepared, as `RowOptions`, `TextOptions` or
+            `ImageOptions`.
         run: how scores are computed, and where they are saved.
 
     Raises:
@@ -105,14 +106,14 @@ def score(
     existing = _existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, word.named)
-    refuse_other_kinds(kind, model, preparation)
-    key = MaskKey(preparation.sample.seed, word.masks)
+    options = one_of_kind(kind, model, preparation, Preparation)
+    key = MaskKey(options.sample.seed, word.masks)
     reports = word.per_token and isinstance(mask_design, LeaveOneOut)
     records = word.per_token and not reports
     _check_per_token(kind, mask_design, key, reports=reports, records=records)
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     _check_folder(run, model, scoring)
-    ready = prepare(kind, model, data, mask_design, preparation, resumed)
+    ready = prepare(model, data, mask_design, options, resumed)
     if precise is not None:
         assert isinstance(mask_design, RandomSize)
         first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
@@ -221,7 +222,9 @@ def _check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: b
 def _check(run: RunOptions) -> None:
     """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
     if run.cluster.engine != "ray":
-        refuse_unless("--engine ray", run.cluster)
+        for name, value in vars(run.cluster).items():
+            if value != getattr(ClusterOptions, name):
+                raise InputError(f"{flag(name)} belongs to --engine ray; add that")
     elif run.out is None:
         raise InputError("--engine ray needs --out, a folder for the scores of the workers")
     else:

@@ -1,10 +1,9 @@
 """Train a model of any kind."""
 
-from maskevidence.tasks.declaring import Kind, refuse_other_kinds
+from maskevidence.tasks.declaring import one_of_kind
+from maskevidence.tasks.kind_of_model import kind_of_training
 from maskevidence.tasks.training_folder import TrainingResult
-from maskevidence.tasks.training_options import TrainingOptions
-
-TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
+from maskevidence.tasks.training_options import ImageTraining, TextTraining, TrainingOptions
 
 
 def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | None:
@@ -13,7 +12,7 @@ def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | N
     Args:
         model: a word such as "ppca:8", "masked-lm" or "vit-mae".
         data: rows, texts or images.
-        options: how the model is trained.
+        options: how the model is trained: `RowTraining`, `TextTraining` or `ImageTraining`.
 
     Returns:
         The result; None in the other processes of a training that `torchrun` started.
@@ -22,13 +21,12 @@ def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | N
         InputError: options that belong to other models, or a model, data or a folder that cannot be used.
         NumericalError: a loss or a parameter that is not finite.
     """
-    kind = TRANSFORMERS.get(model, "rows")
-    refuse_other_kinds(kind, model, options)
-    if kind == "texts":
+    options = one_of_kind(kind_of_training(model), model, options, TrainingOptions)
+    if isinstance(options, TextTraining):
         from maskevidence.tasks.train_masked_lm import train_masked_lm
 
         return train_masked_lm(data, options)
-    if kind == "images":
+    if isinstance(options, ImageTraining):
         from maskevidence.tasks.train_vit_mae import train_vit_mae
 
         return train_vit_mae(data, options)

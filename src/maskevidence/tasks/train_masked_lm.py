@@ -31,7 +31,7 @@ from maskevidence.tasks.training_folder import (
     begin_training,
     finished_training,
 )
-from maskevidence.tasks.training_options import TextTraining, TrainingOptions
+from maskevidence.tasks.training_options import TextTraining
 from maskevidence.tokens import Tokens
 
 TEST_FRACTION = 0.1
@@ -40,7 +40,7 @@ _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
 
-def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | None:
+def train_masked_lm(data: str, options: TextTraining) -> TrainingResult | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
     The model is a new BERT, by default with word pieces made from the text, or one whose training is
@@ -60,19 +60,19 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
         NumericalError: a loss that is not finite.
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
-    columns = None if options.texts.text is None else [name.strip() for name in options.texts.text.split(",")]
+    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)))
     train_texts, test_texts = _parts(
         texts, TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
     given = _given_model(options, job.device)
     start = {
-        "config": options.transformers.config or "small",
+        "config": options.config or "small",
         "weights": None if given is None else weights_fingerprint(given),
-        "tokenizer": options.texts.tokenizer,
-        **({} if options.texts.pattern is None else {"pattern": options.texts.pattern}),
-        "vocabulary_size": options.texts.vocabulary_size,
-        "block_size": options.texts.block_size,
+        "tokenizer": options.tokenizer,
+        **({} if options.pattern is None else {"pattern": options.pattern}),
+        "vocabulary_size": options.vocabulary_size,
+        "block_size": options.block_size,
         "text": texts.fingerprint(),
     }
     main, settings = is_main_process(), job.settings(start)
@@ -83,7 +83,7 @@ def train_masked_lm(data: str, options: TrainingOptions) -> TrainingResult | Non
                 return finished
             longest = max(map(len, texts.fields[0])) + _ENDS if is_fasta(Path(data)) else 0
             model = _new_model(options, train_texts, main=main, longest=longest) if given is None else given
-            block_size = None if longest and not options.texts.block_size else _block_size(options, model)
+            block_size = None if longest and not options.block_size else _block_size(options, model)
             encoded, held_out = _encoded(model, train_texts, test_texts, options, block_size)
             if main:  # nothing is written before the texts are known to fit
                 until_the_end.enter_context(locked(options.out))
@@ -134,19 +134,19 @@ def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | N
     return train, test if any(text.strip() for text in test) else None
 
 
-def _given_model(options: TrainingOptions, device: torch.device | None) -> MaskedLM | None:
+def _given_model(options: TextTraining, device: torch.device | None) -> MaskedLM | None:
     """The model whose training is continued; None for a new one."""
-    config, texts = options.transformers.config or "small", options.texts
+    config = options.config or "small"
     if config not in SIZES:
-        if texts.vocabulary_size is not None:
+        if options.vocabulary_size is not None:
             raise InputError(f"--vocabulary-size belongs to new models; {config!r} has its tokenizer")
-        return MaskedLM.from_pretrained(config, tokenizer=texts.tokenizer, device=device)
-    if texts.tokenizer is not None and texts.vocabulary_size is not None:
+        return MaskedLM.from_pretrained(config, tokenizer=options.tokenizer, device=device)
+    if options.tokenizer is not None and options.vocabulary_size is not None:
         raise InputError("--tokenizer brings its vocabulary; leave --vocabulary-size out")
     return None
 
 
-def _new_model(options: TrainingOptions, texts: list[str], *, main: bool, longest: int) -> MaskedLM:
+def _new_model(options: TextTraining, texts: list[str], *, main: bool, longest: int) -> MaskedLM:
     """A new BERT of a named size, with the tokenizer of the training if there is one in the folder.
 
     Args:
@@ -155,13 +155,13 @@ def _new_model(options: TrainingOptions, texts: list[str], *, main: bool, longes
         main: whether this process writes.
         longest: tokens of the longest sequence, special tokens included; 0 for running text.
     """
-    config = options.transformers.config or "small"
+    config = options.config or "small"
     size = SIZES[config]
     if (options.out / _TOKENIZER).exists() and not (main and options.overwrite):
         tokenizer = load_tokenizer(options.out)
     else:
-        tokenizer = _tokenizer(texts, options.texts, size.vocabulary_size, letters=bool(longest))
-    positions = max(size.block_size, options.texts.block_size or 0, longest)
+        tokenizer = _tokenizer(texts, options, size.vocabulary_size, letters=bool(longest))
+    positions = max(size.block_size, options.block_size or 0, longest)
     return new_bert(tokenizer, config, positions=positions, seed=options.seed)
 
 
@@ -180,18 +180,18 @@ def _encoded(
     model: MaskedLM,
     train: list[str],
     test: list[str] | None,
-    options: TrainingOptions,
+    options: TextTraining,
     block_size: int | None,
 ) -> tuple[EncodedTexts, Tokens | None]:
     """Blocks or sequences to train on, with the notes on them, and those held out."""
-    allow_unknown = options.texts.allow_unknown
+    allow_unknown = options.allow_unknown
     encode = partial(model.encode, block_size=block_size, allow_unknown=allow_unknown)
     return encode(train), None if test is None else encode(test).tokens
 
 
-def _block_size(options: TrainingOptions, model: MaskedLM) -> int:
+def _block_size(options: TextTraining, model: MaskedLM) -> int:
     """Tokens of a block: as asked for, or as many as the size or the model takes, but at most 512."""
-    if options.texts.block_size is not None:
-        return options.texts.block_size
-    size = SIZES.get(options.transformers.config or "small")
+    if options.block_size is not None:
+        return options.block_size
+    size = SIZES.get(options.config or "small")
     return min(model.max_tokens or 512, 512 if size is None else size.block_size)

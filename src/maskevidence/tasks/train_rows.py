@@ -21,7 +21,7 @@ from maskevidence.tasks.training_folder import (
     prepare_folder,
     write_result,
 )
-from maskevidence.tasks.training_options import TrainingOptions
+from maskevidence.tasks.training_options import RowTraining
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
@@ -31,7 +31,7 @@ BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
-def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResult:
+def train_rows(model: str, data: str, options: RowTraining) -> TrainingResult:
     """Train a model of rows, save it, and compute its log evidence.
 
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
@@ -49,9 +49,8 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from maskevidence.tasks.training_options import RowTraining
         >>> folder = Path(tempfile.mkdtemp())
-        >>> trained = train_rows("ppca:2", "digits", TrainingOptions(folder, rows=RowTraining(epochs=2)))
+        >>> trained = train_rows("ppca:2", "digits", RowTraining(folder, epochs=2))
         >>> trained.result["n_train"], trained.result["kind"]
         (1438, 'exact')
     """
@@ -99,36 +98,36 @@ def train_rows(model: str, data: str, options: TrainingOptions) -> TrainingResul
     return TrainingResult(result, options.out, files)
 
 
-def _read(data: str, options: TrainingOptions) -> tuple[Table, Table | None]:
+def _read(data: str, options: RowTraining) -> tuple[Table, Table | None]:
     """The rows to train on and the rows held out, if any."""
-    reading, id_column = options.reading, options.rows.id_column
+    reading, id_column = options.reading, options.id_column
     table = read_rows(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
         return table.split(test_fraction, options.seed)
-    if options.rows.patience is not None:
+    if options.patience is not None:
         raise InputError("--patience needs held-out rows to judge by; give --test-fraction above 0")
     return table, None
 
 
 def _fit(
-    fitted: TableModel, train: Table, test: Table | None, objective: Objective, options: TrainingOptions
+    fitted: TableModel, train: Table, test: Table | None, objective: Objective, options: RowTraining
 ) -> History:
     """Train the model in units where the data have spread 1, and turn it into the units of the data."""
     fitted.set_units(train.values)
     shift, scale = fitted.units(train.values)
-    judged = None if test is None or options.rows.patience is None else (test.values - shift) / scale
+    judged = None if test is None or options.patience is None else (test.values - shift) / scale
     every = options.checkpoint_every
     history = fit(
         fitted,
         (train.values - shift) / scale,
         objective,
         learning_rate=_learning_rate(fitted, options),
-        epochs=options.rows.epochs,
+        epochs=options.epochs,
         batch_size=BATCH_SIZE if options.batch_size is None else options.batch_size,
         seed=options.seed,
         held_out=judged,
-        patience=options.rows.patience,
+        patience=options.patience,
         checkpoint=options.out,
         checkpoint_every=CHECKPOINT_EVERY if every is None else every,
     )
@@ -136,7 +135,7 @@ def _fit(
     return history
 
 
-def _learning_rate(fitted: TableModel, options: TrainingOptions) -> float:
+def _learning_rate(fitted: TableModel, options: RowTraining) -> float:
     return fitted.learning_rate if options.learning_rate is None else options.learning_rate
 
 

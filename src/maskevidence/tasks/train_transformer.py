@@ -27,7 +27,7 @@ from maskevidence.tasks.training_folder import (
     remove_checkpoints,
     write_result,
 )
-from maskevidence.tasks.training_options import TrainingOptions
+from maskevidence.tasks.training_options import TransformerTraining
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TransformerJob:
 
     model: str
     data: str
-    options: TrainingOptions
+    options: TransformerTraining
     design: MaskDesign
     recipe: Recipe
     checkpoint_every: int
@@ -100,7 +100,7 @@ class TransformerJob:
 
 
 def transformer_job(
-    model: str, data: str, options: TrainingOptions, default: Recipe, checkpoint_every: int
+    model: str, data: str, options: TransformerTraining, default: Recipe, checkpoint_every: int
 ) -> TransformerJob:
     """Read the options that both transformers have.
 
@@ -117,7 +117,8 @@ def transformer_job(
 
     Example:
         >>> from pathlib import Path
-        >>> job = transformer_job("masked-lm", "x.txt", TrainingOptions(Path("x"), seed=1), Recipe(), 200)
+        >>> options = TransformerTraining(Path("x"), seed=1)
+        >>> job = transformer_job("masked-lm", "x.txt", options, Recipe(), 200)
         >>> job.design, job.recipe.seed
         (RandomSize(draws=1, replicates=1), 1)
     """
@@ -132,7 +133,7 @@ def transformer_job(
         raise InputError(f"{model} draws masks for each observation; leave shared out of --objective {word}")
     design = masks.design.in_training()
     asked: dict[str, Any] = {
-        "steps": options.transformers.steps,
+        "steps": options.steps,
         "batch_size": options.batch_size,
         "learning_rate": options.learning_rate,
         "seed": options.seed,

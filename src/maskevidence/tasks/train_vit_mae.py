@@ -20,7 +20,7 @@ from maskevidence.runs.lock import locked
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import TrainingResult, begin_training
-from maskevidence.tasks.training_options import TrainingOptions
+from maskevidence.tasks.training_options import ImageTraining
 
 TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
 MAX_CALIBRATION_IMAGES, MAX_SCORED_IMAGES, MAX_MEASURED_IMAGES = 512, 1000, 2000
@@ -28,7 +28,7 @@ STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
 
 
-def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
+def train_vit_mae(data: str, options: ImageTraining) -> TrainingResult:
     """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The
@@ -53,7 +53,7 @@ def train_vit_mae(data: str, options: TrainingOptions) -> TrainingResult:
         images, TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
     )
     model = _model(options, train, job.device)
-    config = options.transformers.config
+    config = options.config
     start = {
         "config": config or "small",
         "weights": None if config is None else weights_fingerprint(model),
@@ -108,9 +108,9 @@ def _parts(images: Images, test_fraction: float, seed: int) -> tuple[Images, Ima
     return train, calibration, test
 
 
-def _model(options: TrainingOptions, train: Images, device: torch.device | None) -> MaskedImage:
+def _model(options: ImageTraining, train: Images, device: torch.device | None) -> MaskedImage:
     """A new model for the images, or the model whose training is continued."""
-    config, patch_size = options.transformers.config or "small", options.transformers.patch_size
+    config, patch_size = options.config or "small", options.patch_size
     if config not in SIZES:
         if patch_size is not None:
             raise InputError(f"--patch-size belongs to new models; {config!r} has its own")

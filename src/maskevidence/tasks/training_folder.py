@@ -11,7 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
 from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.training_options import TrainingOptions
+from maskevidence.tasks.training_options import Training
 from maskevidence.training import checkpoints
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
@@ -37,7 +37,7 @@ class TrainingResult:
     finished_before: bool = False
 
 
-def check_training_folder(options: TrainingOptions, own: str) -> None:
+def check_training_folder(options: Training, own: str) -> None:
     """Refuse a folder that cannot hold the training, before any work; nothing is written.
 
     Args:
@@ -55,7 +55,7 @@ def check_training_folder(options: TrainingOptions, own: str) -> None:
         raise InputError(f"{str(options.out)!r} holds another model ({held[0]}); {_REMEDY}")
 
 
-def finished_training(options: TrainingOptions, settings: Mapping[str, Any]) -> TrainingResult | None:
+def finished_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
     """The result of the training of a transformer, if its folder holds it.
 
     Args:
@@ -84,7 +84,7 @@ def finished_training(options: TrainingOptions, settings: Mapping[str, Any]) -> 
     return TrainingResult(read_json(out / RESULT, _REMEDY), out, finished_before=True)
 
 
-def begin_training(options: TrainingOptions, settings: Mapping[str, Any]) -> TrainingResult | None:
+def begin_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
     """Begin or resume the training of a transformer; this process holds the folder.
 
     Args:
@@ -105,7 +105,7 @@ def begin_training(options: TrainingOptions, settings: Mapping[str, Any]) -> Tra
     return finished
 
 
-def prepare_folder(options: TrainingOptions) -> None:
+def prepare_folder(options: Training) -> None:
     """Remove what a kill left, and with `overwrite` another training or model; this process holds the folder.
 
     The result goes first and the signs of a training last, so that a kill leaves neither a finished training
@@ -124,7 +124,7 @@ def prepare_folder(options: TrainingOptions) -> None:
 
 
 def write_result(
-    model: str, data: str, objective: Mapping[str, Any], options: TrainingOptions, **numbers: Any
+    model: str, data: str, objective: Mapping[str, Any], options: Training, **numbers: Any
 ) -> dict[str, Any]:
     """Write `train.json`.
 

@@ -10,6 +10,7 @@ from maskevidence.tasks.options import (
     BlockSize,
     Device,
     Dtype,
+    ImageFiles,
     Limit,
     Overwrite,
     Pattern,
@@ -22,74 +23,8 @@ from maskevidence.tasks.options import (
 
 
 @dataclass(frozen=True)
-class RowTraining:
-    """How a model of rows is trained."""
-
-    panel: ClassVar[str] = "Models of rows"
-    kinds: ClassVar[tuple[Kind, ...]] = ("rows",)
-
-    id_column: Annotated[
-        str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
-    ] = None
-    epochs: Annotated[int, Option("Number of passes over the rows.")] = 500
-    patience: Annotated[
-        int | None,
-        Option(
-            "Stop after this many epochs without a better log evidence of the held-out rows, and keep the "
-            "best model.",
-            min=1,
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TransformerTraining:
-    """How a transformer is trained."""
-
-    panel: ClassVar[str] = "Transformers"
-    kinds: ClassVar[tuple[Kind, ...]] = ("texts", "images")
-
-    config: Annotated[
-        str | None,
-        Option(
-            "small (the default), base, or a model whose training is continued.",
-            "SIZE|FOLDER|NAME",
-        ),
-    ] = None
-    steps: Annotated[
-        int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
-    ] = None
-    patch_size: Annotated[
-        int | None,
-        Option(
-            "Side of a patch of vit-mae in pixels; by default a quarter of the image.",
-            min=1,
-            kinds=("images",),
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TextTraining:
-    """The texts and the tokenizer of masked-lm."""
-
-    panel: ClassVar[str] = "Texts and masked language models"
-    kinds: ClassVar[tuple[Kind, ...]] = ("texts",)
-
-    text: Text = None
-    block_size: BlockSize = None
-    tokenizer: Tokenizer = None
-    pattern: Pattern = None
-    allow_unknown: AllowUnknown = False
-    vocabulary_size: Annotated[
-        int | None,
-        Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How a model is trained; each kind of model uses its part and refuses the others."""
+class Training:
+    """How a model of any kind is trained."""
 
     out: Annotated[Path, Option("Write the model into this folder.", "DIR", writes="folder")]
     objective: Annotated[
@@ -128,8 +63,79 @@ class TrainingOptions:
     overwrite: Overwrite = False
     threads: Threads = None
     device: Device = None
+
+
+@dataclass(frozen=True)
+class RowTraining(Training):
+    """How a model of rows is trained."""
+
+    panel: ClassVar[str] = "Models of rows"
+    kind: ClassVar[Kind] = "rows"
+
+    id_column: Annotated[
+        str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
+    ] = None
+    epochs: Annotated[int, Option("Number of passes over the rows.")] = 500
+    patience: Annotated[
+        int | None,
+        Option(
+            "Stop after this many epochs without a better log evidence of the held-out rows, and keep the "
+            "best model.",
+            min=1,
+        ),
+    ] = None
     dtype: Dtype = None
-    rows: RowTraining = field(default_factory=RowTraining)
     reading: RowReading = field(default_factory=RowReading)
-    transformers: TransformerTraining = field(default_factory=TransformerTraining)
-    texts: TextTraining = field(default_factory=TextTraining)
+
+
+@dataclass(frozen=True)
+class TransformerTraining(Training):
+    """How a transformer is trained."""
+
+    panel: ClassVar[str] = "Transformers"
+
+    config: Annotated[
+        str | None,
+        Option(
+            "small (the default), base, or a model whose training is continued.",
+            "SIZE|FOLDER|NAME",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
+    ] = None
+
+
+@dataclass(frozen=True)
+class TextTraining(TransformerTraining):
+    """How masked-lm is trained, and its texts and tokenizer."""
+
+    panel: ClassVar[str] = "Texts"
+    kind: ClassVar[Kind] = "texts"
+
+    text: Text = None
+    block_size: BlockSize = None
+    tokenizer: Tokenizer = None
+    pattern: Pattern = None
+    allow_unknown: AllowUnknown = False
+    vocabulary_size: Annotated[
+        int | None,
+        Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ImageTraining(TransformerTraining):
+    """How vit-mae is trained, and how its images are read."""
+
+    panel: ClassVar[str] = "Images"
+    kind: ClassVar[Kind] = "images"
+
+    patch_size: Annotated[
+        int | None,
+        Option("Side of a patch of vit-mae in pixels; by default a quarter of the image.", min=1),
+    ] = None
+    reading: ImageFiles = field(default_factory=ImageFiles)
+
+
+TrainingOptions = RowTraining | TextTraining | ImageTraining

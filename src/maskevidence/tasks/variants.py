@@ -16,8 +16,8 @@ from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.show.parts import Page, Table
 from maskevidence.support.files import reading, write_atomic, write_json, writing
 from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.options import CheckpointOptions, DeviceOptions
-from maskevidence.tasks.parse import kind_of_model
+from maskevidence.tasks.kind_of_model import kind_of_model
+from maskevidence.tasks.options import CheckpointOptions, TextDevice
 from maskevidence.tasks.variant_options import VariantOptions
 from maskevidence.variant_scores.agreement import MIN_PAIRS, Correlation, spearman_interval
 from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES
@@ -82,7 +82,7 @@ def score_variants(
     data: str,
     options: VariantOptions,
     checkpoint: CheckpointOptions = CheckpointOptions(),
-    device: DeviceOptions = DeviceOptions(),
+    device: TextDevice = TextDevice(),
 ) -> VariantResult:
     """Score the mutants of a table.
 
