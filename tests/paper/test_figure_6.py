@@ -17,7 +17,8 @@ from command_line import CommandLine, Result, run  # noqa: F401
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.report.reconstructions import reconstruct_images
+from maskevidence.report.reconstructions import reconstruct_images, reconstructions_picture
+from maskevidence.show.words import typeset
 from paper import figure_6 as module
 
 
@@ -107,6 +108,14 @@ def test_reconstructions_and_their_log_probabilities(folder: Path) -> None:
         expected = -0.5 * (of.size * 4 * np.log(2 * np.pi * variance) + squares / variance)
         np.testing.assert_allclose(of.log_prob, expected, rtol=1e-4)
         np.testing.assert_allclose(of.per_pixel, expected / (4 * of.size), rtol=1e-4)
+    picture = reconstructions_picture(images, reconstructions)
+    assert picture.columns == ["original", "25% hidden", "reconstructed", "100% hidden", "reconstructed"]
+    original, hidden, reconstructed = picture.images[2, :3]
+    np.testing.assert_allclose(original, np.broadcast_to(images[2] / 255, (8, 8, 3)))
+    changed = (hidden != original).any(-1)
+    assert 0 < changed.sum() <= 4 * 4
+    np.testing.assert_allclose(reconstructed[~changed], original[~changed])
+    assert picture.words[2][2].startswith(f"{typeset(float(reconstructions[0].log_prob[2]), 0)} nats\n")
 
 
 def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def reconstructions(
         maskevidence show reconstructions facebook/vit-mae-base photographs --resize 224
     """
     use_threads(common.threads)
-    from maskevidence.report.reconstructions import RATES, draw_reconstructions, reconstruct_images
+    from maskevidence.report.reconstructions import RATES, reconstruct_images, reconstructions_picture
+    from maskevidence.show.draw import image
     from maskevidence.support.files import write_atomic
     from maskevidence.support.provenance import command, versions
     from maskevidence.tasks.kind_of_model import kind_of_model
@@ -63,7 +64,8 @@ def reconstructions(
     tokens = ready.tokens[slice(images)]
     pictures = reconstruct_images(ready.model, tokens, RATES, seed)
     title = f"{model} on {data}: log p of hidden patches given visible ones ({ready.model.density.name})"
-    write_atomic(out / PICTURE, draw_reconstructions(ready.images.pixels[:images], pictures, title))
+    picture = reconstructions_picture(ready.images.pixels[:images], pictures)
+    write_atomic(out / PICTURE, image(picture, title))
     result: dict[str, Any] = {
         "model": model,
         "data": data,

@@ -1,6 +1,5 @@
 """Images with hidden patches, and their reconstructions by a masked image model."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,10 +7,11 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
 
-from maskevidence.errors import import_extra
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.patches import random_masks, unpatchify
+from maskevidence.show.pictures import Images
+from maskevidence.show.words import typeset
 from maskevidence.tokens import Tokens
 
 RATES = (0.25, 0.5, 0.75, 0.9)
@@ -67,55 +67,29 @@ def _at_rate(model: MaskedImage, tokens: Tokens, rate: float, seed: int) -> Reco
     return Reconstruction(rate, size, masked.cpu().numpy(), levels.cpu().numpy(), log_prob, per_pixel)
 
 
-def draw_reconstructions(
-    originals: UInt8[np.ndarray, "N H W C"],
-    reconstructions: Sequence[Reconstruction],
-    title: str,
-    kind: str = "png",
-) -> bytes:
-    """Draw one row per image: the original, then visible and reconstructed patches at each rate.
+def reconstructions_picture(
+    originals: UInt8[np.ndarray, "N H W C"], reconstructions: Sequence[Reconstruction]
+) -> Images:
+    """One row per image: the original, then visible and reconstructed patches at each rate.
 
     Args:
         originals: the images.
         reconstructions: reconstructions of the same images.
-        title: the title of the picture.
-        kind: "png", "pdf" or "svg".
-
-    Returns:
-        The picture's bytes.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
     """
-    figures = import_extra("matplotlib.figure", "plots", "drawing images")
-    n_columns = 1 + 2 * len(reconstructions)
-    figure = figures.Figure(
-        figsize=(1.15 * n_columns + 0.3, 1.45 * len(originals) + 0.8), layout="constrained"
-    )
-    axes = figure.subplots(len(originals), n_columns, squeeze=False)
-    axes[0, 0].set_title("original", fontsize=8)
+    names = ["original"]
+    for each in reconstructions:
+        names += [f"{each.rate:.0%} hidden", "reconstructed"]
+    images, words = [], []
     for row, original in enumerate(originals):
-        _show(axes[row, 0], _in_colour(original / 255.0))
-    for place, one in enumerate(reconstructions):
-        left, right = axes[:, 1 + 2 * place], axes[:, 2 + 2 * place]
-        left[0].set_title(f"{one.rate:.0%} hidden", fontsize=8)
-        right[0].set_title("reconstructed", fontsize=8)
-        for row, original in enumerate(originals):
-            hidden = _pixels(one.hidden[row], original.shape)
-            _show(left[row], np.where(hidden, _HIDDEN_COLOUR, _in_colour(original / 255.0)))
-            _show(right[row], _in_colour(np.clip(one.levels[row] / 255.0, 0.0, 1.0)))
-            text = f"{one.log_prob[row]:,.0f} nats\n{one.per_pixel[row]:.2f} per pixel"
-            right[row].set_xlabel(text, fontsize=7, labelpad=2)
-    figure.suptitle(title, fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)
-    return buffer.getvalue()
-
-
-def _show(ax: object, image: Float[np.ndarray, "H W 3"]) -> None:
-    ax.imshow(image, interpolation="nearest")  # type: ignore[attr-defined]
-    ax.set_xticks([])  # type: ignore[attr-defined]
-    ax.set_yticks([])  # type: ignore[attr-defined]
+        levels = _in_colour(original / 255.0)
+        images.append([levels])
+        words.append([""])
+        for each in reconstructions:
+            hidden = np.where(_pixels(each.hidden[row], original.shape), _HIDDEN_COLOUR, levels)
+            images[-1] += [hidden, _in_colour(np.clip(each.levels[row] / 255.0, 0.0, 1.0))]
+            nats, per_pixel = typeset(float(each.log_prob[row]), 0), typeset(float(each.per_pixel[row]))
+            words[-1] += ["", f"{nats} nats\n{per_pixel} per pixel"]
+    return Images(np.array(images), names, words)
 
 
 def _in_colour(image: Float[np.ndarray, "H W C"]) -> Float[np.ndarray, "H W 3"]:

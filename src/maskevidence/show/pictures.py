@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 
 from maskevidence.show.parts import Picture
 
@@ -166,6 +166,21 @@ class Strips(Picture):
     y_label: str
     words: str
     interval: str
+
+
+@dataclass(frozen=True)
+class Images(Picture):
+    """Images in rows and columns.
+
+    Attributes:
+        images: shape (n_rows, n_columns, height, width, 3); red, green and blue in [0, 1].
+        columns: the headings of the columns.
+        words: what stands below each image, row by row; "" for nothing.
+    """
+
+    images: Float[np.ndarray, "n_rows n_columns height width 3"]
+    columns: Sequence[str]
+    words: Sequence[Sequence[str]]
 
 
 def thinned(line: Line, at_most: int) -> Line:
