@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from maskevidence.data.binarise import binarise
-from maskevidence.data.table import Table
+from maskevidence.data.table import Table, binarise
 from maskevidence.errors import InputError
 
 

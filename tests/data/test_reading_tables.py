@@ -15,7 +15,7 @@ from pyarrow import feather, parquet
 
 import maskevidence as me
 from maskevidence.data import Table, read_table
-from maskevidence.data.one_hot import with_columns_of
+from maskevidence.data.table import with_columns_of
 
 NAN = float("nan")
 
@@ -137,13 +137,26 @@ class TestCsv:
             ),
             ('"a;b",c\n1,2\n3,4\n', [[1, 2], [3, 4]], []),
             ("a\n1\n2\n", [[1], [2]], []),
+            ('"a;b"\n1\n2\n', [[1], [2]], []),
+            ('\na;"b, c"\n1;2\n', [[1, 2]], ["cells are separated by ';'"]),
             (
                 "x,1,2\n1,2,3\n4,5,6\n",
                 [[1, 2, 3], [4, 5, 6]],
                 ["the first line was taken for the names of the columns, though '1', '2' are numbers"],
             ),
         ],
-        ids=["semicolon", "tab", "bar", "decimal comma", "without header", "quoted", "one column", "numbers"],
+        ids=[
+            "semicolon",
+            "tab",
+            "bar",
+            "decimal comma",
+            "without header",
+            "quoted",
+            "one column",
+            "one column, quoted",
+            "below an empty line",
+            "numbers",
+        ],
     )
     def test_is_guessed_and_said(
         self, tmp_path: Path, text: str, values: list[list[float]], notes: list[str]
@@ -160,6 +173,19 @@ class TestCsv:
     def test_with_ragged_rows_between_semicolons(self, tmp_path: Path) -> None:
         with pytest.raises(me.InputError, match="is not a regular CSV table"):
             read_table(csv(tmp_path, "a;b;c\n1;2;3\n1;2\n"))
+
+    def test_with_a_row_that_is_too_short(self, tmp_path: Path) -> None:
+        """Pandas fills it up without a word, and a cell may be empty where a row has its end."""
+        rows = "1,2,\n" * 30 + "  \n\n" + "1,2,3\n"
+        assert read_table(csv(tmp_path, f"a,b,c\n{rows}")).values.shape == (31, 3)
+        with pytest.raises(me.InputError, match="it has 2 cells in line 35, 3 above"):
+            read_table(csv(tmp_path, f"a,b,c\n{rows}1,2\n"))
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+    def test_with_zero_bytes(self, tmp_path: Path, encoding: str) -> None:
+        (tmp_path / "t.csv").write_bytes("n,a\nx\0y,1\n".encode(encoding))
+        with pytest.raises(me.InputError, match=r"zero byte|is not UTF-8"):
+            read_table(tmp_path / "t.csv", id_column="n")
 
     def test_with_both_decimal_marks(self, tmp_path: Path) -> None:
         with pytest.raises(me.InputError, match="decimal comma and others with a decimal point"):

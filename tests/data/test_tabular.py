@@ -13,7 +13,7 @@ from pyarrow import feather, parquet
 
 import maskevidence as me
 from maskevidence.data.table import Table
-from maskevidence.data.tabular import digits, read_table
+from maskevidence.data.tables import digits, read_table
 
 NAN = float("nan")
 

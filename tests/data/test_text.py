@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import maskevidence as me
-from maskevidence.data.text import read_texts
+from maskevidence.data.texts import read_texts
 
 DATA = os.environ.get("MASKEVIDENCE_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="MASKEVIDENCE_DATA is not set")

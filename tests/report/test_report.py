@@ -21,7 +21,7 @@ import maskevidence as me
 from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.data.table import Table
-from maskevidence.data.tabular import read_table
+from maskevidence.data.tables import read_table
 from maskevidence.evidence.result import summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, unknown_name
+from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
 
+BINARISE = ("threshold:0.5", "stochastic")
 _MAX_NAMED = 6  # columns in a note
 
 
@@ -161,3 +163,156 @@ def held_out_rows(
         )
     shuffled = np.random.default_rng(seed).permutation(n_rows)
     return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
+
+
+def column_of(name: str, category: str) -> str:
+    """The name of the column of a category.
+
+    Example:
+        >>> column_of("colour", "red")
+        'colour=red'
+    """
+    return f"{name}={category}"
+
+
+def decode(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
+    """The category of each row: the one whose column is largest, the first if that is below what is left.
+
+    Args:
+        table: whose columns the values have.
+        values: shape (N, D); without missing values.
+        name: the column of categories.
+
+    Returns:
+        N categories.
+
+    Example:
+        >>> table = Table("t", np.array([[0.9], [0.2]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
+        >>> decode(table, table.values, "c")
+        ['b', 'a']
+    """
+    categories = table.categories[name]
+    shares = values[:, [table.columns.index(column_of(name, category)) for category in categories[1:]]]
+    first = 1.0 - shares.sum(axis=1)
+    return [categories[place] for place in np.column_stack([first, shares]).argmax(axis=1)]
+
+
+def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
+    """The columns that a model was fitted to, in its order; categories are encoded as they were for it.
+
+    A model does not know the name of the category without a column. It is the one category of the table that
+    the model has no column for; if there are several, they were not all there when the model was fitted.
+
+    Args:
+        table: rows to use with the model.
+        columns: those of the model.
+
+    Raises:
+        InputError: a column that the table lacks, or a category that is new to the model.
+
+    Example:
+        >>> table = Table("t", np.array([[1.0], [0.0]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
+        >>> with_columns_of(table, ["c=a"]).values.tolist()
+        [[0.0], [1.0]]
+    """
+    parts: dict[str, Float64[np.ndarray, " N"]] = {}
+    notes = list(table.notes)
+    categories = dict(table.categories)
+    for name, all_of_them in table.categories.items():
+        of_model = [column.removeprefix(f"{name}=") for column in columns if column.startswith(f"{name}=")]
+        if of_model:
+            first = _check_categories(table, name, of_model)
+            parts |= _encoded_again(table, name, of_model)
+            categories[name] = (first, *of_model)
+            if first != all_of_them[0]:
+                notes.append(
+                    f"{first!r} in column {name!r} is taken for the category without a column of its own"
+                )
+    if not parts:
+        return table.select(list(columns))
+    kept = [column for column in table.columns if column not in parts]
+    values = (
+        np.column_stack([table.select(kept).values, *parts.values()])
+        if kept
+        else np.column_stack([*parts.values()])
+    )
+    whole = replace(table, values=values, columns=(*kept, *parts), categories=categories, notes=tuple(notes))
+    return whole.select(list(columns))
+
+
+def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:
+    """The category without a column; "" if no row has it."""
+    others = [category for category in table.categories[name] if category not in of_model]
+    if len(others) > 1:
+        raise InputError(
+            f"column {name!r} of {table.name!r} has the categories {', '.join(others)}; the model has "
+            f"columns for {', '.join(of_model)} and knew one other, so leave rows with new categories out"
+        )
+    return others[0] if others else ""
+
+
+def _encoded_again(
+    table: Table, name: str, of_model: Sequence[str]
+) -> Mapping[str, Float64[np.ndarray, " N"]]:
+    """The columns of the model's categories, from those of the table."""
+    categories = table.categories[name]
+    known = {
+        column_of(name, one): table.values[:, table.columns.index(column_of(name, one))]
+        for one in categories[1:]
+    }
+    known[column_of(name, categories[0])] = 1.0 - np.sum(list(known.values()), axis=0)
+    absent = np.where(np.isnan(next(iter(known.values()))), np.nan, 0.0)
+    return {column_of(name, one): known.get(column_of(name, one), absent) for one in of_model}
+
+
+def binarise(table: Table, how: str, seed: int = 0) -> Table:
+    """Turn a table of values in [0, 1] into one of zeros and ones; missing values stay missing.
+
+    Args:
+        table: grey levels, probabilities or 0/1.
+        how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
+            with the value as its probability, drawn once from the seed, the row's id and the column.
+        seed: seed of the stochastic binarisation.
+
+    Raises:
+        InputError: a value outside [0, 1], an unknown word, or a threshold outside [0, 1).
+
+    Source:
+        The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of
+        Salakhutdinov and Murray (2008), On the quantitative analysis of deep belief networks.
+
+    Example:
+        >>> table = Table("grey", np.array([[0.2, 0.7], [np.nan, 1.0]]), ("a", "b"), np.arange(2))
+        >>> binarise(table, "threshold").values.tolist()
+        [[0.0, 1.0], [nan, 1.0]]
+    """
+    name, _, argument = how.partition(":")
+    if name not in ("threshold", "stochastic") or (name == "stochastic" and argument):
+        raise unknown_name("way to binarise", how, BINARISE)
+    outside = np.argwhere((table.values < 0) | (table.values > 1))
+    if len(outside):
+        row, column = outside[0]
+        raise InputError(
+            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, row "
+            f"{int(table.ids[row])} (from 0); values to binarise must lie in [0, 1]"
+        )
+    if name == "threshold":
+        limit = _threshold(how, argument)
+        ones = table.values > limit
+        note = f"binarised: 1 above {limit:g}"
+    else:
+        bits = keyed_bits(seed, table.ids[:, None], np.arange(len(table.columns))[None, :])
+        ones = (bits >> np.uint64(11)) * 2.0**-53 < table.values
+        note = "binarised at random, 1 with the value as its probability"
+    values = np.where(np.isnan(table.values), np.nan, ones.astype(np.float64))
+    return replace(table, values=values, notes=(*table.notes, note))
+
+
+def _threshold(how: str, argument: str) -> float:
+    try:
+        limit = float(argument or "0.5")
+    except ValueError:
+        limit = np.nan
+    if not 0.0 <= limit < 1.0:
+        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, for example")
+    return limit

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from maskevidence.data.image_files import is_image_source
+from maskevidence.data.images import is_image_source
 from maskevidence.report.reading import ReportedRun
 from maskevidence.report.sources import are_pixels
 

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
-from maskevidence.data.binarise import binarise
-from maskevidence.data.image_files import is_image_source
-from maskevidence.data.images import Images, read_images
-from maskevidence.data.table import Table, held_out_rows
-from maskevidence.data.text import Texts, read_texts
+from maskevidence.data.images import Images, is_image_source, read_images
+from maskevidence.data.table import Table, binarise, held_out_rows
+from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.runs import DataSource, Manifest
 from maskevidence.tasks.parse import parse_size

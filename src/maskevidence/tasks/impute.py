@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.data.one_hot import column_of, decode, with_columns_of
-from maskevidence.data.table import Table
-from maskevidence.data.table_columns import names_of, to_table
-from maskevidence.data.table_files import RawTable, as_written
-from maskevidence.data.write_table import check_ending, is_text, quoted, write_table
+from maskevidence.data.table import Table, column_of, decode, with_columns_of
+from maskevidence.data.tables import (
+    RawTable,
+    check_ending,
+    is_text,
+    names_of,
+    to_table,
+    write_table,
+)
 from maskevidence.errors import InputError
 from maskevidence.models import PPCA
 from maskevidence.models.base import TableModel
@@ -64,7 +68,7 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
     The file has all columns of the data, those that are not used included, and after them a column NAME_sd
     of standard deviations for every column with holes. With draws, it has the filled tables one below the
     other, and a first column that counts them. Cells of a CSV file that are not filled are copied as text,
-    byte for byte.
+    with all their digits; quotes stand around those that need them.
 
     Args:
         model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
@@ -92,8 +96,8 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
         raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
     build, saved = model_on(model, options.device)
     raw, table = _read(data, options)
-    verbatim = raw.text is not None and is_text(options.out)
-    source = (as_written(raw) if verbatim else raw.columns).slice(0, options.limit)
+    as_text = raw.first_line > 0 and is_text(options.out)
+    source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
         fitted, dropped = new_model(build, table)
@@ -109,8 +113,7 @@ def impute(model: str, data: str, options: ImputeOptions) -> Filled:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():
         notes.append("no value is missing: the table is written as it is")
-    written = _written(source, verbatim, raw, table, filling)
-    write_table(written, options.out, raw.delimiter, verbatim=verbatim)
+    write_table(_written(source, as_text, raw, table, filling), options.out, raw.delimiter)
     return Filled(options.out, _result(model, data, table, filling, notes, options))
 
 
@@ -156,7 +159,7 @@ def _fill(
     return _Filling(values, deviation, constant)
 
 
-def _written(source: Any, verbatim: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
+def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
     """The columns of the file with their holes filled, and what was asked for beside them."""
     import pyarrow as pa
 
@@ -165,9 +168,9 @@ def _written(source: Any, verbatim: bool, raw: RawTable, table: Table, filling: 
             raise InputError(
                 f"the table has a column {name!r} already, which is to be added; rename that one"
             )
-        return (quoted(name), pa.array(_numbers(values, raw))) if verbatim else (name, pa.array(values))
+        return name, pa.array(_numbers(values, raw) if as_text else values)
 
-    tables = [_one(source, verbatim, raw, table, values) for values in filling.values]
+    tables = [_one(source, as_text, raw, table, values) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
         for name, deviation in zip(table.columns, filling.deviation.T, strict=True):
@@ -179,7 +182,7 @@ def _written(source: Any, verbatim: bool, raw: RawTable, table: Table, filling: 
     return below.add_column(0, *added(DRAW, numbers))
 
 
-def _one(source: Any, verbatim: bool, raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
+def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
     """The columns of the file with the holes filled by these values."""
     import pyarrow as pa
 
@@ -193,11 +196,11 @@ def _one(source: Any, verbatim: bool, raw: RawTable, table: Table, values: Float
         else:
             continue
         holes = np.isnan(table.values[:, of_column])
-        if of_numbers and not verbatim and (holes.any() or raw.text is not None):
+        if of_numbers and not as_text and (holes.any() or raw.first_line > 0):
             column = pa.array(np.ascontiguousarray(values[:, of_column]))
         elif holes.any():
             new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
-            column = _filled(source.column(place), holes, list(map(quoted, new)) if verbatim else new)
+            column = _filled(source.column(place), holes, new)
         else:
             continue
         whole = whole.set_column(place, source.column_names[place], column)

@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.data.binarise import binarise
-from maskevidence.data.image_files import IMAGE_SETS, is_image_source
-from maskevidence.data.images import read_images
-from maskevidence.data.one_hot import with_columns_of
-from maskevidence.data.remote import is_remote
-from maskevidence.data.table import Table
-from maskevidence.data.table_columns import Selection, to_table
-from maskevidence.data.table_files import SUFFIXES, RawTable, kind_of_file, read_raw
-from maskevidence.data.tabular import digits
+from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
+from maskevidence.data.sources import is_remote
+from maskevidence.data.table import Table, binarise, with_columns_of
+from maskevidence.data.tables import SUFFIXES, RawTable, Selection, digits, kind_of_file, read_raw, to_table
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import HasRefine, beside
 from maskevidence.models.base import TableModel

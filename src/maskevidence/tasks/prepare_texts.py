@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.data.text import Texts, read_texts
+from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut

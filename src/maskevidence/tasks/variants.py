@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.fasta import is_fasta, read_fasta
-from maskevidence.data.table_files import is_number
-from maskevidence.data.text_files import Columns, read_text_file
+from maskevidence.data.tables import is_number
+from maskevidence.data.texts import Columns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.show.parts import Page, Table

@@ -1,0 +1,696 @@
+"""Tables of numbers in files: read by pandas and pyarrow, checked column by column, and written again."""
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.data.sources import (
+    check_utf_8,
+    is_remote,
+    long_cells,
+    name_in,
+    read_remote,
+    reading_parquet,
+)
+from maskevidence.data.table import Table, column_of, note_on_codes
+from maskevidence.errors import InputError, import_extra
+from maskevidence.support.checks import NUMBER
+from maskevidence.support.files import reading, write_atomic
+from maskevidence.tokens import MAX_WHOLE
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
+ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
+MAX_CATEGORIES = 50
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
+_MAX_NAMED = 6  # columns in an error
+_FEW_WORDS = 3  # among numbers, which may stand for missing values
+_ENOUGH_ROWS = 5  # to call a column an index
+_MAX_SHOWN = 60  # characters of a cell in an error
+_TRUE, _FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The columns of a file.
+
+    Attributes:
+        name: the file as the user named it.
+        columns: a `pyarrow.Table`; those of a CSV file are text, as it stands in the file.
+        first_line: the line of the first row in a CSV file; 0 for other files.
+        notes: what was guessed, one sentence each.
+        delimiter: what separates the cells of a CSV file; a comma for other files.
+        decimal: what separates the decimals of a number in a CSV file.
+        index: the column that pandas wrote as the index, if there is one.
+    """
+
+    name: str
+    columns: Any
+    first_line: int = 0
+    notes: tuple[str, ...] = ()
+    delimiter: str = ","
+    decimal: str = "."
+    index: str | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns of a file are used, and how.
+
+    Attributes:
+        columns: the columns to use, in this order; None for all.
+        drop: columns to leave out.
+        id_column: the column with the names of the rows, which is not data; None for none.
+        one_hot: columns of categories.
+        missing: words and numbers that stand for missing values.
+    """
+
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    id_column: str | None = None
+    one_hot: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    one_hot: Sequence[str] = (),
+    delimiter: str | None = None,
+    missing: str | float | Sequence[str | float] = (),
+) -> Table:
+    """Read a table of numbers; an empty CSV cell, NA, NaN or null is a missing value.
+
+    Args:
+        path: a .csv, .tsv, .parquet or .feather file, or a .npy file with a two-dimensional array; or an
+            address such as "s3://bucket/table.parquet", which fsspec reads. CSV files may be compressed
+            (.csv.gz). Their first line names the columns, unless it holds numbers only: then it is data, and
+            a note says so.
+        columns: the columns to use, in this order; by default all.
+        drop: columns to leave out.
+        id_column: the column that names the rows: it gives the `labels`, and is not data.
+        one_hot: columns of categories, each of which becomes a column of 0 and 1 for every category but the
+            first.
+        delimiter: the character that separates the cells of a CSV file; by default a comma, or a semicolon,
+            tab or bar if that cuts the first lines evenly.
+        missing: words and numbers that stand for missing values, too, such as ["?", -999].
+
+    Raises:
+        InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
+            column (the message names all such columns); a row or column without any value.
+        MissingExtraError: the package that reads an address is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "table.csv"
+        >>> _ = path.write_text("name;a;b\\nx;1;2\\ny;3;?\\n")
+        >>> table = read_table(path, id_column="name", missing=["?"])
+        >>> table.values.tolist(), table.columns, table.labels
+        ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
+    """
+    raw = read_raw(path, delimiter)
+    words = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
+    return to_table(raw, Selection(columns, drop, id_column, one_hot, words))
+
+
+def digits() -> Table:
+    """The 1,797 handwritten digits that scikit-learn bundles: 8×8 pixels of 0..16, as 64 columns.
+
+    Example:
+        >>> digits().values.shape
+        (1797, 64)
+    """
+    datasets = import_extra("sklearn.datasets", "sklearn", "the digits data set")
+    bunch = datasets.load_digits()
+    values = np.asarray(bunch.data, dtype=np.float64)
+    return Table("digits", values, tuple(bunch.feature_names), np.arange(len(values)))
+
+
+def kind_of_file(name: str) -> str:
+    """The ending of a file that says how it is written; that of its compression is left out.
+
+    Example:
+        >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
+        ('.csv', '.parquet', '.gz')
+    """
+    path = PurePosixPath(name.lower())
+    inner = PurePosixPath(path.stem).suffix
+    return inner if path.suffix in _COMPRESSIONS and inner in (".csv", ".tsv") else path.suffix
+
+
+def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
+    """Read the columns of a file.
+
+    Args:
+        path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
+            (.csv.gz).
+        delimiter: one character that separates the cells of a CSV file; by default it is guessed.
+
+    Raises:
+        InputError: a file that is missing, empty, damaged or of another kind.
+        MissingExtraError: the package that reads the address is not installed.
+    """
+    name, remote = str(path), is_remote(str(path))
+    kind = kind_of_file(name_in(name) if remote else name)
+    if kind not in SUFFIXES:
+        raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
+    if delimiter is not None and kind not in (".csv", ".tsv"):
+        raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
+    if not remote and not Path(name).is_file():
+        raise InputError(f"there is no file {name!r}; check the path")
+    content = _content(name, remote)
+    if not content:
+        raise InputError(f"{name!r} is empty; give a table with at least one row")
+    if kind == ".npy":
+        return _read_npy(name, content)
+    if kind in (".csv", ".tsv"):
+        return _read_csv(name, content, "\t" if kind == ".tsv" and delimiter is None else delimiter)
+    return _read_columns(name, content, kind)
+
+
+def _content(name: str, remote: bool) -> bytes:
+    """The bytes of a file or of an address, unpacked."""
+    import pyarrow as pa
+
+    compression = _COMPRESSIONS.get(PurePosixPath(name_in(name).lower() if remote else name.lower()).suffix)
+    with reading(Path(name)):
+        content = read_remote(name) if remote else Path(name).read_bytes()
+    if compression is None or not content:
+        return content
+    try:
+        return pa.input_stream(pa.py_buffer(content), compression=compression).read()
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{name!r} cannot be read ({reason}); check the file") from error
+
+
+def _read_npy(name: str, content: bytes) -> RawTable:
+    """An array of two dimensions, its columns called c0, c1, ..."""
+    import pyarrow as pa
+
+    try:
+        values = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError, BadZipFile) as error:
+        raise InputError(f"{name!r} cannot be read as a .npy array of numbers: {error}") from error
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise InputError(f"{name!r} is an .npz archive of arrays; save one (N, D) array with numpy.save")
+    if values.ndim != 2 or values.dtype.kind not in "buif":
+        raise InputError(
+            f"{name!r} holds shape {values.shape} of {values.dtype}; save an (N, D) array of numbers"
+        )
+    values = values.astype(np.float64) if values.dtype.kind == "f" else values
+    columns = {f"c{j}": pa.array(np.ascontiguousarray(values[:, j])) for j in range(values.shape[1])}
+    return RawTable(name, pa.table(columns))
+
+
+def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
+    """A Parquet or Feather file in its own types, and the column in which pandas keeps the index."""
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
+    with reading_parquet(Path(name), form):
+        table = read(pa.BufferReader(content))
+    check_utf_8(name, table)
+    stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    index = [column for column in stored if column in table.column_names]
+    return RawTable(name, table, index=index[0] if len(index) == 1 else None)
+
+
+def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
+    """A CSV file, all cells as text; its first line names the columns unless it holds numbers only."""
+    import pandas
+    import pyarrow as pa
+
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name!r} is not UTF-8 text ({error}); save it as UTF-8") from error
+    if "\0" in text:  # where some versions of pandas would end the cell
+        raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
+    guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
+    as_text = pandas.ArrowDtype(pa.large_string())
+    plain = io.BytesIO(content.removeprefix(codecs.BOM_UTF8))
+    try:
+        cells = pandas.read_csv(plain, sep=delimiter, header=None, dtype=as_text, na_filter=False)
+    except pandas.errors.EmptyDataError as error:
+        raise InputError(f"{name!r} has no rows; give a table with at least one") from error
+    except pandas.errors.ParserError as error:
+        reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
+        reason = "it has quotes that are not closed" if "EOF inside string" in reason else reason
+        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
+    if (cells.iloc[:, -1] == "").any():
+        _check_widths(name, text, delimiter, cells.shape[1])
+    notes = []
+    if guessed and delimiter != "," and cells.shape[1] > 1:
+        notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
+    decimal = _decimal(name, cells) if delimiter != "," else "."
+    if decimal == ",":
+        notes.append("numbers are read with a decimal comma")
+    first = cells.iloc[0].tolist()
+    numbers = [cell for cell in first if is_number(cell.replace(decimal, "."))]
+    headless = len(numbers) == len(first)
+    shown = [repr(cell) for cell in numbers if cell.strip() not in MISSING]
+    if headless:
+        notes.append("the first line holds numbers only and was read as data")
+    elif shown:
+        some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
+        notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
+    table = pa.Table.from_pandas(cells if headless else cells.iloc[1:], preserve_index=False)
+    table = table.replace_schema_metadata(None).rename_columns(
+        [f"c{j}" for j in range(len(first))] if headless else first
+    )
+    return RawTable(name, table, 1 if headless else 2, tuple(notes), delimiter, decimal)
+
+
+def _guessed_delimiter(text: str) -> str:
+    """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
+    lines = text[:_HEAD].splitlines()
+    lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
+    sniffer = csv.Sniffer()
+    sniffer.preferred = [";", "\t", "|", ","]
+    try:
+        return sniffer.sniff("\n".join(lines), ";\t|,").delimiter
+    except csv.Error:
+        first = next(filter(None, lines), "")
+        return next((mark for mark in ";\t|" if mark in first), ",")
+
+
+def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
+    """Refuse rows with too few cells, which pandas fills up with empty ones."""
+    with long_cells():
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        for row in rows:
+            blank = len(row) < 2 and not "".join(row).strip()
+            if len(row) != width and not blank:
+                counts = f"{len(row)} cells in line {rows.line_num}, {width} above"
+                raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
+
+
+def _decimal(name: str, cells: Any) -> str:
+    """The decimal mark of the first rows: a comma if a number has it, else a point."""
+    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy().ravel().tolist()
+    comma = any(re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) for cell in head)
+    point = any(re.fullmatch(r"\s*[+-]?\d+\.\d+\s*", cell) for cell in head)
+    if comma and point:
+        raise InputError(
+            f"{name!r} has numbers with a decimal comma and others with a decimal point; write all in one way"
+        )
+    return "," if comma else "."
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
+
+    Example:
+        >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")
+        (True, True, False, False)
+    """
+    return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING
+
+
+class _Encoded(NamedTuple):
+    """A column of categories as columns of 0 and 1, NaN where the category is missing.
+
+    Attributes:
+        categories: all categories in order; the first one has no column, since the others determine it.
+        columns: shape (N,) for each other category, by the name of its column.
+    """
+
+    categories: tuple[str, ...]
+    columns: dict[str, Float64[np.ndarray, " N"]]
+
+
+class _Unusable(NamedTuple):
+    """Why a column cannot be read as numbers.
+
+    Attributes:
+        name: of the column.
+        place: of the first cell that is no number, and the cell; or the type of the column.
+        words: the different cells that are no numbers, at most one more than `_FEW_WORDS`.
+        among_numbers: whether other cells are numbers.
+    """
+
+    name: str
+    place: str
+    words: frozenset[str]
+    among_numbers: bool
+
+
+def to_table(raw: RawTable, selection: Selection = Selection(), *, empty_rows: bool = False) -> Table:
+    """The chosen columns of a file in float64.
+
+    Args:
+        raw: the columns as they are in the file.
+        selection: which of them are used, and how.
+        empty_rows: whether a row may be without any value.
+
+    Raises:
+        InputError: no rows, a column that does not exist or cannot be read as numbers, two columns of one
+            name, an infinite or rounded value, or a row or column without any value.
+    """
+    names = names_of(raw)
+    if not raw.columns.num_columns or not raw.columns.num_rows:
+        raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
+    id_column = selection.id_column or raw.index
+    _check_names(
+        raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot], id_column
+    )
+    wanted = names if selection.columns is None else list(selection.columns)
+    left_out = {*selection.drop, id_column}
+    used = [name for name in wanted if name not in left_out]
+    if not used:
+        raise InputError(f"no column of {raw.name!r} is left; name one or more that are data")
+    for name in selection.one_hot:
+        if name not in used:
+            raise InputError(f"--one-hot {name!r} is not among the columns that are used: {', '.join(used)}")
+    read, unusable, encoded = {}, [], {}
+    places = {name: place for place, name in enumerate(names)}
+    for name in used:
+        column = raw.columns.column(places[name])
+        if name in selection.one_hot:
+            encoded[name] = _encode(raw.name, name, column, selection.missing)
+            continue
+        found = _numbers(name, column, raw, selection.missing)
+        if isinstance(found, _Unusable):
+            unusable.append(found)
+        else:
+            read[name] = found
+    if unusable:
+        raise _refusal(raw.name, unusable)
+    _check_exact(raw, names, read)
+    table = _assembled(raw, used, read, encoded)
+    labels = None if id_column is None else _labels(raw, names.index(id_column))
+    return _checked(_with_notes(table, labels, raw, id_column), empty_rows)
+
+
+def names_of(raw: RawTable) -> list[str]:
+    """The names of a file's columns, where a column without a name is called by its place, c0, c1, ..."""
+    return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
+
+
+def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"{file!r} has two columns named {twice[0]!r}; rename or remove one")
+    known = set(names)
+    for name in [*chosen, *([] if id_column is None else [id_column])]:
+        if name not in known:
+            raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
+
+
+def _numbers(
+    name: str, column: Any, raw: RawTable, missing: Sequence[str]
+) -> Float64[np.ndarray, " N"] | _Unusable:
+    """A column in float64 with NaN where a value is missing, or why it cannot be read so."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        column = _from_text(name, column, raw, missing)
+        if isinstance(column, _Unusable):
+            return column
+    elif types.is_null(kind):
+        return np.full(len(column), np.nan)
+    elif not (
+        types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    ):
+        return _Unusable(name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False)
+    values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+    for marker in missing:
+        if is_number(marker) and marker.strip() not in MISSING:
+            values[values == float(marker)] = np.nan
+    return values
+
+
+def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
+    """Cells of text in float64, null where a value is missing; truth values are 0 and 1."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    absent = pa.array(sorted({*MISSING, *missing}), column.type)
+    cells = compute.utf8_trim_whitespace(column)
+    cells = compute.if_else(compute.is_in(cells, absent), None, cells)
+    if raw.decimal != ".":  # where the decimal mark is a comma
+        cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
+    try:
+        numbers = cells.cast(pa.float64())
+        if not compute.any(compute.is_nan(numbers)).as_py():  # of a word such as nan(x)
+            return numbers
+    except pa.ArrowInvalid:
+        pass
+    wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
+    if not compute.any(wrong).as_py():
+        return compute.utf8_ltrim(cells, "+").cast(pa.float64())
+    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(_TRUE + _FALSE, column.type))).as_py():
+        true = compute.is_in(cells, pa.array(_TRUE, column.type)).cast(pa.float64())
+        return compute.if_else(compute.is_null(cells), None, true)
+    bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
+    words = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()[: _FEW_WORDS + 1]
+    n_numbers = len(column) - cells.null_count - len(bad)
+    place = f"{place_of(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
+    return _Unusable(name, place, frozenset(words), n_numbers > 0)
+
+
+def _short(cell: str) -> str:
+    """A cell in quotes, cut if it is long."""
+    return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
+
+
+def _refusal(file: str, columns: list[_Unusable]) -> InputError:
+    """All columns that cannot be read, each with its first cell, and what the user can do."""
+    names = [column.name for column in columns]
+    listed = ",".join(names[:_MAX_NAMED]) + (",..." if len(names) > _MAX_NAMED else "")
+    if len(columns) == 1:
+        what = f"text in column {names[0]!r}, {columns[0].place}"
+    else:
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        each = "; ".join(f"{column.name!r}, {column.place}" for column in columns[:_MAX_NAMED])
+        what = f"text in {len(columns)} columns ({each}{more})"
+    remedies = [
+        f"--drop {listed} leaves {'it' if len(columns) == 1 else 'them'} out",
+        "--id-column takes a column for the names of the rows",
+        "--one-hot encodes categories",
+    ]
+    holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
+    words = sorted(frozenset().union(*(column.words for column in holed)))
+    if words and len(words) <= _FEW_WORDS:
+        remedies.append(f"--missing '{','.join(words)}' reads what stands among numbers as missing values")
+    return InputError(f"{file!r} has {what}; give numbers only: {', '.join(remedies)}")
+
+
+def _check_exact(raw: RawTable, names: list[str], read: dict[str, Float64[np.ndarray, " N"]]) -> None:
+    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
+    large = [name for name, values in read.items() if (np.abs(values) >= MAX_WHOLE).any()]
+    if not large:
+        return
+    for name in large:
+        cells = raw.columns.column(names.index(name)).to_pylist()
+        for row in np.flatnonzero(np.abs(read[name]) >= MAX_WHOLE).tolist():
+            try:
+                number = int(cells[row])
+                whole = isinstance(cells[row], str) or number == cells[row]
+            except (ValueError, OverflowError):  # text such as 1e20
+                continue
+            if whole and not isinstance(cells[row], float) and abs(number) > MAX_WHOLE:
+                raise InputError(
+                    f"{raw.name!r} has the whole number {number} in column {name!r}, "
+                    f"{place_of(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
+                    "out if it holds identifiers (--drop or --id-column), or subtract an offset"
+                )
+
+
+def place_of(row: int, first_line: int) -> str:
+    """Where a row is in its file.
+
+    Example:
+        >>> place_of(3, first_line=2), place_of(3, first_line=0)
+        ('line 5', 'row 3 (from 0)')
+    """
+    return f"line {first_line + row}" if first_line else f"row {row} (from 0)"
+
+
+def _assembled(
+    raw: RawTable, used: list[str], read: dict[str, Float64[np.ndarray, " N"]], encoded: dict[str, _Encoded]
+) -> Table:
+    """The columns side by side, categories as several."""
+    columns: dict[str, Float64[np.ndarray, " N"]] = {}
+    for name in used:
+        parts = encoded[name].columns if name in encoded else {name: read[name]}
+        for part, values in parts.items():
+            if part in columns or (part != name and part in read):
+                raise InputError(f"{raw.name!r} would have two columns named {part!r}; rename one")
+            columns[part] = values
+    values = np.column_stack(list(columns.values()))
+    categories = {name: one.categories for name, one in encoded.items()}
+    return Table(raw.name, values, tuple(columns), np.arange(len(values)), raw.notes, categories=categories)
+
+
+def _labels(raw: RawTable, place: int) -> tuple[str, ...]:
+    cells = raw.columns.column(place).to_pylist()
+    return tuple("" if cell is None else str(cell) for cell in cells)
+
+
+def _with_notes(table: Table, labels: tuple[str, ...] | None, raw: RawTable, id_column: str | None) -> Table:
+    """The table with its labels, and with notes on columns that look like an index."""
+    notes = list(table.notes)
+    if raw.index is not None and id_column == raw.index:
+        notes.append(f"the rows are named by the index of the data frame, {raw.index!r}")
+    if labels is not None and len(set(labels)) < len(labels):
+        notes.append(f"only {len(set(labels)):,} of the {len(labels):,} names in {id_column!r} are different")
+    for name, values in zip(table.columns, table.values.T, strict=True):
+        start = values[0]
+        if len(values) >= _ENOUGH_ROWS and start in (0, 1) and (np.diff(values) == 1).all():
+            notes.append(
+                f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
+                "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
+            )
+    notes += note_on_codes(table.values, table.columns)
+    return replace(table, labels=labels, notes=tuple(notes))
+
+
+def _checked(table: Table, empty_rows: bool) -> Table:
+    infinite = np.argwhere(np.isinf(table.values))
+    if len(infinite):
+        row, column = infinite[0]
+        raise InputError(
+            f"{table.name!r} has an infinite value in column {table.columns[column]!r}, row {row} (from 0); "
+            "give a finite number, or leave the cell of a missing value empty"
+        )
+    extreme = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
+    if len(extreme):
+        row, column = extreme[0]
+        raise InputError(
+            f"{table.name!r} has the value {table.values[row, column]:g} in column "
+            f"{table.columns[column]!r}, row {row} (from 0), beyond {MAX_MAGNITUDE:g}, whose "
+            "square float64 cannot hold; rescale the column"
+        )
+    missing = np.isnan(table.values)
+    if missing.all(axis=0).any():
+        empty = [name for name, none in zip(table.columns, missing.all(axis=0), strict=True) if none]
+        which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
+        out = "it" if len(empty) == 1 else "them"
+        raise InputError(
+            f"{table.name!r} has no value in {which}; leave {out} out (--drop {','.join(empty)})"
+        )
+    if missing.all(axis=1).any() and not empty_rows:
+        row = int(np.flatnonzero(missing.all(axis=1))[0])
+        raise InputError(f"{table.name!r} has no value in row {row} (from 0); leave it out")
+    return table
+
+
+def _encode(file: str, name: str, column: Any, missing: Sequence[str] = ()) -> _Encoded:
+    """A column of text, numbers or truth values as one column for each category but the first.
+
+    Args:
+        file: for messages.
+        name: of the column.
+        column: an array of pyarrow.
+        missing: words that stand for a missing category.
+
+    Raises:
+        InputError: fewer than 2 or more than 50 categories.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> encoded = _encode("t.csv", "colour", pa.array(["red", "blue", None, "red"]))
+        >>> encoded.categories, encoded.columns
+        (('blue', 'red'), {'colour=red': array([ 1.,  0., nan,  1.])})
+    """
+    absent = {*MISSING, *missing}
+    cells = [
+        None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
+    ]
+    categories = tuple(sorted({cell for cell in cells if cell is not None}))
+    if not 2 <= len(categories) <= MAX_CATEGORIES:
+        count = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
+        raise InputError(
+            f"column {name!r} of {file!r} has {count} different values; --one-hot is for 2 to "
+            f"{MAX_CATEGORIES} categories, so leave it out (--drop {name})"
+        )
+    known = np.array([cell is not None for cell in cells])
+    columns = {
+        column_of(name, category): np.where(known, [float(cell == category) for cell in cells], np.nan)
+        for category in categories[1:]
+    }
+    return _Encoded(categories, columns)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file whose ending names no form of a table.
+
+    Example:
+        >>> check_ending(Path("filled.xlsx"))
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: 'filled.xlsx' has to end in .csv, .tsv, .parquet, .feather; give such
+        a name
+    """
+    if kind_of_file(path.name) not in ENDINGS:
+        raise InputError(f"{str(path)!r} has to end in {', '.join(ENDINGS)}; give such a name")
+
+
+def is_text(path: Path) -> bool:
+    """Whether the ending of a file names a form whose cells are text.
+
+    Example:
+        >>> is_text(Path("a.csv.gz")), is_text(Path("a.parquet"))
+        (True, False)
+    """
+    return kind_of_file(path.name) in (".csv", ".tsv")
+
+
+def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
+    """Write a table atomically.
+
+    Args:
+        table: a `pyarrow.Table`.
+        path: the file; its ending names the form. A .csv or .tsv file is compressed if .gz, .bz2 or .zst
+            follows.
+        delimiter: between the cells of a .csv file.
+
+    Raises:
+        InputError: the file cannot be written, or not in this form.
+    """
+    import pandas
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    kind, sink = kind_of_file(path.name), pa.BufferOutputStream()
+    try:
+        if kind == ".parquet":
+            parquet.write_table(table, sink)
+        elif kind == ".feather":
+            feather.write_feather(table, sink)
+        else:
+            nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+            if nested:
+                raise pa.ArrowInvalid(f"column {nested[0]!r} holds lists or structures")
+            compression = _COMPRESSIONS.get(path.suffix.lower())
+            frame = table.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
+            text = frame.to_csv(sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\n")
+            with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
+                stream.write(text.encode())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{str(path)!r} cannot hold this table: {reason}; write a .parquet file") from error
+    write_atomic(path, sink.getvalue().to_pybytes())
