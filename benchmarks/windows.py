@@ -27,6 +27,7 @@ kept in a table. With --out, a folder keeps them and every run, so that the same
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -407,8 +408,8 @@ def main() -> int:
                 texts = (f"{each[what]:.3f}" for what in ("width", "t", "interval"))
                 ratio = f"{each['variance']:.2f} ± {each['error']:.2f}"
                 rows.append((title, each["control"], each["design"], str(each["runs"]), ratio, *texts))
-                limit = 0.15 + 3 / np.sqrt(each["runs"])
-                targets.append(Target(f"{title}, {each['design']}: bias", abs(each["bias"]), high=limit))
+                limit, bias = 0.15 + 3 / math.sqrt(each["runs"]), float(abs(each["bias"]))
+                targets.append(Target(f"{title}, {each['design']}: bias", bias, high=limit))
     columns = ("model", "control", "design", "runs", "variance", "half-width²", "Student's t", "interval")
     show("Ratios to subsets, and coverage", columns, rows)
     show("Share of the tokens in the variance", ("model", "own masks", "shared masks"), shares)
