@@ -284,7 +284,7 @@ def letters(n: int) -> str:
 
 def protein_model() -> Any:
     """A BERT of residues."""
-    from maskevidence.models.text.letters import letter_tokenizer
+    from maskevidence.models.text.vocabulary import letter_tokenizer
 
     return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 

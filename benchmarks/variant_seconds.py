@@ -22,7 +22,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.data.fasta import read_fasta
-from maskevidence.models.text.letters import letter_tokenizer
+from maskevidence.models.text.vocabulary import letter_tokenizer
 from variants import FAMILIES, RESIDUES, bert, proteins, single_mutants
 
 CALLS = (1, 4, 32)  # rows

@@ -36,7 +36,7 @@ import maskevidence as me
 from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
 from maskevidence.data.texts import read_texts
-from maskevidence.models.text.letters import letter_tokenizer
+from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.tasks.variant_options import VariantOptions
 from maskevidence.tasks.variants import score_variants
 from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES

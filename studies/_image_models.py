@@ -19,7 +19,7 @@ from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.vit_mae_training import train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import new_vit_mae
-from maskevidence.models.image.reconstruction import ReconstructionLoss
+from maskevidence.models.image.summary import ReconstructionLoss
 
 RANDOM = "random sizes"
 WAYS: Mapping[str, me.MaskDesign] = {

@@ -13,7 +13,7 @@ import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.comparing.comparison import decided_by_few, ranking
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers, summarize_scores
-from maskevidence.runs.summary_files import _title
+from maskevidence.runs.summary import _title
 from maskevidence.show.terminal import print_page
 
 

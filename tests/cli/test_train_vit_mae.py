@@ -19,7 +19,7 @@ from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.vit_mae_training import PatchMaskCollator, train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import new_vit_mae, random_vit_mae, sin_cos_positions
-from maskevidence.models.image.reconstruction import ReconstructionLoss
+from maskevidence.models.image.summary import ReconstructionLoss
 
 SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)
 

@@ -64,7 +64,7 @@ def prepared_commands(*, draws: bool = False) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("typer.main.get_command", _command_of)
             if not draws:
-                patch.setattr("maskevidence.runs.summary_files.image", _first_picture)
+                patch.setattr("maskevidence.runs.summary.image", _first_picture)
             yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)

@@ -6,12 +6,12 @@ from .gaussian.full_covariance import Gaussian as Gaussian
 from .gaussian.kernel_gaussian import KernelGaussian as KernelGaussian
 from .gaussian.ppca import PPCA as PPCA
 from .image.masked_image import MaskedImage as MaskedImage
-from .image.reconstruction import ReconstructionLoss as ReconstructionLoss
+from .image.summary import ReconstructionLoss as ReconstructionLoss
 from .saving import load as load
 from .text.masked_lm import MaskedLM as MaskedLM
 from .text.whole_words import WholeWords as WholeWords
 from .vae.annealing import Annealing as Annealing
 from .vae.encoding_decoding import EncodingDecoding as EncodingDecoding
-from .vae.evidence_bound import EvidenceBound as EvidenceBound
+from .vae.importance_sampling import EvidenceBound as EvidenceBound
 from .vae.importance_sampling import ImportanceSampling as ImportanceSampling
 from .vae.vae import VAE as VAE

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
-from maskevidence.models.fitted_rows import marks_of, share_fitted
+from maskevidence.models.fingerprints import marks_of, share_fitted
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage

@@ -4,8 +4,62 @@ import hashlib
 import json
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from jaxtyping import Int64
 from torch import nn
+
+from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.tokens import Tokens
+
+_KEPT = 1_000  # the rows with the smallest hashes, a random sample
+_UNIQUE = 0.9  # of the rows at least: new rows of a table with many equal rows look like those fitted
+_NOTED, _FEWEST = 0.2, 3  # share and number of rows that are known again
+_DIGITS = 14  # of a hash of 53 bits in hexadecimal
+
+
+def marks_of(tokens: Tokens) -> str:
+    """Hashes of the values in float32 of up to 1,000 rows, in hexadecimal; none if many rows are equal.
+
+    Example:
+        >>> len(marks_of(Tokens.from_array([[1.0, 2.0], [3.0, 4.0]]))) // 14
+        2
+        >>> marks_of(Tokens.from_array([[1.0, 2.0], [1.0, 2.0]]))
+        ''
+    """
+    values, counts = np.unique(_hashes(tokens), return_counts=True)
+    if (counts == 1).sum() < _UNIQUE * len(tokens):
+        return ""
+    return "".join(f"{value:0{_DIGITS}x}" for value in values[:_KEPT])
+
+
+def share_fitted(marks: str, tokens: Tokens) -> float:
+    """The share of rows that a model was fitted to, estimated from its marks; 0 where it is not noted.
+
+    Of more than 1,000 fitted rows, those with the smallest hashes are known, and only rows with as small
+    hashes are counted.
+
+    Example:
+        >>> fitted, scored = (Tokens.from_array(np.arange(n)[:, None]) for n in (8, 10))
+        >>> share_fitted(marks_of(fitted), scored)
+        0.8
+    """
+    known = np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
+    hashes = _hashes(tokens)
+    if len(known) == _KEPT:
+        hashes = hashes[hashes <= known.max()]
+    n_found = int(np.isin(hashes, known).sum())
+    enough = n_found >= max(1, _NOTED * len(hashes), min(_FEWEST, len(tokens)))
+    return n_found / len(hashes) if enough else 0.0
+
+
+def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
+    """53 bits for each row, of its values in float32 and of what is absent."""
+    values = torch.where(tokens.maskable, tokens.values.detach(), 0).float().cpu() + 0.0  # -0.0 + 0.0 is 0.0
+    present = tokens.maskable.cpu().numpy()
+    words = np.where(present, values.numpy().view(np.int32), -1).astype(np.int64)
+    factors = (keyed_bits(np.arange(words.shape[1])) | np.uint64(1)).astype(np.int64)
+    return (keyed_bits(words @ factors) >> np.uint64(11)).astype(np.int64)  # whole numbers modulo 2^64
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.masks.drawing import n_masks
 from maskevidence.report.sources import Contents, Unavailable, read_back
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
-from maskevidence.runs.labels import read_closed_form, read_labels
+from maskevidence.runs.directory import read_closed_form, read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.runs.summary import beside_masks

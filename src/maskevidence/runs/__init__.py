@@ -5,8 +5,7 @@ from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.pairing import compare_runs
 from maskevidence.runs.score_into import Recording, record_run
-from maskevidence.runs.summary import Run, read_run
-from maskevidence.runs.summary_files import write_run, write_summary
+from maskevidence.runs.summary import Run, read_run, write_run, write_summary
 
 __all__ = [
     "DataSource",

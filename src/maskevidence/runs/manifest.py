@@ -10,8 +10,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
-from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
-from maskevidence.runs.seals import seal
+from maskevidence.runs.blocks import Piece, missing_pieces, seal, shard_blocks
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 3

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.runs.blocks import Piece
-from maskevidence.runs.seals import seal_of_piece
+from maskevidence.runs.blocks import Piece, seal_of_piece
 from maskevidence.scores.hidden_tokens import HiddenTokens
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.files import reading, write_atomic

@@ -14,9 +14,8 @@ from maskevidence.masks.drawing import check_n_masks
 from maskevidence.model import HasLogEvidence, beside, device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
-from maskevidence.runs.directory import MODEL, RunDirectory
+from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.engine import Engine, Work, local_engine
-from maskevidence.runs.labels import CLOSED_FORM, write_closed_form, write_labels
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, write_part

@@ -13,10 +13,9 @@ from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut
-from maskevidence.models.text.checkpoint import load_checkpoint
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.models.text.encoding import EncodedTexts
-from maskevidence.models.text.loading import load_tokenizer
+from maskevidence.models.text.loading import load_checkpoint, load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.whole_words import HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource

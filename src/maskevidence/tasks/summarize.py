@@ -8,8 +8,7 @@ from pathlib import Path
 
 from maskevidence.errors import InputError
 from maskevidence.runs import Run, RunDirectory, read_run, write_summary
-from maskevidence.runs.directory import MODEL
-from maskevidence.runs.labels import write_closed_form, write_labels
+from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.score import Scored

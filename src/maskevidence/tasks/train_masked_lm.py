@@ -19,10 +19,10 @@ from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
 from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.frequencies import frequency_score
-from maskevidence.models.text.letters import letter_tokenizer
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
+from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.runs.lock import locked
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import (

@@ -7,7 +7,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.by_name import parse_design
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
-from maskevidence.models.fitted_rows import marks_of
+from maskevidence.models.fingerprints import marks_of
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.tasks.devices import recorded

@@ -14,8 +14,7 @@ from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
-from maskevidence.models.image.reconstruction import ReconstructionLoss
-from maskevidence.models.image.summary import DENSITY, N_PIXELS, image_summary
+from maskevidence.models.image.summary import DENSITY, N_PIXELS, ReconstructionLoss, image_summary
 from maskevidence.runs.lock import locked
 from maskevidence.tasks.parse import parse_size
 from maskevidence.tasks.train_transformer import numbers_of, transformer_job

@@ -179,7 +179,7 @@ def variants(
     Example:
         >>> import torch
         >>> from maskevidence.models.text.new_bert import new_bert
-        >>> from maskevidence.models.text.letters import letter_tokenizer
+        >>> from maskevidence.models.text.vocabulary import letter_tokenizer
         >>> model = new_bert(letter_tokenizer(["ACDEFGHIKLMNPQRSTVWY"]))
         >>> scores = variants(model, "MKTAYIAK", ["K2R", "K2A", "K2R:T3G"])
         >>> scores.plan.passes, scores.plan.asked["wild-type-fill"], scores.plan.distinct["wild-type-fill"]

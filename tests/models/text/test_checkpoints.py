@@ -11,8 +11,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.models.text.letters import letter_tokenizer
-from maskevidence.models.text.vocabulary import pattern_tokenizer, read_vocabulary
+from maskevidence.models.text.vocabulary import letter_tokenizer, pattern_tokenizer, read_vocabulary
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "c", "C", "Cl", "(", ")", "=", "O", "1", ">>"]
 PATTERN = r"Cl?|[()=Oc1]|>>"

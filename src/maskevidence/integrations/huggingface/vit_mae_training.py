@@ -15,8 +15,8 @@ from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, Tr
 from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
+from maskevidence.models.image.adapters import ViTMAENetwork
 from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.vit_mae import ViTMAENetwork
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.support.progress import quiet
 from maskevidence.tokens import Tokens

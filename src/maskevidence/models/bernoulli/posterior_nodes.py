@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from maskevidence.errors import NumericalError
 from maskevidence.models.bernoulli.quadrature import Importance
 from maskevidence.models.bernoulli.shared_nodes import Decoder
-from maskevidence.models.cholesky import cholesky
+from maskevidence.models.normal import cholesky
 
 _MAX_ELEMENTS = 2**19  # of an array over some rows, their nodes and all tokens
 _WIDER = 1.5  # the proposal's standard deviations over those of the curvature at the mode

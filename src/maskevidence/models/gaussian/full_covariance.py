@@ -8,12 +8,11 @@ from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.models.gaussian.missing_values import fit_full
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
-from maskevidence.models.normal import LOG_2PI
+from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 

@@ -9,11 +9,10 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
-from maskevidence.models.cholesky import cholesky
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.models.gaussian.loadings import loadings_columns, loadings_picture
 from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
-from maskevidence.models.normal import LOG_2PI
+from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
 from maskevidence.show.draw import plot
 from maskevidence.show.shown import data_frame

@@ -13,8 +13,12 @@ from maskevidence.models.gaussian.maximum_likelihood import (
     principal_components,
     smallest_correlation_eigenvalue,
 )
-from maskevidence.models.gaussian.missing_rows import MissingRows, gather_rows
-from maskevidence.models.gaussian.observed_likelihood import FullLikelihood, LowRankLikelihood
+from maskevidence.models.gaussian.observed_likelihood import (
+    FullLikelihood,
+    LowRankLikelihood,
+    MissingRows,
+    gather_rows,
+)
 from maskevidence.models.gaussian.quasi_newton import Point, maximise
 
 _NO_NOISE = 1e-12  # share of the variance of every column; below it PPCA's likelihood grows without end

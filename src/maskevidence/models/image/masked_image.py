@@ -13,10 +13,23 @@ from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
 from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
 from maskevidence.models.image.calibration import fit_variances, spread_sizes
-from maskevidence.models.image.calls import Call, calls_by_size, put_in_place
-from maskevidence.models.image.normalisation import brought_back, normalised, visible_statistics
-from maskevidence.models.image.patches import check_images, patchify, unpatchify
-from maskevidence.models.image.pixel_density import DENSITIES, PixelDensity, check_target, pixel_base_measure
+from maskevidence.models.image.patches import (
+    Call,
+    calls_by_size,
+    check_images,
+    patchify,
+    put_in_place,
+    unpatchify,
+)
+from maskevidence.models.image.pixel_density import (
+    DENSITIES,
+    PixelDensity,
+    brought_back,
+    check_target,
+    normalised,
+    pixel_base_measure,
+    visible_statistics,
+)
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage

@@ -20,11 +20,12 @@ from maskevidence.models.normal import divergence_from_prior
 from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
 from maskevidence.models.vae.conditioning import Conditioning, conditioning_from, posterior_draws
 from maskevidence.models.vae.encoding_decoding import blank_filled
-from maskevidence.models.vae.evidence_bound import EvidenceBound, warn_if_collapsed
 from maskevidence.models.vae.importance_sampling import (
+    EvidenceBound,
     ImportanceSampling,
     effective_sample_size,
     importance_log_weights,
+    warn_if_collapsed,
     weighted_draws,
 )
 from maskevidence.models.vae.latent_model import StandardRows
