@@ -28,6 +28,8 @@ from .evidence.planning import PassPlan as PassPlan
 from .evidence.planning import plan as plan
 from .evidence.precise import Precise as Precise
 from .evidence.result import EvidenceEstimate as EvidenceEstimate
+from .kinds.select import select as select
+from .kinds.selection import Selection as Selection
 from .masks.design import MaskDesign as MaskDesign
 from .masks.design import MaskKey as MaskKey
 from .masks.orders import Orderings as Orderings
@@ -44,8 +46,6 @@ from .scores.mixture import order_mixture as order_mixture
 from .scores.policies import decode as decode
 from .scores.record import ScoreTable as ScoreTable
 from .scores.score import score_masks as score_masks
-from .tasks.select import select as select
-from .tasks.selection import Selection as Selection
 from .tokens import Tokens as Tokens
 from .training.fit import fit as fit
 from .training.history import History as History

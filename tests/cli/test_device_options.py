@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
 def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
     """The first part is said to be of another device, as the checkpoint records it."""
     from maskevidence.integrations.huggingface import base_trainer
-    from maskevidence.tasks import train_transformer
+    from maskevidence.kinds import transformer_training
     from maskevidence.training import loop
 
     Path("x.txt").write_text("the rain falls on the roof and the dog sings\n" * 40)
@@ -100,7 +100,7 @@ def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str)
             words = ("train", "masked-lm", "x.txt", "--device", "cpu", "--out", "b", "--checkpoint-every", 1)
             words = (*words, "--batch-size", 2, "--block-size", 8, "--steps", 2)
             patched.setattr(base_trainer, "str", lambda _device: "cuda:0", raising=False)
-            patched.setattr(train_transformer.TransformerJob, "save", interrupted)
+            patched.setattr(transformer_training.TransformerJob, "save", interrupted)
             assert run(*words).code == 130
         else:
             patched.setattr(loop, "device_of", lambda _model: "cuda:0")

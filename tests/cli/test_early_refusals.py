@@ -126,7 +126,7 @@ class TestScore:
         def read(*_: Any, **__: Any) -> None:
             raise AssertionError("rows are read")
 
-        monkeypatch.setattr("maskevidence.tasks.prepare_rows.read_rows", read)
+        monkeypatch.setattr("maskevidence.kinds.rows.read", read)
         if words[0] == "--design":
             command = tuple(word for word in command if word not in ("--design", "every-size:2"))
         assert message in run(*command, *words).error

@@ -259,7 +259,7 @@ def test_bad_input_gets_a_one_line_error(run: CommandLine, folder: Path, tmp_pat
 
 
 def test_mean_image_loss_by_hand() -> None:
-    from maskevidence.tasks.train_vit_mae import mean_image_loss
+    from maskevidence.kinds.images_training import mean_image_loss
 
     train, test = (Images("x", smooth_images(5, seed=s), np.arange(5)) for s in (0, 1))
     model = small(pixel_std=[0.2])

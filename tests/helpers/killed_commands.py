@@ -84,11 +84,12 @@ def prepare() -> None:
 
     import maskevidence as me
     from maskevidence.integrations.huggingface import word_pieces
+    from maskevidence.kinds import images_training, rows_training, texts_training
     from maskevidence.models.image.new_vit_mae import random_vit_mae
     from maskevidence.show import draw
-    from maskevidence.tasks import score, train_masked_lm, train_rows, train_vit_mae
+    from maskevidence.tasks import score
 
-    assert all((Trainer, draw, score, train_masked_lm, train_rows, train_vit_mae))
+    assert all((Trainer, draw, images_training, rows_training, texts_training, score))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))

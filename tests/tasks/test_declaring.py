@@ -9,8 +9,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.cli.options import with_flat_signature
-from maskevidence.tasks import options
-from maskevidence.tasks.declaring import (
+from maskevidence.kinds import options
+from maskevidence.kinds.declaring import (
     Argument,
     Option,
     declaration,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.tasks.options import RowReading
-from maskevidence.tasks.parse import parse_model, parse_size
-from maskevidence.tasks.prepare_rows import read_rows
+from maskevidence.kinds.options import RowReading
+from maskevidence.kinds.rows import read
+from maskevidence.kinds.words import parse_model, parse_size
 
 
 def test_models(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 def test_data(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.eye(3))
-    assert len(read_rows(str(tmp_path / "x.npy"))) == 3
-    assert len(read_rows(str(tmp_path / "x.npy"), limit=2)) == 2
-    assert len(read_rows("digits", limit=10)) == 10
+    assert len(read(str(tmp_path / "x.npy"))) == 3
+    assert len(read(str(tmp_path / "x.npy"), limit=2)) == 2
+    assert len(read("digits", limit=10)) == 10
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_data(tmp_path: Path) -> None:
 )
 def test_bad_data(word: str, message: str) -> None:
     with pytest.raises(me.InputError, match=re.escape(message)):
-        read_rows(word)
+        read(word)
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
     with pytest.raises(me.InputError, match="has no image"):
-        read_rows(str(tmp_path))
+        read(str(tmp_path))
 
 
 def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
@@ -79,15 +79,15 @@ def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
 
     for number in range(2):
         Image.fromarray(np.full((2, 3), 51 * number, dtype=np.uint8)).save(tmp_path / f"{number}.png")
-    table = read_rows(str(tmp_path))
+    table = read(str(tmp_path))
     assert np.array_equal(table.values, [[0.0] * 6, [0.2] * 6])
-    assert len(read_rows(str(tmp_path), limit=1)) == 1
-    assert len(read_rows(str(tmp_path), RowReading(resize="4x4")).columns) == 16
+    assert len(read(str(tmp_path), limit=1)) == 1
+    assert len(read(str(tmp_path), RowReading(resize="4x4")).columns) == 16
 
 
 def test_options_of_images_belong_to_images() -> None:
     with pytest.raises(me.InputError, match="--resize belongs to images; leave it out for 'digits'"):
-        read_rows("digits", RowReading(resize="4x4"))
+        read("digits", RowReading(resize="4x4"))
 
 
 @pytest.mark.parametrize("word", ["", "x", "28x", "0x4", "1x2x3", "-3"])

@@ -1,7 +1,7 @@
 """Texts that are ready to be scored: their fingerprint."""
 
+from maskevidence.kinds.texts import tokens_fingerprint
 from maskevidence.models.text.encoding import Encoding, encode_texts
-from maskevidence.tasks.prepare_texts import tokens_fingerprint
 from text_models import SENTENCES, small_tokenizer
 
 

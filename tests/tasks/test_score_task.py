@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.tasks.options import RowOptions, RowReading, RowSample, RunOptions, TextOptions, TextSample
-from maskevidence.tasks.prepare_rows import new_model, prepare_rows
+from maskevidence.kinds.options import RowOptions, RowReading, RowSample, RunOptions, TextOptions, TextSample
+from maskevidence.kinds.rows import new_model, prepare
 from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
 
@@ -117,14 +117,14 @@ def test_options_that_do_not_belong(table: str, tmp_path: Path) -> None:
 
 
 def test_rows_are_prepared(table: str) -> None:
-    ready = prepare_rows("gaussian", table, RowOptions(RowSample(limit=20)))
+    ready = prepare("gaussian", table, RowOptions(RowSample(limit=20)))
     assert (len(ready.tokens), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
 
 
 def test_rows_are_made_binary(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(size=(20, 4)))
     reading = RowReading(binarise="threshold:0.5")
-    ready = prepare_rows("bernoulli-pca:1", str(tmp_path / "x.npy"), RowOptions(reading=reading))
+    ready = prepare("bernoulli-pca:1", str(tmp_path / "x.npy"), RowOptions(reading=reading))
     assert set(np.unique(ready.tokens.values)) == {0.0, 1.0}
 
 

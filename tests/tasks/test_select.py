@@ -13,9 +13,9 @@ import maskevidence as me
 from maskevidence.comparing.comparison import difference_by_rows
 from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
+from maskevidence.kinds.select import beaten_candidates
+from maskevidence.kinds.words import parse_components
 from maskevidence.models.gaussian.each_rank import fit_each_rank
-from maskevidence.tasks.parse import parse_components
-from maskevidence.tasks.select import beaten_candidates
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.kinds.rows_training import parse_objective
+from maskevidence.kinds.training_options import RowTraining, TextTraining
 from maskevidence.tasks.train import train
-from maskevidence.tasks.train_rows import parse_objective
-from maskevidence.tasks.training_options import RowTraining, TextTraining
 from text_models import SENTENCES
 
 

@@ -17,9 +17,9 @@ import maskevidence as me
 from command_line import files_in
 from file_steps import at_step, killed_at
 from forked import exit_code, fork
+from maskevidence.kinds.training_options import RowTraining, TextTraining
 from maskevidence.runs.lock import HOLDER, LOCK, locked
 from maskevidence.tasks.train import train
-from maskevidence.tasks.training_options import RowTraining, TextTraining
 from text_models import SENTENCES
 
 CHANGING = ("versions", "command", "resumed_from", "checkpoint.safetensors", LOCK)
@@ -142,7 +142,7 @@ class TestTexts:
         self, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         train_texts(texts, tmp_path / "m")
-        monkeypatch.setattr("maskevidence.tasks.train_transformer.__version__", "99")
+        monkeypatch.setattr("maskevidence.kinds.transformer_training.__version__", "99")
         assert train_texts(texts, tmp_path / "m").finished_before
         (tmp_path / "m" / "train.json").unlink()
         with pytest.raises(me.InputError, match=r"belongs to another training \(version"):

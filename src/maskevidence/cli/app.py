@@ -30,7 +30,7 @@ from maskevidence.errors import (
     UnknownTokensWarning,
     UntrustedFileWarning,
 )
-from maskevidence.tasks.kind_of_model import kind_of_model, kind_of_training
+from maskevidence.kinds.words import kind_of_model, kind_of_training
 
 DEBUG = "--debug"
 _IN_DESIGNS = {  # flags of their own once, and how a design has them

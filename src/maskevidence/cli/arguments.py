@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from maskevidence.tasks.declaring import Argument
+from maskevidence.kinds.declaring import Argument
 
 Model = Annotated[
     str,

@@ -6,9 +6,9 @@ from typing import Annotated
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
 from maskevidence.errors import InputError
+from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.options import Common, RowDevice, RowOptions, RowReading, RowSample, TableOptions
 from maskevidence.show.terminal import print_page
-from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Common, RowDevice, RowOptions, RowReading, RowSample, TableOptions
 
 
 def bias(
@@ -41,12 +41,12 @@ def bias(
     except ValueError as error:
         raise InputError(f"rates {rates!r} are not numbers between commas; write 0.15,0.25") from error
     from maskevidence.comparing.rate_bias import bias as bias_by_rate
+    from maskevidence.kinds.rows import prepare
     from maskevidence.masks.sizes import FixedRate
-    from maskevidence.tasks.prepare_rows import prepare_rows
 
     for rate in asked:
         FixedRate(rate)  # refuses a rate that is none, before a model is fitted
-    ready = prepare_rows(model, data, RowOptions(sample, RowReading(table=table), device))
+    ready = prepare(model, data, RowOptions(sample, RowReading(table=table), device))
     biases = bias_by_rate(ready.model, asked, ready.tokens, masks_per_row=masks_per_row, seed=sample.seed)
     screen = output.console(common.json)
     print_page(screen, biases.page())

@@ -5,8 +5,8 @@ import typer
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
+from maskevidence.kinds.options import Common, Preparation
 from maskevidence.show.terminal import print_page
-from maskevidence.tasks.options import Common, Preparation
 
 
 def check(model: Model, data: Data, preparation: Preparation, common: Common) -> None:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.errors import InputError
+from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.options import Json
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable, print_page
 from maskevidence.show.words import NOT_KNOWN
-from maskevidence.tasks.declaring import Argument
-from maskevidence.tasks.options import Json
 
 if TYPE_CHECKING:
     from maskevidence.comparing.comparison import Difference

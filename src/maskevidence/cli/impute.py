@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
+from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.options import Common, ImputeOptions
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable
 from maskevidence.show.words import count
-from maskevidence.tasks.declaring import Argument
-from maskevidence.tasks.options import Common, ImputeOptions
 
 
 def impute(

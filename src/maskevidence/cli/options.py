@@ -1,4 +1,4 @@
-"""Typer commands built from functions whose options are declared as in `maskevidence.tasks.declaring`.
+"""Typer commands built from functions whose options are declared as in `maskevidence.kinds.declaring`.
 
 A command whose options differ by the kind of its MODEL has a parameter that is a union of dataclasses, one
 for each kind. MODEL is looked up first among the words that were typed, and they are parsed with its options.
@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperCommand
 
 from maskevidence.errors import InputError
+from maskevidence.kinds.declaring import KINDS, NOUNS, Argument, Kind, declaration, flag
 from maskevidence.support.files import check_place
-from maskevidence.tasks.declaring import KINDS, NOUNS, Argument, Kind, declaration, flag
 
 _MAX_WHOLE = 2**63 - 1
 
@@ -140,7 +140,7 @@ def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> 
             for those that all kinds have. Only a command of a kind can be called, if kinds differ.
 
     Example:
-        >>> from maskevidence.tasks.options import Common
+        >>> from maskevidence.kinds.options import Common
         >>> def greet(name: Annotated[str, Argument("NAME", "Whom to greet.")], common: Common) -> str:
         ...     return f"{name}: {common.threads}"
         >>> flat = with_flat_signature(greet)

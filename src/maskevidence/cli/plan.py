@@ -5,8 +5,8 @@ from typing import Annotated
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
-from maskevidence.tasks.declaring import Option
-from maskevidence.tasks.options import Common, PrecisionOptions, Preparation
+from maskevidence.kinds.declaring import Option
+from maskevidence.kinds.options import Common, PrecisionOptions, Preparation
 
 
 def plan(

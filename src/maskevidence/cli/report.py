@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from maskevidence.cli.options import use_threads
-from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Threads
+from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.options import Threads
 
 
 def report(

@@ -6,9 +6,9 @@ from typing import Any
 from maskevidence.cli import output
 from maskevidence.cli.arguments import Data, Model
 from maskevidence.cli.options import use_threads
+from maskevidence.kinds.options import Design, Json, Preparation, RunOptions
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable
-from maskevidence.tasks.options import Design, Json, Preparation, RunOptions
 
 MAX_TOKENS_SHOWN = 40
 

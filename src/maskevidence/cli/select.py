@@ -4,9 +4,9 @@ from typing import Annotated
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
+from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.options import Common, SelectOptions
 from maskevidence.show.terminal import print_page
-from maskevidence.tasks.declaring import Argument
-from maskevidence.tasks.options import Common, SelectOptions
 
 
 def select(

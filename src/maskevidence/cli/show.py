@@ -8,10 +8,10 @@ import typer
 from maskevidence.cli import output
 from maskevidence.cli.options import add_command, use_threads
 from maskevidence.errors import InputError
+from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.options import Common, ImageOptions
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable
-from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Common, ImageOptions
 
 PICTURE = "reconstructions.png"
 MAX_COLUMNS = 8
@@ -47,19 +47,19 @@ def reconstructions(
         maskevidence show reconstructions facebook/vit-mae-base photographs --resize 224
     """
     use_threads(common.threads)
+    from maskevidence.kinds.images import prepare
+    from maskevidence.kinds.words import kind_of_model
     from maskevidence.report.reconstructions import RATES, reconstruct_images, reconstructions_picture
     from maskevidence.show.draw import image
     from maskevidence.support.files import write_atomic
     from maskevidence.support.provenance import command, versions
-    from maskevidence.tasks.kind_of_model import kind_of_model
-    from maskevidence.tasks.prepare_images import prepare_images
 
     if kind_of_model(model) != "images":
         raise InputError(
             f"{model!r} is not a masked image model; give a ViT-MAE's folder, or OWNER/NAME on the hub"
         )
     seed = preparation.sample.seed
-    ready = prepare_images(model, data, preparation)
+    ready = prepare(model, data, preparation)
     assert ready.images is not None
     tokens = ready.tokens[slice(images)]
     pictures = reconstruct_images(ready.model, tokens, RATES, seed)

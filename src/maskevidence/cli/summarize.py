@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from maskevidence.cli import output
-from maskevidence.tasks.declaring import Argument, Option
-from maskevidence.tasks.options import Json, Overwrite
+from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.options import Json, Overwrite
 
 
 def summarize(

@@ -7,11 +7,11 @@ from rich.console import Console
 
 from maskevidence.cli import output
 from maskevidence.cli.options import use_threads
+from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.options import Json
+from maskevidence.kinds.training_options import TrainingOptions
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import FittingTable, print_page
-from maskevidence.tasks.declaring import Argument
-from maskevidence.tasks.options import Json
-from maskevidence.tasks.training_options import TrainingOptions
 
 _LITTLE = 0.05  # nats per token that a context is worth
 

@@ -77,7 +77,7 @@ class ReportedRun:
     def contents(self) -> Contents | Unavailable:
         """What the observations are, read again from their source."""
         assert self.estimate is not None
-        return read_back(self.manifest, self.estimate.ids)
+        return read_back(self.manifest)
 
     @property
     def run(self) -> Run:

@@ -1,20 +1,18 @@
 """The observations of a run, read again from their source and checked against the fingerprints of the run."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, UInt8
 
-from maskevidence.data.images import Images, is_image_source, read_images
-from maskevidence.data.table import Table, binarise, held_out_rows
-from maskevidence.data.texts import Texts, read_texts
+from maskevidence import kinds
+from maskevidence.data.images import Images
+from maskevidence.data.table import Table
 from maskevidence.errors import MaskEvidenceError
+from maskevidence.models.image.summary import DENSITY
 from maskevidence.runs import DataSource, Manifest
-from maskevidence.tasks.parse import parse_size
-from maskevidence.tasks.prepare_rows import read_rows, reading_from
 
 _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 
@@ -71,7 +69,7 @@ class Unavailable:
     reason: str
 
 
-def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable:
+def read_back(manifest: Manifest) -> Contents | Unavailable:
     """Read the observations of a run again.
 
     The data are read by the name and with the options in the manifest, and are shown only if they have the
@@ -79,7 +77,6 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
 
     Args:
         manifest: what the run scores.
-        ids: the observations that the run has scored.
 
     Returns:
         A function that gives the content of an observation by its id, or why the content cannot be shown.
@@ -91,7 +88,10 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
             "The observations are blocks of running text; the run does not record which text they hold."
         )
     try:
-        contents = _texts(manifest) if is_text else _rows(manifest, ids)
+        if is_text:
+            contents = _texts(data)
+        else:
+            contents = _images(manifest) if DENSITY in manifest.details else _rows(manifest)
     except (MaskEvidenceError, OSError) as error:
         return Unavailable(f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}.")
     return contents or Unavailable(
@@ -100,37 +100,10 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
     )
 
 
-def _limits(data: DataSource) -> Iterator[int | None]:
-    """How many rows may have been read: the limit in the options, all, or the number that was scored."""
-    limit = data.options.get("limit")
-    if isinstance(limit, int):
-        yield limit
-    yield None
-    yield data.n_observations
-
-
-def _kept(
-    manifest: Manifest, ids: Int64[np.ndarray, " n"], n_rows: int
-) -> Iterator[Int64[np.ndarray, " kept"]]:
-    """Which of `n_rows` rows may have been scored: those of the ids, or what the options say."""
-    data = manifest.data
-    if len(ids) == data.n_observations and ids.max() < n_rows:
-        yield np.sort(ids)
-    for limit in _limits(data):
-        kept = np.arange(n_rows)[:limit]
-        if data.test_fraction is not None:
-            kept = held_out_rows(len(kept), data.test_fraction, manifest.seed)[1]
-        yield kept
-
-
-def _texts(manifest: Manifest) -> Contents | Unavailable | None:
-    data = manifest.data
-    everything = read_texts(data.name, data.columns)
-    for limit in _limits(data):
-        texts = Texts(data.name, everything.columns, tuple(field[:limit] for field in everything.fields))
-        if texts.fingerprint() == data.text_fingerprint:
-            break
-    else:
+def _texts(data: DataSource) -> Contents | Unavailable | None:
+    """The texts of a run; None if they have changed."""
+    texts = kinds.texts.reopen(data)
+    if texts.fingerprint() != data.text_fingerprint:
         return None
     if len(texts) != data.n_observations:
         return Unavailable(
@@ -149,39 +122,16 @@ def _texts(manifest: Manifest) -> Contents | Unavailable | None:
     return content
 
 
-def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable | None:
-    data, options = manifest.data, dict[str, Any](manifest.data.options)
-    images = None
-    if is_image_source(data.name):
-        images = read_images(
-            data.name,
-            column=options.get("column"),
-            resize=parse_size(options.get("resize")),
-            skip_bad=options.get("skip_bad", False),
-        )
-    reading = reading_from(options)
-    if images is None:
-        id_column = options.get("id_column")
-        everything = read_rows(data.name, reading, seed=manifest.seed, id_column=id_column)
-    elif reading.binarise is None:
-        everything = images.table()
-    else:
-        everything = binarise(images.table(), reading.binarise, manifest.seed)
-    for kept in _kept(manifest, ids, len(everything)):
-        if images is not None and images.select(kept).fingerprint() == data.fingerprint:
-            return _of_images(images.select(kept))
-        rows = everything.take(kept)
-        if set(data.columns) <= set(rows.columns):
-            rows = rows.select(data.columns)
-            if rows.fingerprint() == data.fingerprint:
-                return _of_table(rows, everything)
-    if images is None:
-        return None
-    # The images that calibrated the variances of the model are not scored; the ids tell which ones are.
-    if len(ids) < data.n_observations:
-        return Unavailable("The images can be checked, and shown, only once all of them are scored.")
-    scored = images.select(np.flatnonzero(np.isin(images.ids, ids)))
-    return _of_images(scored) if scored.fingerprint() == data.fingerprint else None
+def _images(manifest: Manifest) -> Contents | None:
+    """The images of a run; None if they have changed."""
+    images = kinds.images.reopen(manifest.data, manifest.seed)
+    return _of_images(images) if images.fingerprint() == manifest.data.fingerprint else None
+
+
+def _rows(manifest: Manifest) -> Contents | None:
+    """The rows of a run; None if they have changed."""
+    rows, everything = kinds.rows.reopen(manifest.data, manifest.seed)
+    return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
 
 
 def _of_images(images: Images) -> Contents:

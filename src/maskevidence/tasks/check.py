@@ -5,11 +5,11 @@ from typing import Any
 
 from maskevidence.check.findings import CheckReport
 from maskevidence.check.run_checks import check_model
+from maskevidence.kinds.declaring import one_of_kind
+from maskevidence.kinds.options import Preparation, TextOptions
+from maskevidence.kinds.prepare import prepare
+from maskevidence.kinds.words import kind_of_model
 from maskevidence.masks.sizes import LeaveOneOut, RandomSize
-from maskevidence.tasks.declaring import one_of_kind
-from maskevidence.tasks.kind_of_model import kind_of_model
-from maskevidence.tasks.options import Preparation, TextOptions
-from maskevidence.tasks.prepare import prepare
 
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
 

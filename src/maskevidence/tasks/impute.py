@@ -17,20 +17,20 @@ from maskevidence.data.tables import (
     write_table,
 )
 from maskevidence.errors import InputError
-from maskevidence.models import PPCA
-from maskevidence.models.base import TableModel
-from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.kind_of_model import kind_of_model
-from maskevidence.tasks.options import ImputeOptions, RowReading
-from maskevidence.tasks.prepare_rows import (
+from maskevidence.kinds.options import ImputeOptions, RowReading
+from maskevidence.kinds.rows import (
     is_table_file,
     model_on,
     new_model,
     note_on_units,
     raw_table,
-    read_rows,
+    read,
     selection_of,
 )
+from maskevidence.kinds.words import kind_of_model
+from maskevidence.models import PPCA
+from maskevidence.models.base import TableModel
+from maskevidence.support.provenance import command, versions
 
 DRAW = "draw"
 
@@ -125,7 +125,7 @@ def _read(data: str, options: ImputeOptions) -> tuple[RawTable, Table]:
     else:
         import pyarrow as pa
 
-        table = read_rows(data, RowReading(table=options.table), id_column=options.id_column)
+        table = read(data, RowReading(table=options.table), id_column=options.id_column)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
     return raw, (table if options.limit is None else table.head(options.limit))
 

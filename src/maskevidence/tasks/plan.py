@@ -4,12 +4,12 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.planning import PassPlan
 from maskevidence.evidence.planning import plan as plan_passes
 from maskevidence.evidence.precise import FEWEST
+from maskevidence.kinds.declaring import one_of_kind
+from maskevidence.kinds.options import PrecisionOptions, Preparation
+from maskevidence.kinds.prepare import prepare
+from maskevidence.kinds.words import kind_of_model
 from maskevidence.masks.by_name import parse_design
-from maskevidence.tasks.declaring import one_of_kind
-from maskevidence.tasks.kind_of_model import kind_of_model
-from maskevidence.tasks.options import PrecisionOptions, Preparation
 from maskevidence.tasks.precision import parse_precise
-from maskevidence.tasks.prepare import prepare
 
 
 def plan(

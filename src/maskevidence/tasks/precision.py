@@ -2,10 +2,10 @@
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import Precise
+from maskevidence.kinds.declaring import flag
+from maskevidence.kinds.options import PrecisionOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.sizes import RandomSize
-from maskevidence.tasks.declaring import flag
-from maskevidence.tasks.options import PrecisionOptions
 
 
 def parse_precise(

@@ -12,6 +12,11 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.precise import FEWEST, Precise
 from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.kinds.declaring import Kind, flag, one_of_kind
+from maskevidence.kinds.options import ClusterOptions, Preparation, RunOptions
+from maskevidence.kinds.prepare import prepare
+from maskevidence.kinds.prepared import Prepared, recorded
+from maskevidence.kinds.words import kind_of_model
 from maskevidence.masks.by_name import DesignWord, parse_design
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import LeaveOneOut, RandomSize
@@ -37,13 +42,7 @@ from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
 from maskevidence.show.words import model_words
 from maskevidence.support.files import csv_text, write_atomic
-from maskevidence.tasks.declaring import Kind, flag, one_of_kind
-from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.kind_of_model import kind_of_model
-from maskevidence.tasks.options import ClusterOptions, Preparation, RunOptions
 from maskevidence.tasks.precision import parse_precise
-from maskevidence.tasks.prepare import prepare
-from maskevidence.tasks.prepared import Prepared
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
@@ -154,7 +153,7 @@ def score_prepared(
         masks=key.masks,
         batch_size=scoring.batch_size,
         per_token=scoring.per_token,
-        refine=False,  # `prepare_rows` has refined the model, and its note is among those of the data
+        refine=False,  # `prepare` has refined the model, and its note is among those of the data
     )
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
@@ -350,7 +349,7 @@ def _engine(run: RunOptions, ready: Prepared) -> Engine:
 
 def _token_scores(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
     """The score of each token; a run directory gets them as a CSV file."""
-    from maskevidence.tasks.prepare_texts import token_scores
+    from maskevidence.kinds.texts import token_scores
 
     listed = token_scores(ready, scores)
     if out is not None:

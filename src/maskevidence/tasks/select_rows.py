@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.kinds.options import SelectOptions
+from maskevidence.kinds.rows import note_on_units, read, reading_options
+from maskevidence.kinds.select import candidates, select
+from maskevidence.kinds.selection import Selection
+from maskevidence.kinds.words import parse_components
 from maskevidence.masks.by_name import as_design
 from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.show.draw import image
 from maskevidence.support.files import remove_temporaries, write_atomic, write_json
 from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.options import SelectOptions
-from maskevidence.tasks.parse import parse_components
-from maskevidence.tasks.prepare_rows import note_on_units, read_rows, reading_options
-from maskevidence.tasks.select import candidates, select
-from maskevidence.tasks.selection import Selection
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
 
@@ -43,7 +43,7 @@ def select_rows(families: str, data: str, options: SelectOptions = SelectOptions
 
     Args:
         families: words between commas, such as "ppca,factor-analysis".
-        data: a file, a data set or images, as `read_rows` takes them.
+        data: a file, a data set or images, as `rows.read` takes them.
         options: the numbers of components, how candidates are compared, and where the choice is written.
 
     Raises:
@@ -67,7 +67,7 @@ def select_rows(families: str, data: str, options: SelectOptions = SelectOptions
                 f"{str(out)!r} holds a selection; give another folder, or --overwrite to replace it"
             )
     reading, id_column = options.reading, options.id_column
-    table = read_rows(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
     selection = select(
         table,
         families,

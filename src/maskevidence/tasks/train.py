@@ -1,9 +1,10 @@
 """Train a model of any kind."""
 
-from maskevidence.tasks.declaring import one_of_kind
-from maskevidence.tasks.kind_of_model import kind_of_training
-from maskevidence.tasks.training_folder import TrainingResult
-from maskevidence.tasks.training_options import ImageTraining, TextTraining, TrainingOptions
+from maskevidence import kinds
+from maskevidence.kinds.declaring import one_of_kind
+from maskevidence.kinds.training_folder import TrainingResult
+from maskevidence.kinds.training_options import ImageTraining, TextTraining, TrainingOptions
+from maskevidence.kinds.words import kind_of_training
 
 
 def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | None:
@@ -23,13 +24,7 @@ def train(model: str, data: str, options: TrainingOptions) -> TrainingResult | N
     """
     options = one_of_kind(kind_of_training(model), model, options, TrainingOptions)
     if isinstance(options, TextTraining):
-        from maskevidence.tasks.train_masked_lm import train_masked_lm
-
-        return train_masked_lm(data, options)
+        return kinds.texts_training.train(data, options)
     if isinstance(options, ImageTraining):
-        from maskevidence.tasks.train_vit_mae import train_vit_mae
-
-        return train_vit_mae(data, options)
-    from maskevidence.tasks.train_rows import train_rows
-
-    return train_rows(model, data, options)
+        return kinds.images_training.train(data, options)
+    return kinds.rows_training.train(model, data, options)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, get_args
 
+from maskevidence.kinds.declaring import Option
+from maskevidence.kinds.options import Limit, Out, Overwrite
 from maskevidence.support.choices import Convention
-from maskevidence.tasks.declaring import Option
-from maskevidence.tasks.options import Limit, Out, Overwrite
 
 
 @dataclass(frozen=True)

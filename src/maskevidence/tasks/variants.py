@@ -12,12 +12,12 @@ from maskevidence.data.fasta import is_fasta, read_fasta
 from maskevidence.data.tables import is_number
 from maskevidence.data.texts import Columns, read_text_file
 from maskevidence.errors import InputError
+from maskevidence.kinds.options import CheckpointOptions, TextDevice
+from maskevidence.kinds.words import kind_of_model
 from maskevidence.runs.lock import locked, refuse_unrelated
 from maskevidence.show.parts import Page, Table
 from maskevidence.support.files import reading, write_atomic, write_json, writing
 from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.kind_of_model import kind_of_model
-from maskevidence.tasks.options import CheckpointOptions, TextDevice
 from maskevidence.tasks.variant_options import VariantOptions
 from maskevidence.variant_scores.agreement import MIN_PAIRS, Correlation, spearman_interval
 from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES
@@ -110,9 +110,9 @@ def score_variants(
     wild_type = read_wild_type(options.wild_type)
     mutants, sequences, numbers = _read(data, options)
     parse_mutants(wild_type, mutants, options.start, sequences)  # before the model is loaded
-    from maskevidence.tasks.prepare_texts import load_masked_lm
+    from maskevidence.kinds.texts import load
 
-    loaded = load_masked_lm(model, checkpoint, device)
+    loaded = load(model, checkpoint, device)
     if options.plan:
         plan = plan_variants(
             loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws

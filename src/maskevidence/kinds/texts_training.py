@@ -14,6 +14,14 @@ from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm as train_in_place
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.kinds.training_folder import (
+    RESULT,
+    TrainingResult,
+    begin_training,
+    finished_training,
+)
+from maskevidence.kinds.training_options import TextTraining
+from maskevidence.kinds.transformer_training import numbers_of, transformer_job
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
@@ -24,14 +32,6 @@ from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.runs.lock import locked
-from maskevidence.tasks.train_transformer import numbers_of, transformer_job
-from maskevidence.tasks.training_folder import (
-    RESULT,
-    TrainingResult,
-    begin_training,
-    finished_training,
-)
-from maskevidence.tasks.training_options import TextTraining
 from maskevidence.tokens import Tokens
 
 TEST_FRACTION = 0.1
@@ -40,7 +40,7 @@ _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
 
-def train_masked_lm(data: str, options: TextTraining) -> TrainingResult | None:
+def train(data: str, options: TextTraining) -> TrainingResult | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
     The model is a new BERT, by default with word pieces made from the text, or one whose training is

@@ -15,6 +15,8 @@ from maskevidence.data.table import Table, note_on_codes
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import EvidenceEstimate, Kind, summarize_scores
+from maskevidence.kinds.selection import Candidate, Selection
+from maskevidence.kinds.words import FAMILIES, SINGLE, parse_components, parse_model
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
@@ -26,8 +28,6 @@ from maskevidence.models.gaussian.ppca import PPCA
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
-from maskevidence.tasks.parse import FAMILIES, SINGLE, parse_components, parse_model
-from maskevidence.tasks.selection import Candidate, Selection
 from maskevidence.tokens import Tokens, column_names
 
 COMPONENTS = tuple(range(1, 21))

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskevidence.data.images import Images, read_images
+from maskevidence.data.images import Images
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface import vit_mae_training
+from maskevidence.kinds.images import read
+from maskevidence.kinds.training_folder import TrainingResult, begin_training
+from maskevidence.kinds.training_options import ImageTraining
+from maskevidence.kinds.transformer_training import numbers_of, transformer_job
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, ReconstructionLoss, image_summary
 from maskevidence.runs.lock import locked
-from maskevidence.tasks.parse import parse_size
-from maskevidence.tasks.train_transformer import numbers_of, transformer_job
-from maskevidence.tasks.training_folder import TrainingResult, begin_training
-from maskevidence.tasks.training_options import ImageTraining
 
 TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
 MAX_CALIBRATION_IMAGES, MAX_SCORED_IMAGES, MAX_MEASURED_IMAGES = 512, 1000, 2000
@@ -27,7 +27,7 @@ STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
 
 
-def train_vit_mae(data: str, options: ImageTraining) -> TrainingResult:
+def train(data: str, options: ImageTraining) -> TrainingResult:
     """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The
@@ -43,11 +43,7 @@ def train_vit_mae(data: str, options: ImageTraining) -> TrainingResult:
     """
     default = replace(vit_mae_training.RECIPE, steps=STEPS)
     job = transformer_job("vit-mae", data, options, default, CHECKPOINT_EVERY)
-    reading = options.reading
-    size = parse_size(reading.resize)
-    images = read_images(
-        data, column=reading.column, limit=options.limit, resize=size, skip_bad=reading.skip_bad
-    )
+    images = read(data, options.reading, limit=options.limit)
     train, calibration, test = _parts(
         images, TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
     )

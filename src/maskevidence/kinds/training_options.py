@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from maskevidence.tasks.declaring import Kind, Option
-from maskevidence.tasks.options import (
+from maskevidence.kinds.declaring import Kind, Option
+from maskevidence.kinds.options import (
     AllowUnknown,
     BlockSize,
     Device,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
+from maskevidence.kinds.training_options import Training
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
 from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.training_options import Training
 from maskevidence.training import checkpoints
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"

@@ -83,7 +83,7 @@ def one_of_kind(kind: Kind, model: str, options: Any, classes: Any) -> Any:
         InputError: the options are those of another kind.
 
     Example:
-        >>> from maskevidence.tasks.options import ImageOptions, Preparation
+        >>> from maskevidence.kinds.options import ImageOptions, Preparation
         >>> one_of_kind("rows", "ppca:8", None, Preparation).sample.seed
         0
         >>> one_of_kind("rows", "ppca:8", ImageOptions(), Preparation)

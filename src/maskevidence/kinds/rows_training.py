@@ -4,16 +4,10 @@ import re
 
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError
-from maskevidence.masks.by_name import parse_design
-from maskevidence.model import HasLogEvidence
-from maskevidence.models.base import TableModel
-from maskevidence.models.fingerprints import marks_of
-from maskevidence.runs.lock import locked
-from maskevidence.support.files import write_atomic
-from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.options import RowDevice
-from maskevidence.tasks.prepare_rows import TEST_FRACTION, model_on, new_model, read_rows
-from maskevidence.tasks.training_folder import (
+from maskevidence.kinds.options import RowDevice
+from maskevidence.kinds.prepared import recorded
+from maskevidence.kinds.rows import TEST_FRACTION, model_on, new_model, read
+from maskevidence.kinds.training_folder import (
     HISTORY,
     RESULT,
     TrainingResult,
@@ -21,7 +15,13 @@ from maskevidence.tasks.training_folder import (
     prepare_folder,
     write_result,
 )
-from maskevidence.tasks.training_options import RowTraining
+from maskevidence.kinds.training_options import RowTraining
+from maskevidence.masks.by_name import parse_design
+from maskevidence.model import HasLogEvidence
+from maskevidence.models.base import TableModel
+from maskevidence.models.fingerprints import marks_of
+from maskevidence.runs.lock import locked
+from maskevidence.support.files import write_atomic
 from maskevidence.training.checkpoints import FILE
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
@@ -31,7 +31,7 @@ BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
-def train_rows(model: str, data: str, options: RowTraining) -> TrainingResult:
+def train(model: str, data: str, options: RowTraining) -> TrainingResult:
     """Train a model of rows, save it, and compute its log evidence.
 
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
@@ -39,7 +39,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> TrainingResult:
 
     Args:
         model: a word such as "ppca:8".
-        data: a file, a data set or images, as `read_rows` takes them.
+        data: a file, a data set or images, as `rows.read` takes them.
         options: how the model is trained.
 
     Raises:
@@ -50,7 +50,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> TrainingResult:
         >>> import tempfile
         >>> from pathlib import Path
         >>> folder = Path(tempfile.mkdtemp())
-        >>> trained = train_rows("ppca:2", "digits", RowTraining(folder, epochs=2))
+        >>> trained = train("ppca:2", "digits", RowTraining(folder, epochs=2))
         >>> trained.result["n_train"], trained.result["kind"]
         (1438, 'exact')
     """
@@ -101,7 +101,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> TrainingResult:
 def _read(data: str, options: RowTraining) -> tuple[Table, Table | None]:
     """The rows to train on and the rows held out, if any."""
     reading, id_column = options.reading, options.id_column
-    table = read_rows(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
         return table.split(test_fraction, options.seed)

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from maskevidence.data.images import Images
+from maskevidence.model import device_of
 from maskevidence.runs import DataSource
 from maskevidence.tokens import Tokens
 
@@ -51,3 +54,21 @@ class Prepared:
         """Record the DATA word, and the options that the data were read with; None and False are left out."""
         given = {name: value for name, value in options.items() if value}
         return replace(self, source=self.source.model_copy(update={"name": data, "options": given}))
+
+
+def recorded(model: Any) -> dict[str, str | None]:
+    """The names of a model's precision and device; None for a model without parameters.
+
+    Example:
+        >>> import maskevidence as me
+        >>> recorded(me.models.PPCA(3, 1))
+        {'dtype': 'float64', 'device': 'cpu'}
+    """
+    device = device_of(model)
+    dtype = getattr(model, "dtype", None) or next((p.dtype for p in model.parameters()), None)
+    if any(getattr(module, "in_bfloat16", False) for module in model.modules()):
+        dtype = torch.bfloat16
+    return {
+        "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+        "device": None if device is None else str(device),
+    }

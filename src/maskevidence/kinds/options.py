@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from maskevidence.kinds.declaring import Kind, Option
 from maskevidence.support.choices import (
     Density,
     DiffusionName,
@@ -13,7 +14,6 @@ from maskevidence.support.choices import (
     PatchStatistics,
     WeightsDtype,
 )
-from maskevidence.tasks.declaring import Kind, Option
 
 Json = Annotated[
     str | None,

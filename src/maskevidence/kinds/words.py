@@ -1,25 +1,32 @@
-"""The words of the command line as objects: MODEL, --design, --resize."""
+"""The words of the command line as objects: MODEL and its kind, names, numbers, sizes; imports no torch."""
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from maskevidence import models
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.models import PPCA, VAE, BernoulliPCA, FactorAnalysis, Gaussian, KernelGaussian, load
-from maskevidence.models.base import TableModel
-from maskevidence.tasks.declaring import flag
+from maskevidence.kinds.declaring import Kind, flag
+from maskevidence.support.files import read_json
+from maskevidence.support.hub import hub_file
 
-_WITH_COMPONENTS: dict[str, Callable[[int, int], TableModel]] = {
-    "ppca": PPCA,
-    "factor-analysis": FactorAnalysis,
-    "bernoulli-pca": BernoulliPCA,
-    "vae": lambda d, k: VAE(n_features=d, n_components=k),
-    "bernoulli-vae": lambda d, k: VAE(likelihood="bernoulli", n_features=d, n_components=k),
+if TYPE_CHECKING:
+    from maskevidence.models.base import TableModel
+
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
+_WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
+    "ppca": lambda d, k: models.PPCA(d, k),
+    "factor-analysis": lambda d, k: models.FactorAnalysis(d, k),
+    "bernoulli-pca": lambda d, k: models.BernoulliPCA(d, k),
+    "vae": lambda d, k: models.VAE(n_features=d, n_components=k),
+    "bernoulli-vae": lambda d, k: models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
-_WITHOUT_COMPONENTS: dict[str, Callable[[int], TableModel]] = {
-    "gaussian": lambda d: Gaussian(n_features=d),
-    "kernel-gaussian": lambda d: KernelGaussian(d, n_centres=1),  # the fit takes one for each row
+_WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
+    "gaussian": lambda d: models.Gaussian(n_features=d),
+    "kernel-gaussian": lambda d: models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
 }
 MODELS = (*_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that a number of components follows
@@ -27,7 +34,52 @@ SINGLE = tuple(_WITHOUT_COMPONENTS)  # words that stand alone
 _MAX_COMPONENTS = 10_000
 
 
-def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
+def kind_of_training(word: str) -> Kind:
+    """The kind of a new model that `train` makes.
+
+    Example:
+        >>> kind_of_training("ppca:8"), kind_of_training("vit-mae")
+        ('rows', 'images')
+    """
+    return _TRANSFORMERS.get(word, "rows")
+
+
+def kind_of_model(word: str) -> Kind:
+    """The kind of model that a MODEL word names.
+
+    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
+    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
+
+    Example:
+        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
+        ('rows', 'texts')
+    """
+    folder = Path(word)
+    if folder.is_dir():
+        config = _config(folder / "config.json")
+        if config is None:
+            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
+        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
+            return "rows"
+        return "images" if "image_size" in config else "texts"
+    if _ON_THE_HUB.fullmatch(word) is None:
+        return "rows"
+    file = hub_file(word, "config.json")
+    if file is None:
+        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
+    config = _config(file)
+    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
+
+
+def _config(file: Path) -> Any:
+    """The content of a model's config.json; None if it is missing or damaged."""
+    try:
+        return read_json(file)
+    except InputError:
+        return None
+
+
+def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Turn a MODEL word into a builder of new models, or into a saved model.
 
     Args:
@@ -54,7 +106,7 @@ def parse_model(word: str) -> tuple[Callable[[int], TableModel] | None, Any]:
             raise InputError(f"model {word!r} lacks its number of components; write {name}:8, for example")
         return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
     if Path(word).is_dir():
-        return None, load(word)
+        return None, models.load(word)
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])

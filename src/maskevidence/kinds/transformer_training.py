@@ -12,13 +12,8 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
-from maskevidence.masks.by_name import parse_design
-from maskevidence.masks.design import MaskDesign
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.support.files import write_atomic
-from maskevidence.tasks.devices import recorded
-from maskevidence.tasks.training_folder import (
+from maskevidence.kinds.prepared import recorded
+from maskevidence.kinds.training_folder import (
     HISTORY,
     RESULT,
     SETTINGS,
@@ -27,7 +22,12 @@ from maskevidence.tasks.training_folder import (
     remove_checkpoints,
     write_result,
 )
-from maskevidence.tasks.training_options import TransformerTraining
+from maskevidence.kinds.training_options import TransformerTraining
+from maskevidence.masks.by_name import parse_design
+from maskevidence.masks.design import MaskDesign
+from maskevidence.models.image.masked_image import MaskedImage
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.support.files import write_atomic
 
 
 @dataclass(frozen=True)

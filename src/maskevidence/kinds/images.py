@@ -1,30 +1,31 @@
-"""A masked image model, the images to score it on, and pixel variances fitted to the others."""
+"""Masked image models: how images are read, pixel variances fitted to some, and a run's images read again."""
 
 import math
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from maskevidence.data.images import Images, read_images
 from maskevidence.data.table import held_out_rows
 from maskevidence.errors import InputError
+from maskevidence.kinds.options import ImageFiles, ImageOptions, PixelOptions
+from maskevidence.kinds.prepared import Prepared
+from maskevidence.kinds.words import parse_size
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tasks.options import ImageFiles, ImageOptions, PixelOptions
-from maskevidence.tasks.parse import parse_size
-from maskevidence.tasks.prepared import Prepared
 
 CALIBRATION_FRACTION = 0.2
 MAX_CALIBRATION_IMAGES = 512
 _CALIBRATION = 0x696D6167
 
 
-def prepare_images(
+def prepare(
     model: str,
     data: str,
     options: ImageOptions = ImageOptions(),
@@ -45,10 +46,7 @@ def prepare_images(
     """
     sample, reading, device = options.sample, options.reading, options.device
     loaded = MaskedImage.from_pretrained(model, device=device.device, batch_tokens=device.batch_tokens)
-    size = parse_size(reading.resize)
-    images = read_images(
-        data, column=reading.column, limit=sample.limit, resize=size, skip_bad=reading.skip_bad
-    )
+    images = read(data, reading, limit=sample.limit)
     notes = [*loaded.notes, *images.notes]
     if sample.test_fraction is not None:
         _, images = images.split(sample.test_fraction, sample.seed)
@@ -80,6 +78,40 @@ def prepare_images(
     return prepared.read_with(data, {"limit": sample.limit, **how})
 
 
+def read(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = None) -> Images:
+    """Read images.
+
+    Args:
+        data: the images, as `read_images` takes them.
+        reading: how they are read.
+        limit: use only the first `limit` images.
+
+    Raises:
+        InputError: images that cannot be read, or do not have one size.
+    """
+    size = parse_size(reading.resize)
+    return read_images(data, column=reading.column, limit=limit, resize=size, skip_bad=reading.skip_bad)
+
+
+def reopen(source: DataSource, seed: int) -> Images:
+    """The images of a run, read again by the name and with the options that run.json records.
+
+    Args:
+        source: the data of the run.
+        seed: of the run, which also chose the images that variances were fitted to.
+
+    Raises:
+        InputError: images that cannot be read any more.
+    """
+    options = dict[str, Any](source.options)
+    limit = options.pop("limit", None)
+    images = read(source.name, ImageFiles(**options), limit=limit)
+    if source.test_fraction is not None:
+        _, images = images.split(source.test_fraction, seed)
+    n_fitted = len(images) - source.n_observations
+    return _parts(images, n_fitted, seed)[0] if n_fitted > 0 else images
+
+
 def _asks_for_calibration(model: MaskedImage, options: PixelOptions) -> bool:
     stored = model.density
     if stored is None or options.calibration_fraction is not None:
@@ -103,9 +135,8 @@ def _calibrate(
             "to or none to score; give a share in (0, 1) and more images"
         )
     n = min(max(1, math.ceil(fraction * len(images))), MAX_CALIBRATION_IMAGES, len(images) - 1)
-    _, fitted = held_out_rows(len(images), n / len(images), int(keyed_bits(seed, _CALIBRATION)))
-    others = images.select(np.setdiff1d(np.arange(len(images)), fitted))
-    wanted = (options.density or "gaussian", options.patch_statistics, seed, len(fitted))
+    others, calibration = _parts(images, n, seed)
+    wanted = (options.density or "gaussian", options.patch_statistics, seed, n)
     stored = _density_of_run(out, fingerprint(model), others)
     if stored is not None and wanted == (
         stored.name,
@@ -115,11 +146,16 @@ def _calibrate(
     ):
         model.density = stored
     else:
-        calibration = images.select(fitted)
         tokens = model.tokens(calibration.pixels, calibration.ids)
         model.calibrate(tokens, wanted[0], patch_statistics=options.patch_statistics, seed=seed)
-    note = f"pixel variances fitted to {len(fitted):,} of the images, scored on the {len(others):,} others"
+    note = f"pixel variances fitted to {n:,} of the images, scored on the {len(others):,} others"
     return others, note
+
+
+def _parts(images: Images, n: int, seed: int) -> tuple[Images, Images]:
+    """The images that are scored, and the `n` images that variances are fitted to."""
+    _, fitted = held_out_rows(len(images), n / len(images), int(keyed_bits(seed, _CALIBRATION)))
+    return images.select(np.setdiff1d(np.arange(len(images)), fitted)), images.select(fitted)
 
 
 def _density_of_run(out: Path | None, model: str | None, scored: Images) -> PixelDensity | None:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from maskevidence import kinds
+from maskevidence.kinds.options import ImageOptions, Preparation, TextOptions
+from maskevidence.kinds.prepared import Prepared
 from maskevidence.masks.design import MaskDesign
-from maskevidence.tasks.options import ImageOptions, Preparation, TextOptions
-from maskevidence.tasks.prepared import Prepared
 
 
 def prepare(
@@ -23,13 +24,7 @@ def prepare(
         InputError: a model or data that cannot be used.
     """
     if isinstance(options, ImageOptions):
-        from maskevidence.tasks.prepare_images import prepare_images
-
-        return prepare_images(model, data, options, out=out)
+        return kinds.images.prepare(model, data, options, out=out)
     if isinstance(options, TextOptions):
-        from maskevidence.tasks.prepare_texts import prepare_texts
-
-        return prepare_texts(model, data, design, options)
-    from maskevidence.tasks.prepare_rows import prepare_rows
-
-    return prepare_rows(model, data, options)
+        return kinds.texts.prepare(model, data, design, options)
+    return kinds.rows.prepare(model, data, options)

@@ -1,4 +1,4 @@
-"""A masked language model, and the texts to score it on."""
+"""Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,6 +11,8 @@ import numpy as np
 
 from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
+from maskevidence.kinds.options import CheckpointOptions, TextDevice, TextOptions, TextReading, TextSample
+from maskevidence.kinds.prepared import Prepared
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
@@ -22,12 +24,10 @@ from maskevidence.runs import DataSource
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.devices import choose_device
 from maskevidence.support.progress import progress
-from maskevidence.tasks.options import CheckpointOptions, TextDevice, TextOptions, TextReading, TextSample
-from maskevidence.tasks.prepared import Prepared
 from maskevidence.tokens import Tokens
 
 
-def prepare_texts(
+def prepare(
     model: str,
     data: str,
     design: MaskDesign,
@@ -49,8 +49,8 @@ def prepare_texts(
         raise InputError("--whole-words belongs to --design leave-one-out; add that")
     if sample.id_column is not None and reading.block_size is not None:
         raise InputError("--id-column names single texts, and --block-size joins them; leave one of them out")
-    texts, scored = _read(data, reading, sample)
-    loaded = load_masked_lm(model, checkpoint, device)
+    texts, scored = read(data, reading, sample)
+    loaded = load(model, checkpoint, device)
     with progress("encoding texts", len(texts)) as advance:
         encoded = loaded.encode(
             texts[scored[0]],
@@ -104,8 +104,12 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     return digest.hexdigest()
 
 
-def _read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
-    """The texts, and the one or two columns of them that are scored."""
+def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
+    """The texts, and the one or two columns of them that are scored.
+
+    Raises:
+        InputError: columns that exclude each other, or texts that cannot be read.
+    """
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -125,7 +129,18 @@ def _read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, l
     return texts, scored
 
 
-def load_masked_lm(
+def reopen(source: DataSource) -> Texts:
+    """The texts of a run, read again by the name and with the options that run.json records.
+
+    Raises:
+        InputError: texts that cannot be read any more.
+    """
+    limit = source.options.get("limit")
+    assert not isinstance(limit, str)
+    return read_texts(source.name, source.columns, limit=limit)
+
+
+def load(
     model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: TextDevice = TextDevice()
 ) -> MaskedLM:
     """Load a masked language model as the options want it.
@@ -188,7 +203,7 @@ def _load_again(
     model: str, checkpoint: CheckpointOptions, device: TextDevice, words: EncodedTexts | None
 ) -> Any:
     """The same model in another process; `words` are given if whole words are hidden together."""
-    loaded = load_masked_lm(model, checkpoint, device)
+    loaded = load(model, checkpoint, device)
     return loaded if words is None else WholeWords(loaded, words)
 
 

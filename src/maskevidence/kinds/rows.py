@@ -1,4 +1,4 @@
-"""A model of rows, fitted to a training part of the rows or saved before, and the rows to score it on."""
+"""Models of rows: rows are read, a model is fitted to some or loaded, a run's rows are read again."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -6,28 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
 from maskevidence.data.table import Table, binarise, with_columns_of
 from maskevidence.data.tables import SUFFIXES, RawTable, Selection, digits, kind_of_file, read_raw, to_table
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.kinds.declaring import flag
+from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
+from maskevidence.kinds.prepared import Prepared
+from maskevidence.kinds.words import parse_model, parse_size, parse_words
 from maskevidence.model import HasRefine, beside
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
 from maskevidence.support.devices import choose_device
-from maskevidence.tasks.declaring import flag
-from maskevidence.tasks.devices import check_row_dtype, placed
-from maskevidence.tasks.options import RowDevice, RowOptions, RowReading, TableOptions
-from maskevidence.tasks.parse import parse_model, parse_size, parse_words
-from maskevidence.tasks.prepared import Prepared
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
-def prepare_rows(
+def prepare(
     model: str,
     data: str,
     options: RowOptions = RowOptions(),
@@ -36,21 +36,21 @@ def prepare_rows(
 
     Args:
         model: a word such as "ppca:8", or the folder of a saved model.
-        data: a file, a data set or images, as `read_rows` takes them.
+        data: a file, a data set or images, as `read` takes them.
         options: which rows are used, how they are read, and where the model computes.
 
     Raises:
         InputError: a model, a device or data that cannot be used.
 
     Example:
-        >>> from maskevidence.tasks.options import RowSample
-        >>> ready = prepare_rows("gaussian", "digits", RowOptions(RowSample(limit=100)))
+        >>> from maskevidence.kinds.options import RowSample
+        >>> ready = prepare("gaussian", "digits", RowOptions(RowSample(limit=100)))
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
     sample, reading = options.sample, options.reading
     build, saved = model_on(model, options.device)
-    table = read_rows(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column)
+    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column)
     if build is None:
         ready = use_saved(saved, table, sample.test_fraction, sample.seed)
     else:
@@ -87,14 +87,37 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
         InputError: an unknown word, or a device that cannot be used.
     """
     choose_device(device.device or "cpu", float64=True)  # before anything is read
-    check_row_dtype(device)
+    _check_dtype(device)
     build, saved = parse_model(word)
     if build is None:
         return None, placed(saved, device)
     return lambda n_features: placed(build(n_features), device), None
 
 
-def read_rows(
+def placed(model: TableModel, options: RowDevice) -> TableModel:
+    """A model of rows on the device and in the precision of the options, in place.
+
+    Raises:
+        InputError: a device that does not exist here, or that has no float64, or another precision.
+
+    Example:
+        >>> import maskevidence as me
+        >>> placed(me.models.PPCA(3, 1), RowDevice(dtype="float32")).dtype
+        torch.float32
+    """
+    _check_dtype(options)
+    device = choose_device(options.device or "cpu", float64=True)
+    dtype = model.dtype if options.dtype is None else getattr(torch, options.dtype)
+    return model.to(device, dtype)
+
+
+def _check_dtype(options: RowDevice) -> None:
+    """Raise an InputError for a precision that models of rows do not compute in."""
+    if options.dtype not in (None, "float32", "float64"):
+        raise InputError(f"models of rows do not compute in {options.dtype}; give float32 or float64")
+
+
+def read(
     data: str,
     reading: RowReading = RowReading(),
     *,
@@ -139,6 +162,33 @@ def _read(data: str, reading: RowReading, limit: int | None, id_column: str | No
         known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
         raise unknown_name("data", data, known)
     return table if limit is None else table.head(limit)
+
+
+def reopen(source: DataSource, seed: int) -> tuple[Table, Table]:
+    """The rows of a run, read again by the name and with the options that run.json records.
+
+    Args:
+        source: the data of the run.
+        seed: of the run.
+
+    Returns:
+        The rows that are scored, with the columns of the model; and all rows that were read.
+
+    Raises:
+        InputError: data that cannot be read any more, or lack a column.
+    """
+    options = source.options
+    limit, id_column = options.get("limit"), options.get("id_column")
+    assert not isinstance(limit, str)
+    everything = read(
+        source.name,
+        reading_from(options),
+        limit=limit,
+        seed=seed,
+        id_column=None if id_column is None else str(id_column),
+    )
+    scored = everything if source.test_fraction is None else everything.split(source.test_fraction, seed)[1]
+    return with_columns_of(scored, source.columns), everything
 
 
 def is_table_file(data: str) -> bool:
