@@ -7,7 +7,15 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "numpy", "pandas", "pyarrow", "transformers", "maskevidence.runs", "maskevidence.models")
+HEAVY = (
+    "torch",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "transformers",
+    "maskevidence.runs",
+    "maskevidence.models.base",
+)
 PROGRAM = f"""
 import sys
 from maskevidence.cli import main
