@@ -10,7 +10,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence import masks
+from maskevidence.masks import by_name
 from maskevidence.masks.by_name import DesignWord, as_design, parse_design
 
 DESIGNS = {
@@ -58,7 +58,7 @@ def test_a_word_is_a_design_and_a_design_a_word(word: str) -> None:
 
 
 def test_every_design_is_among_them() -> None:
-    assert {type(design) for design in DESIGNS.values()} == set(masks.DESIGNS)
+    assert {type(design) for design in DESIGNS.values()} == set(by_name.DESIGNS)
 
 
 def test_words_are_short() -> None:
@@ -88,7 +88,7 @@ def test_a_new_field_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
         wrapped: bool = False
         name: ClassVar[str] = "windows"
 
-    monkeypatch.setattr(masks, "DESIGNS", (*masks.DESIGNS, Windows))
+    monkeypatch.setattr(by_name, "DESIGNS", (*by_name.DESIGNS, Windows))
     assert parse_design("windows:4,share=0.25,wrapped").design == Windows(4, 0.25, wrapped=True)
     assert str(DesignWord(Windows(4, wrapped=True), "shared")) == "windows:4,wrapped,shared"
 

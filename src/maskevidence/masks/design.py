@@ -46,7 +46,7 @@ class MaskKey:
 
     Example:
         >>> import maskevidence as me
-        >>> masks = [me.shared_masks(EverySize(1), MaskKey(seed, "shared"), 6)[0] for seed in (3, 3, 4)]
+        >>> masks = [me.shared_masks(me.EverySize(1), MaskKey(seed, "shared"), 6)[0] for seed in (3, 3, 4)]
         >>> bool((masks[0] == masks[1]).all()), bool((masks[0] == masks[2]).all())
         (True, False)
     """
@@ -115,7 +115,8 @@ class MaskDesign(ABC):
             InputError: a design whose `extended_by` does not name such an option.
 
         Example:
-            >>> EverySize(masks_per_size=4).n_repeats, LeaveOneOut().n_repeats
+            >>> import maskevidence as me
+            >>> me.EverySize(masks_per_size=4).n_repeats, me.LeaveOneOut().n_repeats
             (4, 1)
         """
         n_repeats = 1 if self.extended_by is None else getattr(self, self.extended_by, None)
@@ -222,7 +223,8 @@ class MaskDesign(ABC):
             InputError: a design whose estimate is not the area under the curve.
 
         Example:
-            >>> RandomSize(1).in_training()
+            >>> import maskevidence as me
+            >>> me.RandomSize(1).in_training()
             RandomSize(draws=1, replicates=1)
         """
         if not self.is_area:
@@ -240,7 +242,8 @@ class MaskDesign(ABC):
         """The design's name and parameters, as they are written to files.
 
         Example:
-            >>> EverySize(2).settings()
+            >>> import maskevidence as me
+            >>> me.EverySize(2).settings()
             {'name': 'every-size', 'masks_per_size': 2}
         """
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]

@@ -73,7 +73,8 @@ def all_pairs(
         The observation's position 0..B-1 and the mask's index, each of shape (n_masks,).
 
     Example:
-        >>> row, index = all_pairs(LeaveOneOut(), np.array([2, 3]))
+        >>> import maskevidence as me
+        >>> row, index = all_pairs(me.LeaveOneOut(), np.array([2, 3]))
         >>> row.tolist(), index.tolist()
         ([0, 0, 1, 1, 1], [0, 1, 0, 1, 2])
     """
@@ -92,7 +93,8 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
     """How many masks each observation has, shape (B,); the arguments are those of `all_pairs`.
 
     Example:
-        >>> n_masks(EverySize(4), np.array([2, 30])).tolist()
+        >>> import maskevidence as me
+        >>> n_masks(me.EverySize(4), np.array([2, 30])).tolist()
         [3, 117]
     """
     lengths, place = np.unique(n_tokens, return_inverse=True)
@@ -138,7 +140,8 @@ def drawn_masks(
             `positions`; None if sizes follow the ids, as in training.
 
     Example:
-        >>> masks = drawn_masks(EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
+        >>> import maskevidence as me
+        >>> masks = drawn_masks(me.EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
         >>> masks.masked().sum(1).tolist(), masks.weight.tolist()
         ([1, 2], [1.0, 1.0])
     """
