@@ -60,12 +60,12 @@ def device_of(model: object) -> device | None:
     return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
 
 
-def beside(model: object, data: Placed) -> Placed:
+def to_device_of(model: object, data: Placed) -> Placed:
     """Tokens or moments on the device of a model that is a torch module; as they are for other models.
 
     Example:
         >>> import maskevidence as me
-        >>> beside(me.models.Gaussian(n_features=1), Tokens.from_array([[0.5]])).values.device
+        >>> to_device_of(me.models.Gaussian(n_features=1), Tokens.from_array([[0.5]])).values.device
         device(type='cpu')
     """
     place = device_of(model)
@@ -136,7 +136,7 @@ class MaskedModel(Protocol):
         ...
 
 
-def asked(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     """What a model answers for a mask of each observation, after a check of the masks and of its shape.
 
     Args:

@@ -15,7 +15,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.design import MaskKey, Masks
 from maskevidence.masks.sizes import FixedRate, size_of_rate
-from maskevidence.model import HasLogEvidence, as_tokens, beside
+from maskevidence.model import HasLogEvidence, as_tokens, to_device_of
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import Band, Line, Lines
 from maskevidence.show.shown import Columns, Shown
@@ -242,7 +242,7 @@ def _tokens(model: Any, data: object, n_rows: int, seed: int) -> Tokens:
         if not callable(getattr(model, "sample", None)):
             raise InputError(f"{type(model).__name__} has no sample method; give data")
         data = model.sample(n_rows, seed=seed)
-    return beside(model, as_tokens(model, data))
+    return to_device_of(model, as_tokens(model, data))
 
 
 def _of_rate(
@@ -300,7 +300,7 @@ def block_identity(
     Returns:
         Two arrays of shape (B,), nats; for a joint density, the first is minus the second.
     """
-    tokens = beside(model, tokens)
+    tokens = to_device_of(model, tokens)
     maskable = tokens.maskable.cpu().numpy()
     n_tokens = tokens.n_tokens.cpu().numpy()
     ranks = torch.from_numpy(keyed_ranks(seed, tokens.ids.cpu().numpy()[:, None], maskable))

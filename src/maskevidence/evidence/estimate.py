@@ -19,8 +19,8 @@ from maskevidence.model import (
     MaskedModel,
     as_tokens,
     base_measure_of,
-    beside,
     check_conditionals,
+    to_device_of,
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import check_shared
@@ -191,6 +191,6 @@ def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
     """A copy of the model, refined for these tokens, and its note."""
     refined = copy.deepcopy(model)
     try:
-        return refined, (refined.refine(beside(refined, tokens)),)
+        return refined, (refined.refine(to_device_of(refined, tokens)),)
     except NumericalError as error:
         raise NumericalError(f"{error}; with refine=False, the model is scored as it is") from error

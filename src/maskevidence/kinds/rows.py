@@ -17,7 +17,7 @@ from maskevidence.kinds.declaring import flag
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.kinds.prepared import Prepared
 from maskevidence.kinds.words import parse_model, parse_size, parse_words
-from maskevidence.model import HasRefine, beside
+from maskevidence.model import HasRefine, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
 from maskevidence.support.devices import choose_device
@@ -331,7 +331,7 @@ def _prepared(model: TableModel, table: Table, test_fraction: float | None, note
     tokens = table.tokens()
     notes = [*notes, *model.notes_on(tokens)]
     if isinstance(model, HasRefine):
-        notes = [*notes, model.refine(beside(model, tokens))]
+        notes = [*notes, model.refine(to_device_of(model, tokens))]
     source = DataSource(
         name=table.name,
         fingerprint=table.fingerprint(),

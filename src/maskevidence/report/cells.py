@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import LeaveOneOut
-from maskevidence.model import beside
+from maskevidence.model import to_device_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
@@ -89,7 +89,7 @@ def _scores(
     model, width = _model(run) if rows else None, len(run.manifest.data.columns)
     if model is None or model.n_features != width or len(rows) * width**2 > MOST_WORK:
         return {}
-    tokens = beside(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
+    tokens = to_device_of(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
     try:
         estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
     except MaskEvidenceError:

@@ -11,7 +11,7 @@ import torch
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.masks.drawing import check_n_masks
-from maskevidence.model import HasLogEvidence, beside, device_of
+from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
@@ -163,7 +163,7 @@ def closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, flo
     with torch.no_grad():
         for block in manifest.blocks():
             rows = tokens[block_rows(block, manifest.rows_per_block, len(tokens))]
-            values = model.log_evidence(beside(model, rows)).double().tolist()
+            values = model.log_evidence(to_device_of(model, rows)).double().tolist()
             found |= zip(rows.ids.tolist(), values, strict=True)
     return found
 

@@ -23,9 +23,9 @@ from maskevidence.model import (
     HasTimedBatches,
     HasUnmaskedLogDistributions,
     MaskedModel,
-    asked,
-    beside,
+    conditionals_of,
     not_finite,
+    to_device_of,
 )
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
@@ -157,7 +157,7 @@ class Asker:
         for part in self._calls(contexts, among):
             tokens, hidden = self._beside(*contexts.take(part))
             with torch.no_grad():
-                log_probs = asked(self.model, tokens, hidden)
+                log_probs = conditionals_of(self.model, tokens, hidden)
             yield Answer(part, tokens, hidden, log_probs)
             self._count(len(hidden))
 
@@ -204,7 +204,7 @@ class Asker:
         return listed
 
     def _beside(self, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> tuple[Tokens, Bool[Tensor, "b D"]]:
-        tokens = beside(self.model, tokens)
+        tokens = to_device_of(self.model, tokens)
         return tokens, hidden.to(tokens.maskable.device)
 
     def _count(self, n_rows: int) -> None:

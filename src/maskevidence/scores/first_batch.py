@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign
-from maskevidence.model import MaskedModel, beside
+from maskevidence.model import MaskedModel, to_device_of
 from maskevidence.scores.score import check_tokens
 from maskevidence.tokens import Tokens
 
@@ -48,7 +48,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     others = masked & ~probe & present[following]
     changed = torch.where(like(others, some.values), tokens.values[following], some.values)
     both = tokens[torch.cat([rows, rows])]
-    both = beside(model, replace(both, values=torch.cat([some.values, changed])))
+    both = to_device_of(model, replace(both, values=torch.cat([some.values, changed])))
     twice, device = torch.cat([masked, masked]), both.values.device
     with torch.no_grad():
         answer = model.log_conditionals(both, twice.to(device))

@@ -21,7 +21,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.by_name import DesignWord, as_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.policy import Policy
-from maskevidence.model import HasBatches, HasLogDistributions, MaskedModel, beside
+from maskevidence.model import HasBatches, HasLogDistributions, MaskedModel, to_device_of
 from maskevidence.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
 from maskevidence.scores.record import ScoreTable
 from maskevidence.tokens import Tokens
@@ -70,7 +70,7 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
     Raises:
         NumericalError: a log-probability that is not finite.
     """
-    tokens = beside(asker.model, tokens)
+    tokens = to_device_of(asker.model, tokens)
     n_tokens = tokens.n_tokens.cpu().numpy()
     hidden = tokens.maskable.clone()
     row, draw, score = [], [], []
@@ -155,7 +155,7 @@ def decode(
     policy = word.design
     check_policy(model, tokens, policy)
     _check_distributions(model, tokens, "decoding")
-    tokens = beside(model, tokens)
+    tokens = to_device_of(model, tokens)
     hidden, values = tokens.maskable.clone(), tokens.values.masked_fill(tokens.maskable, 0)
     tokens = replace(tokens, values=values)
     asker = Asker(model, None if isinstance(model, HasBatches) else max(1, len(tokens)))

@@ -22,8 +22,8 @@ from maskevidence.model import (
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
-    asked,
-    beside,
+    conditionals_of,
+    to_device_of,
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import Asker, MaskedRows, mean_score, slices
@@ -71,9 +71,9 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
-    tokens = beside(model, as_tokens(model, tokens))
+    tokens = to_device_of(model, as_tokens(model, tokens))
     masked = masked.to(tokens.maskable.device)
-    return mean_score(asked(model, tokens, masked), tokens, masked if scored is None else scored)
+    return mean_score(conditionals_of(model, tokens, masked), tokens, masked if scored is None else scored)
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _score_orderings(
     with torch.no_grad():
         for part in slices(len(row), scoring.batch_size):
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
-            batch = beside(model, tokens[torch.from_numpy(row[part]).to(device)])
+            batch = to_device_of(model, tokens[torch.from_numpy(row[part]).to(device)])
             scores = model.score_orderings(batch, torch.from_numpy(ranks).to(batch.ids.device))
             score[part] = _usable(scores.cpu().numpy(), ids[row[part]])
             advance(int(n_tokens[row[part]].sum()))
@@ -300,7 +300,7 @@ def score_shared_moments(
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
         raise InputError(f"moments give the area alone, not {scoring.design}; give the rows themselves")
-    moments = beside(model, moments)
+    moments = to_device_of(model, moments)
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:

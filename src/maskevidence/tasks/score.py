@@ -20,7 +20,7 @@ from maskevidence.kinds.words import kind_of_model
 from maskevidence.masks.by_name import DesignWord, parse_design
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import LeaveOneOut, RandomSize
-from maskevidence.model import HasLogEvidence, base_measure_of, beside
+from maskevidence.model import HasLogEvidence, base_measure_of, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
@@ -158,7 +158,7 @@ def score_prepared(
     result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
-            tokens = beside(prepared.model, prepared.tokens)
+            tokens = to_device_of(prepared.model, prepared.tokens)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
         result["closed_form"] = float(values.mean())
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import RandomSize
-from maskevidence.model import HasLogEvidence, HasScoreMoments, beside, device_of
+from maskevidence.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
@@ -141,7 +141,7 @@ class TrainingLoop:
         train = math.nan
         with torch.no_grad():
             if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
-                train = float(self.model.log_evidence(beside(self.model, self.data)).mean())
+                train = float(self.model.log_evidence(to_device_of(self.model, self.data)).mean())
             test = math.nan if self.held_out is None else self._evidence(self.held_out)
         return EpochRecord(epoch + 1, -total, train, test)
 
@@ -196,7 +196,7 @@ class TrainingLoop:
 
     def _evidence(self, tokens: Tokens) -> float:
         if isinstance(self.model, HasLogEvidence):
-            return float(self.model.log_evidence(beside(self.model, tokens)).mean())
+            return float(self.model.log_evidence(to_device_of(self.model, tokens)).mean())
         return estimate_evidence(self.model, tokens, RandomSize(8), seed=self.options.seed).log_evidence
 
     def _keep_best(self, record: EpochRecord) -> None:

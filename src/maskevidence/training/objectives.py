@@ -18,8 +18,8 @@ from maskevidence.model import (
     HasScoreMoments,
     HasScoreOrderings,
     as_tokens,
-    beside,
     how_to_wrap,
+    to_device_of,
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.score import score_masks
@@ -104,7 +104,7 @@ class MaskedObjective:
         key = self.step_key(step)
         if isinstance(data, GaussianMoments):
             return self._of_moments(model, data, key)
-        tokens = beside(model, as_tokens(model, data))
+        tokens = to_device_of(model, as_tokens(model, data))
         if len(tokens) == 0 or bool((tokens.n_tokens == 0).any()):
             raise InputError("an observation has no token to hide; leave such observations out")
         if isinstance(self.design, Orderings) and isinstance(model, HasScoreOrderings):
@@ -185,7 +185,7 @@ class MaskedObjective:
                 "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
-        moments = beside(model, moments)
+        moments = to_device_of(model, moments)
         masked, weight = shared_masks(self.design, key, len(moments.mean))
         device = moments.mean.device
         return -(weight.to(device) * model.score_moments(moments, masked.to(device))).sum()
@@ -213,7 +213,7 @@ class Likelihood:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the likelihood needs rows, but moments were given; give the rows themselves")
-        tokens = beside(model, as_tokens(model, data))
+        tokens = to_device_of(model, as_tokens(model, data))
         return -model.log_evidence(tokens).mean()
 
     def settings(self) -> dict[str, Any]:
@@ -285,7 +285,7 @@ class Elbo:
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the ELBO needs rows, but moments were given; give the rows themselves")
-        tokens = beside(model, as_tokens(model, data))
+        tokens = to_device_of(model, as_tokens(model, data))
         generator = torch.Generator(device=tokens.values.device)
         generator.manual_seed(int(keyed_bits(self.seed, step)) >> 1)
         bound = model.importance_bound if self.weighted else model.elbo

@@ -12,7 +12,7 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scoring import Scorer
-from maskevidence.model import beside
+from maskevidence.model import to_device_of
 from maskevidence.scores.ask import Answer
 from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.support.keyed_random import keyed_bits
@@ -121,7 +121,7 @@ class Generator:
         return greedy.tolist()
 
     def _tokens(self, texts: Sequence[Continuation]) -> Tokens:
-        return beside(self.scorer.model, self.scorer.tokens(texts))
+        return to_device_of(self.scorer.model, self.scorer.tokens(texts))
 
     def _gumbel(self, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
         """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""

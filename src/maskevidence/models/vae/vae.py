@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.model import DENSITY, MASS, Conditionals, as_tokens, beside
+from maskevidence.model import DENSITY, MASS, Conditionals, as_tokens, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.models.noise import GeneratorNoise, Noise, chosen
 from maskevidence.models.normal import divergence_from_prior
@@ -321,7 +321,7 @@ class VAE(TableModel):
         """
         if samples < 1:
             raise InputError(f"samples={samples}; give one or more")
-        rows = self._complete_rows(beside(self, as_tokens(self, x)))
+        rows = self._complete_rows(to_device_of(self, as_tokens(self, x)))
         log_weights = importance_log_weights(self, rows, samples, self.seed if seed is None else seed)
         return self._bound(f"importance sampling, {samples:,} draws of q(z | x)", log_weights, rows)
 
@@ -340,7 +340,7 @@ class VAE(TableModel):
         """
         rule = annealing or Annealing()
         exact = copy.deepcopy(self).double().eval().requires_grad_(False)
-        rows = exact._complete_rows(beside(self, as_tokens(self, x)))
+        rows = exact._complete_rows(to_device_of(self, as_tokens(self, x)))
         log_weights = annealed_log_weights(exact, rows, rule, self.seed if seed is None else seed)
         method = (
             f"annealed importance sampling from the {rule.start}, {rule.chains:,} chains, "
