@@ -42,9 +42,8 @@ def read_fasta(file: Path) -> Records:
     """Read the records of a FASTA file.
 
     An alignment is recognised by its suffix or by gaps (- and .): the gaps are dropped, and the small
-    letters of
-    its insertions become capital ones. In other files the letters stay as they are. A `*` at the end of a
-    protein stands for its stop and is dropped.
+    letters of its insertions become capital ones. In other files the letters stay as they are. A `*` at the
+    end of a protein stands for its stop and is dropped.
 
     Args:
         file: the file; gzip is recognised by its content.

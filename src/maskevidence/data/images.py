@@ -154,7 +154,7 @@ def read_images(
     n_grey = sum(pixels.shape[2] == 1 for pixels in read)
     if channels == 3 and n_grey:
         notes.append(f"{n_grey:,} grey image(s) among colour ones were read as colour")
-    pixels = np.stack([np.broadcast_to(one, (*one.shape[:2], channels)) for one in read])
+    pixels = np.stack([np.broadcast_to(image, (*image.shape[:2], channels)) for image in read])
     files = [encoded[number] for number in ids]
     named = all(isinstance(file, Path) and file.name == Path(name).name for name, file in files)
     labels = tuple(name for name, _ in files) if named else None

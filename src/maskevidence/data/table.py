@@ -123,15 +123,15 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
         >>> note_on_codes(np.array([[1.0, -99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:53]
         "-99 stands far below all other values of 'a', 'b': if"
     """
-    found: dict[float, list[str]] = {}
+    lowest: dict[float, list[str]] = {}
     for name, column in zip(columns, values.T, strict=True):
         known = column[~np.isnan(column)]
         low = float(known.min()) if known.size else 0.0
         others = known[known > low]
         if low < 0 and others.size and others.min() - low > np.ptp(others) and len(np.unique(others)) > 2:
-            found.setdefault(low, []).append(name)
+            lowest.setdefault(low, []).append(name)
     notes = []
-    for value, names in found.items():
+    for value, names in lowest.items():
         if len(names) > 1:
             listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
             word = np.format_float_positional(value, trim="-")
@@ -231,11 +231,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
     if not parts:
         return table.select(list(columns))
     kept = [column for column in table.columns if column not in parts]
-    values = (
-        np.column_stack([table.select(kept).values, *parts.values()])
-        if kept
-        else np.column_stack([*parts.values()])
-    )
+    values = np.column_stack([table.select(kept).values, *parts.values()])
     whole = replace(table, values=values, columns=(*kept, *parts), categories=categories, notes=tuple(notes))
     return whole.select(list(columns))
 
@@ -255,14 +251,12 @@ def _encoded_again(
     table: Table, name: str, of_model: Sequence[str]
 ) -> Mapping[str, Float64[np.ndarray, " N"]]:
     """The columns of the model's categories, from those of the table."""
-    categories = table.categories[name]
-    known = {
-        column_of(name, one): table.values[:, table.columns.index(column_of(name, one))]
-        for one in categories[1:]
-    }
-    known[column_of(name, categories[0])] = 1.0 - np.sum(list(known.values()), axis=0)
-    absent = np.where(np.isnan(next(iter(known.values()))), np.nan, 0.0)
-    return {column_of(name, one): known.get(column_of(name, one), absent) for one in of_model}
+    first, *others = (column_of(name, category) for category in table.categories[name])
+    known = dict(zip(others, table.select(others).values.T, strict=True))
+    known[first] = 1.0 - np.sum(list(known.values()), axis=0)
+    absent = np.where(np.isnan(known[first]), np.nan, 0.0)
+    wanted = [column_of(name, category) for category in of_model]
+    return {column: known.get(column, absent) for column in wanted}
 
 
 def binarise(table: Table, how: str, seed: int = 0) -> Table:
@@ -309,6 +303,7 @@ def binarise(table: Table, how: str, seed: int = 0) -> Table:
 
 
 def _threshold(how: str, argument: str) -> float:
+    """The threshold after the colon, 0.5 if there is none."""
     try:
         limit = float(argument or "0.5")
     except ValueError:

@@ -325,18 +325,6 @@ def is_number(cell: str) -> bool:
     return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING
 
 
-class _Encoded(NamedTuple):
-    """A column of categories as columns of 0 and 1, NaN where the category is missing.
-
-    Attributes:
-        categories: all categories in order; the first one has no column, since the others determine it.
-        columns: shape (N,) for each other category, by the name of its column.
-    """
-
-    categories: tuple[str, ...]
-    columns: dict[str, Float64[np.ndarray, " N"]]
-
-
 class _Unusable(NamedTuple):
     """Why a column cannot be read as numbers.
 
@@ -380,24 +368,32 @@ def to_table(raw: RawTable, selection: Selection = Selection(), *, empty_rows: b
     for name in selection.one_hot:
         if name not in used:
             raise InputError(f"--one-hot {name!r} is not among the columns that are used: {', '.join(used)}")
-    read, unusable, encoded = {}, [], {}
-    places = {name: place for place, name in enumerate(names)}
+    cells = dict(zip(names, raw.columns.columns, strict=True))
+    columns: dict[str, Float64[np.ndarray, " N"]] = {}
+    categories, unusable = {}, []
     for name in used:
-        column = raw.columns.column(places[name])
         if name in selection.one_hot:
-            encoded[name] = _encode(raw.name, name, column, selection.missing)
-            continue
-        found = _numbers(name, column, raw, selection.missing)
-        if isinstance(found, _Unusable):
-            unusable.append(found)
+            categories[name], parts = _encode(raw.name, name, cells[name], selection.missing)
         else:
-            read[name] = found
+            values = _numbers(name, cells[name], raw, selection.missing)
+            if isinstance(values, _Unusable):
+                unusable.append(values)
+                continue
+            parts = {name: values}
+        for twice in columns.keys() & parts.keys():
+            raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
+        columns |= parts
     if unusable:
         raise _refusal(raw.name, unusable)
-    _check_exact(raw, names, read)
-    table = _assembled(raw, used, read, encoded)
-    labels = None if id_column is None else _labels(raw, names.index(id_column))
-    return _checked(_with_notes(table, labels, raw, id_column), empty_rows)
+    labels = None
+    if id_column is not None:
+        labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
+    values = np.column_stack(list(columns.values()))
+    table = Table(
+        raw.name, values, tuple(columns), np.arange(len(values)), labels=labels, categories=categories
+    )
+    _check_values(table, empty_rows)
+    return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column)))
 
 
 def names_of(raw: RawTable) -> list[str]:
@@ -422,7 +418,7 @@ def _numbers(
     import pyarrow as pa
     from pyarrow import types
 
-    kind = column.type
+    cells, kind = column, column.type
     if types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if types.is_string(kind) or types.is_large_string(kind):
@@ -439,6 +435,7 @@ def _numbers(
     for marker in missing:
         if is_number(marker) and marker.strip() not in MISSING:
             values[values == float(marker)] = np.nan
+    _check_exact(name, values, cells, raw)
     return values
 
 
@@ -467,7 +464,7 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     words = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()[: _FEW_WORDS + 1]
     n_numbers = len(column) - cells.null_count - len(bad)
-    place = f"{place_of(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
+    place = f"{_place(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
     return _Unusable(name, place, frozenset(words), n_numbers > 0)
 
 
@@ -498,61 +495,31 @@ def _refusal(file: str, columns: list[_Unusable]) -> InputError:
     return InputError(f"{file!r} has {what}; give numbers only: {', '.join(remedies)}")
 
 
-def _check_exact(raw: RawTable, names: list[str], read: dict[str, Float64[np.ndarray, " N"]]) -> None:
+def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
     """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
-    large = [name for name, values in read.items() if (np.abs(values) >= MAX_WHOLE).any()]
-    if not large:
-        return
-    for name in large:
-        cells = raw.columns.column(names.index(name)).to_pylist()
-        for row in np.flatnonzero(np.abs(read[name]) >= MAX_WHOLE).tolist():
-            try:
-                number = int(cells[row])
-                whole = isinstance(cells[row], str) or number == cells[row]
-            except (ValueError, OverflowError):  # text such as 1e20
-                continue
-            if whole and not isinstance(cells[row], float) and abs(number) > MAX_WHOLE:
-                raise InputError(
-                    f"{raw.name!r} has the whole number {number} in column {name!r}, "
-                    f"{place_of(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
-                    "out if it holds identifiers (--drop or --id-column), or subtract an offset"
-                )
+    for row in np.flatnonzero(np.abs(values) >= MAX_WHOLE).tolist():
+        cell = column[row].as_py()
+        try:
+            number = int(cell)
+        except (ValueError, OverflowError):  # text such as 1e20
+            continue
+        whole = isinstance(cell, str) or number == cell
+        if whole and not isinstance(cell, float) and abs(number) > MAX_WHOLE:
+            raise InputError(
+                f"{raw.name!r} has the whole number {number} in column {name!r}, "
+                f"{_place(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
+                "out if it holds identifiers (--drop or --id-column), or subtract an offset"
+            )
 
 
-def place_of(row: int, first_line: int) -> str:
-    """Where a row is in its file.
-
-    Example:
-        >>> place_of(3, first_line=2), place_of(3, first_line=0)
-        ('line 5', 'row 3 (from 0)')
-    """
+def _place(row: int, first_line: int) -> str:
+    """Where a row is in its file."""
     return f"line {first_line + row}" if first_line else f"row {row} (from 0)"
 
 
-def _assembled(
-    raw: RawTable, used: list[str], read: dict[str, Float64[np.ndarray, " N"]], encoded: dict[str, _Encoded]
-) -> Table:
-    """The columns side by side, categories as several."""
-    columns: dict[str, Float64[np.ndarray, " N"]] = {}
-    for name in used:
-        parts = encoded[name].columns if name in encoded else {name: read[name]}
-        for part, values in parts.items():
-            if part in columns or (part != name and part in read):
-                raise InputError(f"{raw.name!r} would have two columns named {part!r}; rename one")
-            columns[part] = values
-    values = np.column_stack(list(columns.values()))
-    categories = {name: one.categories for name, one in encoded.items()}
-    return Table(raw.name, values, tuple(columns), np.arange(len(values)), raw.notes, categories=categories)
-
-
-def _labels(raw: RawTable, place: int) -> tuple[str, ...]:
-    cells = raw.columns.column(place).to_pylist()
-    return tuple("" if cell is None else str(cell) for cell in cells)
-
-
-def _with_notes(table: Table, labels: tuple[str, ...] | None, raw: RawTable, id_column: str | None) -> Table:
-    """The table with its labels, and with notes on columns that look like an index."""
-    notes = list(table.notes)
+def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
+    """Sentences on the names of rows, on what looks like an index, and on codes for missing values."""
+    notes, labels = [], table.labels
     if raw.index is not None and id_column == raw.index:
         notes.append(f"the rows are named by the index of the data frame, {raw.index!r}")
     if labels is not None and len(set(labels)) < len(labels):
@@ -564,25 +531,23 @@ def _with_notes(table: Table, labels: tuple[str, ...] | None, raw: RawTable, id_
                 f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
                 "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
             )
-    notes += note_on_codes(table.values, table.columns)
-    return replace(table, labels=labels, notes=tuple(notes))
+    return notes + note_on_codes(table.values, table.columns)
 
 
-def _checked(table: Table, empty_rows: bool) -> Table:
+def _check_values(table: Table, empty_rows: bool) -> None:
+    """Refuse infinite and extreme values, and columns and rows without any value."""
+    beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
-    if len(infinite):
-        row, column = infinite[0]
+    for row, column in [*infinite[:1], *beyond[:1]]:
+        where = f"in column {table.columns[column]!r}, row {row} (from 0)"
+        if len(infinite):
+            raise InputError(
+                f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
+                "missing value empty"
+            )
         raise InputError(
-            f"{table.name!r} has an infinite value in column {table.columns[column]!r}, row {row} (from 0); "
-            "give a finite number, or leave the cell of a missing value empty"
-        )
-    extreme = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
-    if len(extreme):
-        row, column = extreme[0]
-        raise InputError(
-            f"{table.name!r} has the value {table.values[row, column]:g} in column "
-            f"{table.columns[column]!r}, row {row} (from 0), beyond {MAX_MAGNITUDE:g}, whose "
-            "square float64 cannot hold; rescale the column"
+            f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
+            "whose square float64 cannot hold; rescale the column"
         )
     missing = np.isnan(table.values)
     if missing.all(axis=0).any():
@@ -595,27 +560,12 @@ def _checked(table: Table, empty_rows: bool) -> Table:
     if missing.all(axis=1).any() and not empty_rows:
         row = int(np.flatnonzero(missing.all(axis=1))[0])
         raise InputError(f"{table.name!r} has no value in row {row} (from 0); leave it out")
-    return table
 
 
-def _encode(file: str, name: str, column: Any, missing: Sequence[str] = ()) -> _Encoded:
-    """A column of text, numbers or truth values as one column for each category but the first.
-
-    Args:
-        file: for messages.
-        name: of the column.
-        column: an array of pyarrow.
-        missing: words that stand for a missing category.
-
-    Raises:
-        InputError: fewer than 2 or more than 50 categories.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> encoded = _encode("t.csv", "colour", pa.array(["red", "blue", None, "red"]))
-        >>> encoded.categories, encoded.columns
-        (('blue', 'red'), {'colour=red': array([ 1.,  0., nan,  1.])})
-    """
+def _encode(
+    file: str, name: str, column: Any, missing: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, Float64[np.ndarray, " N"]]]:
+    """All categories in order, and a column of 0 and 1, NaN where missing, for each but the first."""
     absent = {*MISSING, *missing}
     cells = [
         None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
@@ -632,7 +582,7 @@ def _encode(file: str, name: str, column: Any, missing: Sequence[str] = ()) -> _
         column_of(name, category): np.where(known, [float(cell == category) for cell in cells], np.nan)
         for category in categories[1:]
     }
-    return _Encoded(categories, columns)
+    return categories, columns
 
 
 def check_ending(path: Path) -> None:

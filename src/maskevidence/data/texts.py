@@ -228,8 +228,7 @@ def read_text_file(file: Path, running: bool) -> Columns:
 
     Args:
         file: a .txt, .jsonl, .csv or .parquet file; the lines of a .txt file are a column "text". A FASTA
-        file
-            has the columns "sequence" and "name".
+            file has the columns "sequence" and "name".
         running: keep the ends of the lines of a .txt file.
 
     Raises:
