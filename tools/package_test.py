@@ -20,8 +20,8 @@ TOOLS = ("pytest", "pytest-xdist", "beartype", "hypothesis", "threadpoolctl")
 MORE_TOOLS = {"hf": ["tensorboard"], "notebook": ["scikit-learn"]}
 PARTS = {
     "base": [
-        "tests/test_masks.py",
-        "tests/test_curve.py",
+        "tests/masks/test_masks.py",
+        "tests/evidence/test_curve.py",
         "tests/models/gaussian/test_gaussian.py",
         "tests/models/vae/test_vae.py",
     ],
