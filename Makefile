@@ -57,8 +57,9 @@ package-test:
 clean:
 	rm -rf .venv runs dist site
 
-# Update the picture in the README.
+# Update the pictures in README and CONTRIBUTING.
 .PHONY: pictures
 pictures: setup
 	$(BIN)/maskevidence score ppca:48 digits --design random-size:64,per-token --out runs/picture --overwrite
 	cp runs/picture/curve.png docs/images/digits_curve.png
+	$(BIN)/python tools/layers.py

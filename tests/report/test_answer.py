@@ -72,7 +72,7 @@ def test_the_answer_comes_first(runs: list[ReportedRun], page: str) -> None:
     [
         (
             (0.0, 3.0, 5.0),
-            "c .*; it is better than all 2 others",
+            "c .*; it is better than both others",
             r"(1\.9|2\.0)\d+ ± 0\.0\d+ nats per image ahead of b\.",
         ),
         (

@@ -573,9 +573,8 @@ def answer(comparison: Comparison, noun: str = "observation") -> Answer:
     if unknown:
         told.append(f"nothing is known about {_listed(unknown)}")
     if not told:
-        told.append(
-            f"it is better than {behind[0].second if len(behind) == 1 else f'all {len(behind)} others'}"
-        )
+        others = {1: behind[0].second, 2: "both others"}.get(len(behind), f"all {len(behind)} others")
+        told.append(f"it is better than {others}")
     headline = f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(told)}"
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
