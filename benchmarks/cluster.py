@@ -26,10 +26,10 @@ import numpy as np
 import torch
 
 import maskevidence as me
+from maskevidence.integrations.ray import RayEngine
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Scorer, Work, local_engine
-from maskevidence.runs.ray import RayEngine
 from maskevidence.scores.score import Scoring
 
 CPUS = os.cpu_count() or 1

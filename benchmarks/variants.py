@@ -36,10 +36,10 @@ import maskevidence as me
 from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
 from maskevidence.data.texts import read_texts
+from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.tasks.variant_options import VariantOptions
 from maskevidence.tasks.variants import score_variants
-from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES
 
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}
@@ -426,7 +426,7 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
             given=",".join(given),
         ),
     )
-    from maskevidence.variant_scores.agreement import spearman_interval
+    from maskevidence.integrations.proteins.agreement import spearman_interval
 
     ensemble = np.mean([result.given[name] for name in given[:5]], axis=0)
     found = {name: result.correlations[name] for name in given}

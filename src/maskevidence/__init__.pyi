@@ -28,6 +28,10 @@ from .evidence.planning import PassPlan as PassPlan
 from .evidence.planning import plan as plan
 from .evidence.precise import Precise as Precise
 from .evidence.result import EvidenceEstimate as EvidenceEstimate
+from .integrations.proteins.scoring import VariantPlan as VariantPlan
+from .integrations.proteins.scoring import VariantScores as VariantScores
+from .integrations.proteins.scoring import plan_variants as plan_variants
+from .integrations.proteins.scoring import variants as variants
 from .kinds.select import select as select
 from .kinds.selection import Selection as Selection
 from .masks.design import MaskDesign as MaskDesign
@@ -53,9 +57,5 @@ from .training.objectives import Elbo as Elbo
 from .training.objectives import Likelihood as Likelihood
 from .training.objectives import MaskedObjective as MaskedObjective
 from .training.objectives import shared_masks as shared_masks
-from .variant_scores.scoring import VariantPlan as VariantPlan
-from .variant_scores.scoring import VariantScores as VariantScores
-from .variant_scores.scoring import plan_variants as plan_variants
-from .variant_scores.scoring import variants as variants
 
 __version__: str

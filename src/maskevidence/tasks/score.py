@@ -341,7 +341,7 @@ def _engine(run: RunOptions, ready: Prepared) -> Engine:
     cluster = run.cluster
     if cluster.engine == "local":
         return local_engine
-    from maskevidence.runs.ray import RayEngine
+    from maskevidence.integrations.ray import RayEngine
 
     gpus = cluster.gpus_per_worker or 0.0
     return RayEngine(cluster.address, cluster.workers, gpus, run.threads or 1, ready.load)

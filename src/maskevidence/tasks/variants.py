@@ -12,6 +12,10 @@ from maskevidence.data.fasta import is_fasta, read_fasta
 from maskevidence.data.tables import is_number
 from maskevidence.data.texts import Columns, read_text_file
 from maskevidence.errors import InputError
+from maskevidence.integrations.proteins.agreement import MIN_PAIRS, Correlation, spearman_interval
+from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
+from maskevidence.integrations.proteins.mutants import parse_mutants
+from maskevidence.integrations.proteins.scoring import VariantPlan, VariantScores, plan_variants, variants
 from maskevidence.kinds.options import CheckpointOptions, TextDevice
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.runs.lock import locked, refuse_unrelated
@@ -19,10 +23,6 @@ from maskevidence.show.parts import Page, Table
 from maskevidence.support.files import reading, write_atomic, write_json, writing
 from maskevidence.support.provenance import command, versions
 from maskevidence.tasks.variant_options import VariantOptions
-from maskevidence.variant_scores.agreement import MIN_PAIRS, Correlation, spearman_interval
-from maskevidence.variant_scores.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.variant_scores.mutants import parse_mutants
-from maskevidence.variant_scores.scoring import VariantPlan, VariantScores, plan_variants, variants
 
 TABLE, SUMMARY = "variants.csv", "variants.json"
 

@@ -9,6 +9,17 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.integrations.proteins.agreement import spearman
+from maskevidence.integrations.proteins.conventions import (
+    CONVENTIONS,
+    FEW_PASSES,
+    MAX_SITES_ENUMERATED,
+    OF_WHOLE_SEQUENCES,
+    Asking,
+    Reduce,
+)
+from maskevidence.integrations.proteins.mutants import parse_mutants
+from maskevidence.integrations.proteins.sequences import Letters, pairs_of
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel
 from maskevidence.scores.ask import Asker, Reads
@@ -18,17 +29,6 @@ from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import count, typeset
 from maskevidence.support.files import csv_text
 from maskevidence.support.progress import progress
-from maskevidence.variant_scores.agreement import spearman
-from maskevidence.variant_scores.conventions import (
-    CONVENTIONS,
-    FEW_PASSES,
-    MAX_SITES_ENUMERATED,
-    OF_WHOLE_SEQUENCES,
-    Asking,
-    Reduce,
-)
-from maskevidence.variant_scores.mutants import parse_mutants
-from maskevidence.variant_scores.sequences import Letters, pairs_of
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names
@@ -157,9 +157,9 @@ def variants(
 ) -> VariantScores:
     """Score mutants of a wild type by the conventions of protein, DNA and RNA language models.
 
-    The conventions differ in what is hidden and in what is visible beside it; `variant_scores/conventions.py`
-    and docs/proteins.md have the formulas. Every distinct context, a set of hidden sites and mutated letters,
-    is computed once and serves all mutants and conventions: all single mutants of a site need one pass.
+    The conventions differ in which sites are hidden and which letters stay visible; docs/proteins.md has the
+    formulas. A distinct context is a set of hidden sites and mutated letters. It is computed once for
+    all mutants and conventions: all single mutants of a site need one pass.
 
     Args:
         model: a masked language model whose tokens are single letters, with its tokenizer.

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskevidence.errors import InputError, import_extra
+from maskevidence.integrations.ray.workers import Worker, WorkerPool, last_line
 from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Scorer, Work
-from maskevidence.runs.ray_workers import Worker, WorkerPool, last_line
 from maskevidence.scores.score import Scoring
 from maskevidence.support.progress import Advance
 

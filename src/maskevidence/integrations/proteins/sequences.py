@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError, UnknownTokensWarning
+from maskevidence.integrations.proteins.conventions import Base, Pair, Side
+from maskevidence.integrations.proteins.mutants import Mutant, mutated
 from maskevidence.scores.ask import ABSENT
 from maskevidence.tokens import Tokens
-from maskevidence.variant_scores.conventions import Base, Pair, Side
-from maskevidence.variant_scores.mutants import Mutant, mutated
 
 _INSERTED = 2**32  # above every position of a wild type
 
