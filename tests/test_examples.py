@@ -7,8 +7,7 @@ import pytest
 import first_run
 import maskevidence as me
 from maskevidence.errors import InputError
-from maskevidence.report.reading import read_runs
-from maskevidence.report.sources import Picture
+from maskevidence.report.reading import Picture, read_runs
 from maskevidence.runs import read_run, write_run
 
 

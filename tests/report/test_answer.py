@@ -13,15 +13,17 @@ from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.result import summarize_scores
 from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.masks.design import MaskKey
-from maskevidence.report.all_observations import MAX_ROWS, all_observations
-from maskevidence.report.figures import figures_of_curves, y_window
-from maskevidence.report.forest import forest
-from maskevidence.report.made import made_rows
-from maskevidence.report.observations import find_extremes
-from maskevidence.report.page import render
-from maskevidence.report.ranking import rank
+from maskevidence.report.figures import figures_of_curves, forest, rank, y_window
+from maskevidence.report.observations import (
+    MAX_ROWS,
+    all_observations,
+    find_extremes,
+    outliers,
+    spread_of,
+    written,
+)
+from maskevidence.report.page import made_rows, render
 from maskevidence.report.reading import ReportedRun, read_runs
-from maskevidence.report.spread import outliers, spread_of, written
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
 from report_runs import command, save_bert, write_table, write_texts

@@ -27,10 +27,17 @@ from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
 from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report
-from maskevidence.report.reading import ReportedRun, read_runs
-from maskevidence.report.shading import of_probabilities
-from maskevidence.report.sources import Contents, Picture, Row, Text, Unavailable, read_back
-from maskevidence.report.tokens import aligned
+from maskevidence.report.reading import (
+    Contents,
+    Picture,
+    ReportedRun,
+    Row,
+    Text,
+    Unavailable,
+    read_back,
+    read_runs,
+)
+from maskevidence.report.tokens import aligned, of_probabilities
 from maskevidence.runs import RunDirectory, write_run
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable

@@ -1,19 +1,101 @@
-"""Figures of the report: a picture, what a script needs to switch and read it, and a table."""
+"""Figures of the report: curves, how far runs are behind, components and orders, each with a table."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from maskevidence.comparing.comparison import (
+    Comparison,
+    Difference,
+    common_name,
+    decided_by_few,
+    ranking,
+    verdict,
+)
+from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
-from maskevidence.report.ranking import Ranking
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.report.reading import ReportedRun
-from maskevidence.show.draw import COLOURS, DASHES, svg
+from maskevidence.runs import compare_runs
+from maskevidence.show.draw import COLOURS, DASHES, shortened, svg
 from maskevidence.show.html import table
-from maskevidence.show.parts import Picture, Table
-from maskevidence.show.pictures import FEWEST_IN_A_BAND, Line, Lines
-from maskevidence.show.words import NOT_KNOWN, typeset
+from maskevidence.show.parts import Picture, Table, Value, Values
+from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Line, Lines
+from maskevidence.show.words import (
+    NOT_KNOWN,
+    capital,
+    data_error,
+    digits_for,
+    plus_minus,
+    standard_error,
+    typeset,
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the runs of a report compare.
+
+    Attributes:
+        notes: what the reader should know, one sentence each, without full stops.
+        refusal: why the runs are not compared, if they are not.
+        comparison: the comparison, if there is one.
+    """
+
+    notes: list[str]
+    refusal: str | None = None
+    comparison: Comparison | None = None
+
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """The difference of the best run from each other run, by the name of the other."""
+        behind = () if self.comparison is None else self.comparison.behind
+        return {difference.second: difference for difference in behind}
+
+    @property
+    def table(self) -> Table:
+        """A row for each compared run, the best one first."""
+        assert self.comparison is not None
+        return Table(*ranking(self.comparison, self._digits, typeset))
+
+    @property
+    def verdicts(self) -> list[str]:
+        """For each run but the best, whether the two can be told apart, and by which observations if few."""
+        assert self.comparison is not None
+        names = self.comparison.estimates[self.comparison.names[0]].names
+        told = []
+        for difference in self.comparison.behind:
+            decided = decided_by_few(difference, names, typeset)
+            words = [verdict(difference, self._digits, typeset), *([] if decided is None else [decided])]
+            told.append(f"{'. '.join(words)}.")
+        return told
+
+    @property
+    def _digits(self) -> int:
+        return digits_for(*(difference.standard_error for difference in self.differences.values()))
+
+
+def rank(runs: Sequence[ReportedRun]) -> Ranking:
+    """Compare the finished runs, if they score the same observations."""
+    finished = {run.name: run.run for run in runs if run.finished and run.estimate is not None}
+    notes = [
+        f"{run.name} is not finished and is left out of the comparison"
+        for run in runs
+        if run.name not in finished
+    ]
+    if len(finished) < 2:
+        return Ranking(notes, "Fewer than two runs are finished.")
+    try:
+        comparison = compare_runs(finished)
+    except InputError as error:
+        return Ranking(notes, f"The runs cannot be compared: {error}.")
+    return Ranking(list(dict.fromkeys([*notes, *comparison.all_notes()])), comparison=comparison)
+
 
 MAX_ROWS = 120
 _DASHES = dict(zip(DASHES, ("solid", "dashed", "dotted"), strict=True))  # in the words of CSS
@@ -243,3 +325,246 @@ def _error(value: float) -> str:
     if np.isnan(value):
         return NOT_KNOWN
     return typeset(float(value), 4) if value else "0"
+
+
+def forest(runs: Sequence[ReportedRun], ranking: Ranking | None, digits: int, noun: str) -> list[Figure]:
+    """The figures of the compared runs; none if the runs are not compared.
+
+    Args:
+        runs: the runs of the report.
+        ranking: how they compare.
+        digits: the number of decimals.
+        noun: what an observation is.
+    """
+    comparison = None if ranking is None else ranking.comparison
+    if comparison is None:
+        return []
+    numbers = numbers_of(runs)
+    unit = comparison.unit.replace("observation", noun)
+    figures = [_behind(comparison, numbers, digits, unit)]
+    if comparison.unit == "nats per observation":
+        figures.append(_numbers(comparison, numbers, digits, unit))
+    return figures
+
+
+def _behind(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
+    """The differences from the best run; the page has them as a table, too."""
+    values = [
+        replace(value, group="", number=numbers[value.label]) for value in comparison.picture()[0].values
+    ]
+    picture = Values(values, f"behind the best run ({unit})", zero=True, words="")
+    listed = "; ".join(f"{value.label} {typeset(value.value, digits)}" for value in values)
+    return figure("behind", "Behind the best run", f"Behind the best run, {unit}: {listed}.", picture)
+
+
+def _numbers(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
+    """The numbers themselves with the errors of masks and of observations."""
+    estimates = {name: comparison.estimates[name] for name in comparison.names}
+    name = common_name(estimates.values())
+    values = [
+        Value(run, each.log_evidence, _of_data(each), _of_masks(each), number=numbers[run])
+        for run, each in estimates.items()
+    ]
+    rows = [
+        [
+            run,
+            typeset(each.log_evidence, digits),
+            standard_error(each.mask_se, digits, typeset),
+            data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+        ]
+        for run, each in estimates.items()
+    ]
+    listed = "; ".join(f"{row[0]} {row[1]}, masks {row[2]}, observations {row[3]}" for row in rows)
+    return figure(
+        "numbers-of-runs",
+        capital(name),
+        f"{capital(name)}, {unit}: {listed}.",
+        Values(values, f"{name} ({unit})", words=""),
+        Table(["run", name, "masks", "observations"], rows),
+        notes=["Thick bars are for other masks, thin bars for other observations."],
+    )
+
+
+def _of_masks(estimate: EvidenceEstimate) -> tuple[float, float] | None:
+    if not estimate.mask_se or estimate.no_interval is not None:
+        return None
+    low, high = estimate.interval()
+    return low, high
+
+
+def _of_data(estimate: EvidenceEstimate) -> tuple[float, float] | None:
+    if not estimate.data_se:
+        return None
+    half = t_half_width(estimate.data_se, estimate.n_observations - 1, 0.95)
+    return estimate.log_evidence - half, estimate.log_evidence + half
+
+
+_SIZED = re.compile(r"([\w-]+):(\d+)")
+
+
+def components(runs: Sequence[ReportedRun], ranking: Ranking | None, noun: str) -> Figure | None:
+    """The log evidence of compared runs of models such as ppca:2, ppca:8, ... against that number.
+
+    Args:
+        runs: the runs of the report.
+        ranking: how they compare, if there are several.
+        noun: what an observation is.
+
+    Returns:
+        None unless three or more runs differ in the number of components alone.
+    """
+    if ranking is None or ranking.comparison is None:
+        return None
+    comparison = ranking.comparison
+    values = dict(zip(comparison.names, comparison.log_evidence, strict=True))
+    sized = {run.name: _SIZED.fullmatch(run.manifest.model) for run in runs if run.name in values}
+    matches = {name: match for name, match in sized.items() if match is not None}
+    names = {int(match[2]): name for name, match in matches.items()}
+    families = {match[1] for match in matches.values()}
+    if len(families) > 1 or len(matches) < len(values) or not 3 <= len(names) == len(values):
+        return None
+    best, name, numbers = comparison.names[0], common_name(comparison.estimates.values()), numbers_of(runs)
+    words = {run: f"{typeset(value, 2)} nats per {noun}" for run, value in values.items()}
+    sizes = sorted(names)
+    lines, rows = [], []
+    for size in sizes:
+        run = names[size]
+        difference = ranking.differences.get(run)
+        ends = None if difference is None else difference.interval()
+        bands = [] if ends is None else [_bar(values[best] - ends[1], values[best] - ends[0])]
+        point = np.array([values[run]])
+        lines.append(Line(run, np.array([float(size)]), point, bands, numbers[run], [words[run]]))
+        behind = (
+            "best"
+            if difference is None
+            else plus_minus(difference.difference, difference.standard_error, 2, typeset)
+        )
+        rows.append([str(size), typeset(values[run], 2), behind])
+    summary = (
+        f"{capital(name)} against the number of components, {sizes[0]} to {sizes[-1]}: from "
+        f"{words[names[sizes[0]]]} it goes to {words[names[sizes[-1]]]}, and {best} has the highest."
+    )
+    room = 0.05 * (sizes[-1] - sizes[0])
+    limits = sizes[0] - room, sizes[-1] + room
+    return figure(
+        "components",
+        f"{capital(name)} by number of components",
+        summary,
+        Lines(lines, "number of components", f"{name} (nats per {noun})", x_limits=limits),
+        Table(["components", name, "behind best"], rows),
+        notes=["Bars are for the difference from the best run."],
+        where="{x} components",
+    )
+
+
+def _bar(low: float, high: float) -> Band:
+    return Band("difference", np.array([low]), np.array([high]), "difference from the best run")
+
+
+class Mark(NamedTuple):
+    """One number of a run.
+
+    Attributes:
+        run: the name of the run.
+        name: what it is.
+        value: nats per observation.
+        se: its standard error, of masks or orders; None if it is not known, 0 without one.
+        orders: how many orders it is from, in words; empty for all.
+    """
+
+    run: str
+    name: str
+    value: float
+    se: float | None
+    orders: str = ""
+
+
+def orders(runs: Sequence[ReportedRun]) -> Figure | None:
+    """The numbers of all runs of the same data side by side; None without a mixture, bracket or policy.
+
+    Pseudo-log-likelihoods have another scale and are left out, and so are runs of other data.
+    """
+    first = next((run for run in runs if run.estimate is not None and _is_of_orders(run.estimate)), None)
+    if first is None:
+        return None
+    data, numbers = first.manifest.data.fingerprint, numbers_of(runs)
+    estimates = {
+        run.name: run.estimate
+        for run in runs
+        if run.estimate is not None and run.finished and run.manifest.data.fingerprint == data
+    }
+    marks = [mark for run, each in estimates.items() if each.kind != "pseudo" for mark in _marks(run, each)]
+    fewer = [mark for run, each in estimates.items() for mark in _of_fewer_orders(run, each)]
+    several = len(estimates) > 1
+    values = [
+        Value(
+            f"{shortened(mark.run, 20)}: {mark.name}" if several else mark.name,
+            mark.value,
+            _interval(mark),
+            number=numbers[mark.run],
+        )
+        for mark in marks
+    ]
+    digits = digits_for(*(mark.se for mark in marks))
+    rows = [
+        [_label(mark, several=several), plus_minus(mark.value, mark.se or None, digits, typeset)]
+        for mark in [*marks, *fewer]
+    ]
+    notes = [
+        f"{run} has no upper bound: {each.bracket.no_upper}."
+        for run, each in estimates.items()
+        if each.kind != "pseudo" and each.bracket is not None and each.bracket.no_upper is not None
+    ]
+    listed = "; ".join(f"{_label(mark, several=several)} {typeset(mark.value, digits)}" for mark in marks)
+    return figure(
+        "orders",
+        "Numbers of the orders",
+        f"Orders of the tokens, nats per observation: {listed}.",
+        Values(values, "nats per observation", words=""),
+        Table(["number", "nats per observation"], rows),
+        notes=["Bars are for random masks or orders.", *notes],
+    )
+
+
+def _is_of_orders(estimate: EvidenceEstimate) -> bool:
+    return estimate.kind in ("mixture", "policy") or estimate.bracket is not None
+
+
+def _label(mark: Mark, *, several: bool) -> str:
+    of = f", {mark.orders}" if mark.orders else ""
+    return f"{mark.run}: {mark.name}{of}" if several else f"{mark.name}{of}"
+
+
+def _interval(mark: Mark) -> tuple[float, float] | None:
+    if not mark.se:
+        return None
+    half = t_half_width(mark.se, math.inf, 0.95)
+    return mark.value - half, mark.value + half
+
+
+def _marks(run: str, estimate: EvidenceEstimate) -> list[Mark]:
+    bracket = estimate.bracket
+    if bracket is None:
+        word = estimate.design.get("policy", "policy") if estimate.kind == "policy" else "area"
+        return [Mark(run, word, estimate.log_evidence, estimate.mask_se)]
+    area = Mark(run, "area", bracket.area, bracket.area_se)
+    if bracket.mixture is not None:
+        return [area, Mark(run, "order mixture", bracket.mixture, 0.0)]
+    of = f"{bracket.n_orders} orders"
+    marks = [area, Mark(run, "lower bound", bracket.lower, bracket.lower_se, of)]
+    if bracket.upper is not None:
+        marks.append(Mark(run, "upper bound", bracket.upper, bracket.upper_se, of))
+    return marks
+
+
+def _of_fewer_orders(run: str, estimate: EvidenceEstimate) -> list[Mark]:
+    """The importance bound for fewer orders, from the same ones."""
+    bracket = estimate.bracket
+    if bracket is None:
+        return []
+    points = zip(bracket.n_averaged.tolist(), bracket.curve.tolist(), bracket.curve_se.tolist(), strict=True)
+    return [
+        Mark(run, "lower bound", bound, None if math.isnan(se) else se, f"{n} of the orders")
+        for n, bound, se in points
+        if 1 < n < bracket.n_orders
+    ]

@@ -1,21 +1,244 @@
-"""The observations that a model finds hardest and easiest, ready to be shown."""
+"""The observations of a report: the hardest and easiest, all in a table, and how they spread."""
 
 import base64
 import io
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
+from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
-from maskevidence.report.cells import cell_scores
-from maskevidence.report.reading import ReportedRun
-from maskevidence.report.shading import Shades, of_densities, of_probabilities
-from maskevidence.report.sources import Content, Picture, Row, Text, Unavailable
-from maskevidence.report.tokens import Span, aligned, read_tokens, spans_of_tokens, token_scores
+from maskevidence.report.figures import Figure, Ranking, figure
+from maskevidence.report.reading import Content, Picture, ReportedRun, Row, Text, Unavailable
+from maskevidence.report.tokens import (
+    Shades,
+    Span,
+    aligned,
+    cell_scores,
+    of_densities,
+    of_probabilities,
+    read_tokens,
+    spans_of_tokens,
+    token_scores,
+    unlikely_cells,
+)
+from maskevidence.show.parts import Table
+from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import MINUS, count, typeset
+from maskevidence.support.hidden_characters import plain
+
+OUTLYING = 3.5  # robust standard deviations from the median
+NAMED = 8  # outliers that are named on each side
+_MAD_OF_NORMAL = 1.4826
+_CHARACTER = 0.012  # width of a character, as a share of the width of the picture
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the observations of a run differ.
+
+    Attributes:
+        figure: the histogram.
+        words: the outliers, in a sentence.
+    """
+
+    figure: Figure
+    words: str
+
+
+def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
+    """The places of the values that lie far below and far above the others, the farthest first.
+
+    A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
+    deviations) from the median.
+
+    Example:
+        >>> outliers(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 50.0, -90.0]))
+        ([6], [5])
+    """
+    far = values - np.median(values)
+    scale = _MAD_OF_NORMAL * float(np.median(np.abs(far)))
+    if scale == 0:
+        return [], []
+    order = np.argsort(far, kind="stable")
+    low = [int(place) for place in order if far[place] < -OUTLYING * scale]
+    high = [int(place) for place in order[::-1] if far[place] > OUTLYING * scale]
+    return low, high
+
+
+def spread_of(run: ReportedRun, noun: str) -> Spread | None:
+    """The histogram of a run's observations, per token where they differ in their number of tokens.
+
+    Args:
+        run: a run that has an estimate.
+        noun: what an observation is.
+
+    Returns:
+        None for fewer than 5 observations.
+    """
+    estimate = run.estimate
+    assert estimate is not None
+    values = run.values
+    if len(values) < 5:
+        return None
+    _, first = np.unique(estimate.scores.id, return_index=True)
+    n_tokens = estimate.scores.n_tokens[first]
+    by_token = len(np.unique(n_tokens)) > 1
+    unit = "nats per token" if by_token else f"nats per {noun}"
+    values = values / n_tokens if by_token else values
+    low, high = outliers(values)
+    names = estimate.names
+    digits = 3 if by_token else 1
+    far = [*low[:NAMED], *high[:NAMED]]
+    picture = Histogram(values, f"{common_name([estimate])} ({unit})", f"number of {noun}s")
+    edges = picture.edges()
+    counts, _ = np.histogram(values, edges)
+    named = written(values, names, far, edges, counts)
+    picture = replace(picture, named=[(float(values[k]), name) for k, name in zip(far, named, strict=True)])
+    cells = unlikely_cells(run, low[:NAMED], values)
+    words = _in_words(values, names, (low, high), noun, digits, cells)
+    summary = (
+        f"Histogram of {count(len(values), noun)}: {unit} from {typeset(values.min(), digits)} to "
+        f"{typeset(values.max(), digits)}, median {typeset(float(np.median(values)), digits)}. {words}"
+    )
+    rows = [
+        [f"{typeset(start, digits)} to {typeset(end, digits)}", str(n)]
+        for (start, end), n in zip(itertools.pairwise(edges), counts.tolist(), strict=True)
+        if n
+    ]
+    table = Table([unit, f"{noun}s"], rows)
+    return Spread(figure("spread", f"How the {noun}s differ", summary, picture, table), words)
+
+
+def written(
+    values: Float64[np.ndarray, " N"],
+    names: list[str],
+    far: list[int],
+    edges: Float64[np.ndarray, " n_edges"],
+    counts: Int64[np.ndarray, " n_bins"],
+) -> list[str]:
+    """The names that are written beside their points: the farthest, and others that have room.
+
+    A name is written towards the other observations, over bars that are almost 0, and over no other name.
+    """
+    middle, per_character = float(np.median(values)), _CHARACTER * float(edges[-1] - edges[0])
+    taken: list[tuple[float, float]] = []
+    texts = []
+    for place in far:
+        value = float(values[place])
+        reach = per_character * (len(names[place]) + 1)
+        start, end = (value, value + reach) if value < middle else (value - reach, value)
+        under = counts[(edges[1:] > start) & (edges[:-1] < end)]
+        free = all(end < a or b < start for a, b in taken) and under.max(initial=0) <= 0.04 * counts.max()
+        first = not any((values[other] < middle) == (value < middle) for other in far[: far.index(place)])
+        texts.append(names[place] if free or first else "")
+        if texts[-1]:
+            taken.append((start, end))
+    return texts
+
+
+def _in_words(
+    values: Float64[np.ndarray, " N"],
+    names: list[str],
+    far: tuple[list[int], list[int]],
+    noun: str,
+    digits: int,
+    cells: Mapping[int, str],
+) -> str:
+    sentences = []
+    for places, where in zip(far, ("below", "above"), strict=True):
+        if not places:
+            continue
+        named = ", ".join(
+            f"{names[place]} ({typeset(values[place], digits)}{cells.get(place, '')})"
+            for place in places[:NAMED]
+        )
+        more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
+        lies = "lies" if len(places) == 1 else "lie"
+        sentences.append(f"{count(len(places), noun)} {lies} far {where} the others: {named}{more}.")
+    if cells:
+        sentences.append(
+            f"After the colon: the cells that the rest of the {noun} makes least likely, compared with other "
+            f"{noun}s."
+        )
+    return " ".join(sentences) or f"No {noun} lies far from the others."
+
+
+MAX_ROWS = 5000
+MAX_RUNS = 2  # the best one and the next: more columns do not fit on a phone
+
+
+@dataclass(frozen=True)
+class AllObservations:
+    """The table, as the page's script reads it.
+
+    Attributes:
+        columns: names of the columns; the first is the observation's name.
+        main: the column of the log evidence, which a filter compares.
+        rows: a name and numbers; None where a number is not known.
+        digits: decimals of each column of numbers.
+        note: what is left out, if anything.
+    """
+
+    columns: list[str]
+    main: int
+    rows: list[list[str | float | None]]
+    digits: list[int]
+    note: str | None
+
+
+def all_observations(
+    run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None
+) -> AllObservations:
+    """The observations of a run, with the numbers of the runs that it is compared with.
+
+    Args:
+        run: the run whose observations are listed.
+        others: the other runs of the report.
+        ranking: how the runs compare; the numbers of the others are shown only if they do.
+    """
+    estimate = run.estimate
+    assert estimate is not None
+    _, first = np.unique(estimate.scores.id, return_index=True)
+    n_tokens = estimate.scores.n_tokens[first]
+    compared = [] if ranking is None or ranking.comparison is None else list(ranking.comparison.names)
+    by_name = {each.name: each for each in others if each.name in compared}
+    shown = [run, *(by_name[name] for name in compared if name in by_name)][:MAX_RUNS]
+    several = len(shown) > 1
+    exact = all(each.is_exact for each in shown)
+    estimates = [each.estimate for each in shown if each.estimate is not None]
+    values = [each.values for each in shown] if exact else [each.per_observation for each in estimates]
+    by_token = len(np.unique(n_tokens)) > 1  # otherwise these columns say nothing new
+    columns = ["observation", *(["tokens", "nats per token"] if by_token else [])]
+    columns += [each.name for each in shown] if several else [common_name([estimate])]
+    numbers = [*([n_tokens.astype(float), values[0] / n_tokens] if by_token else []), *values]
+    digits = [*([0, 3] if by_token else []), *[2] * len(values)]
+    if several:
+        columns.append(f"{shown[0].name} minus {shown[1].name}")
+        numbers.append(values[0] - values[1])
+        digits.append(2)
+    order = np.argsort(values[0] / n_tokens, kind="stable")[:MAX_ROWS]
+    names = estimate.names
+    rows: list[list[str | float | None]] = [
+        [plain(names[place])]
+        + [round(float(column[place]), n) for column, n in zip(numbers, digits, strict=True)]
+        for place in order
+    ]
+    notes = ["The numbers are closed forms."] if exact else []
+    if len(estimate.ids) > MAX_ROWS:
+        notes.append(
+            f"These are the {MAX_ROWS:,} hardest of {count(len(estimate.ids), 'observation')}; "
+            "observations.csv in the run directory has all of them."
+        )
+    if len(by_name) + 1 > MAX_RUNS:
+        notes.append(f"The numbers are those of the best two of {len(by_name) + 1} runs.")
+    main = 3 if by_token else 1
+    return AllObservations([plain(each) for each in columns], main, rows, digits, " ".join(notes) or None)
 
 
 @dataclass(frozen=True)

@@ -12,27 +12,128 @@ from typing import Any
 
 from maskevidence.comparing.comparison import Comparison, answer, common_name
 from maskevidence.errors import InputError, import_extra
-from maskevidence.report.all_observations import all_observations
-from maskevidence.report.answer import noun_of
-from maskevidence.report.components import components
-from maskevidence.report.escaping import visible
-from maskevidence.report.figures import figures_of_curves
-from maskevidence.report.forest import forest
-from maskevidence.report.made import made_rows
-from maskevidence.report.numbers import caution, common_digits, numbers
-from maskevidence.report.observations import Extremes, find_extremes
-from maskevidence.report.orders import orders
-from maskevidence.report.ranking import rank
-from maskevidence.report.reading import ReportedRun
-from maskevidence.report.spread import spread_of
+from maskevidence.evidence.result import page_of_numbers
+from maskevidence.report.figures import components, figures_of_curves, forest, orders, rank
+from maskevidence.report.observations import Extremes, all_observations, find_extremes, spread_of
+from maskevidence.report.reading import ReportedRun, noun_of
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.html import table
 from maskevidence.show.parts import Page
-from maskevidence.show.words import meaning, sentence, typeset
+from maskevidence.show.words import NOT_KNOWN, capital, count, digits_for, meaning, sentence, typeset
 from maskevidence.support.files import write_atomic
-from maskevidence.support.hidden_characters import plain
+from maskevidence.support.hidden_characters import is_hidden, name_of, plain
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
+
+
+def visible(text: object) -> Any:
+    """Text as markup: special characters are escaped, invisible and bidirectional ones are shown by name.
+
+    Example:
+        >>> visible("<b>&\\u202e")
+        Markup('&lt;b&gt;&amp;<span class="hidden-character">U+202E</span>')
+    """
+    markup = import_extra("markupsafe", "plots", "the report")
+    named = markup.Markup('<span class="hidden-character">{}</span>')
+    parts = (named.format(name_of(c)) if is_hidden(c) else markup.escape(c) for c in str(text))
+    return markup.Markup("").join(parts)
+
+
+def common_digits(runs: Sequence[ReportedRun]) -> int:
+    """The number of decimals that shows every error of these runs."""
+    estimates = [run.estimate for run in runs if run.estimate is not None]
+    return digits_for(*(error for each in estimates for error in (each.mask_se, each.data_se)))
+
+
+def numbers(run: ReportedRun) -> Page:
+    """The numbers of a run that has an estimate."""
+    assert run.estimate is not None
+    exact = {"closed_form": run.closed_form, "closed_form_se": run.estimate.closed_form_se}
+    return page_of_numbers(run.run.result() | exact)
+
+
+def caution(run: ReportedRun) -> str | None:
+    """What a reader must know before the numbers of a run that has an estimate, if anything."""
+    estimate = run.estimate
+    assert estimate is not None
+    if not run.finished:
+        return (
+            f"This run is not finished: {run.n_done:,} of its {run.n_blocks:,} blocks of rows have all their "
+            f"masks. The numbers are of the {estimate.n_observations:,} observations that are done."
+        )
+    if estimate.n_observations == 1:
+        return "This run has one observation: the numbers say nothing about others."
+    return None
+
+
+_WORDS = {"masks_per_size": "{} masks per size"}
+
+
+@dataclass(frozen=True)
+class MadeRow:
+    """What decides the numbers, or tells how they came about.
+
+    Attributes:
+        name: what the row is about.
+        values: one value for each run; a single one if it is the same for all.
+        code: whether the values are commands.
+    """
+
+    name: str
+    values: list[str]
+    code: bool = False
+
+
+def made_rows(runs: Sequence[ReportedRun]) -> list[MadeRow]:
+    """The rows of the table, in the order in which they are shown."""
+    of_runs = [dict(_provenance(run)) for run in runs]
+    names = dict.fromkeys(name for entries in of_runs for name in entries)
+    rows = []
+    for name in names:
+        values = [entries.get(name, "–") for entries in of_runs]
+        same = len(set(values)) == 1
+        rows.append(MadeRow(name, values[:1] if same else values, code=name == "Command"))
+    return rows
+
+
+def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
+    manifest, estimate = run.manifest, run.estimate
+    data = manifest.data
+    settings = ", ".join(
+        _WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(_setting(value))
+        for name, value in manifest.design.items()
+        if name != "name" and value not in (None, False)
+    )
+    design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
+    masks = "other masks for each observation" if manifest.masks == "own" else "the same masks for all"
+    held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
+    entries = [
+        ("Command", manifest.command),
+        ("Model", manifest.model + (f": {manifest.model_words}" if manifest.model_words else "")),
+        ("Conditionals", manifest.conditionals),
+        ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
+        ("Design", f"{design}; {masks}"),
+        ("Seed", str(manifest.seed)),
+    ]
+    if manifest.shard[1] > 1:
+        entries.append(("Shard", f"{manifest.shard[0]} of {manifest.shard[1]}"))
+    if estimate is not None:
+        work = f"{count(estimate.n_masks, 'mask')}, {count(estimate.n_model_calls, 'call')} of the model"
+        entries.append(("Work", work))
+        entries.append(("Base measure", capital(estimate.base_measure or NOT_KNOWN)))
+    entries.append(("Fingerprint of the data", data.fingerprint[:16]))
+    if manifest.model_fingerprint is not None:
+        entries.append(("Fingerprint of the model", manifest.model_fingerprint[:16]))
+    entries.append(("Folder", str(run.folder)))
+    entries.append(("Versions", ", ".join(f"{name} {value}" for name, value in manifest.versions.items())))
+    return entries
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, list | tuple) and len(value) > 4:
+        return f"{value[0]} to {value[-1]}, {len(value)} of them"
+    return str(value)
+
 
 OBSERVATIONS = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves

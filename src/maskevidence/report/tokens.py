@@ -1,17 +1,68 @@
-"""The score of each token of an observation, and texts split into spans at their tokens."""
+"""Scores of single tokens and cells, texts split at their tokens, and shades for all of them."""
 
 import csv
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.runs.directory import TOKENS
+from maskevidence.errors import MaskEvidenceError
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.masks.sizes import LeaveOneOut
+from maskevidence.model import to_device_of
+from maskevidence.models import load
+from maskevidence.models.base import TableModel
+from maskevidence.models.fingerprints import fingerprint
+from maskevidence.report.reading import Picture, ReportedRun, Row, Unavailable
+from maskevidence.runs.directory import MODEL, TOKENS
 from maskevidence.scores.record import ScoreTable
+from maskevidence.show.words import MINUS, typeset
+from maskevidence.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Shades:
+    """Steps from certain (0, no shade) to least expected (5, the darkest).
+
+    Attributes:
+        edges: five decreasing log-probabilities; a value at or above the first has step 0.
+        names: six phrases, one for each step.
+        unit: what the values are.
+    """
+
+    edges: tuple[float, ...]
+    names: tuple[str, ...]
+    unit: str
+
+    def step(self, log_prob: float) -> int:
+        """The shade of a log-probability.
+
+        Example:
+            >>> of_probabilities().step(-0.01), of_probabilities().step(-10.0)
+            (0, 5)
+        """
+        return sum(log_prob < edge for edge in self.edges)
+
+
+def of_probabilities() -> Shades:
+    """Shades for words: the steps are at probabilities of 1/2, 1/10, 1/100, 1/1000 and 1/10,000."""
+    edges = tuple(float(np.log(p)) for p in (0.5, 0.1, 0.01, 0.001, 0.0001))
+    first, *others = ("1/2", "1/10", "1/100", "1/1000", "1/10,000")
+    names = (f"p ≥ {first}", *(f"≥ {share}" for share in others), f"< {others[-1]}")
+    return Shades(edges, names, "probability of the token")
+
+
+def of_densities(scores: Sequence[Float64[np.ndarray, " D"]]) -> Shades:
+    """Shades for numbers, whose log-densities have no natural steps: the 50, 25, 10, 5 and 1 % quantiles."""
+    values = np.concatenate(scores)
+    edges = tuple(float(edge) for edge in np.quantile(values, (0.5, 0.25, 0.1, 0.05, 0.01)))
+    shown = [typeset(edge) for edge in edges]
+    return Shades(edges, (*(f"≥ {edge}" for edge in shown), f"< {shown[-1]}"), "log-density, nats")
+
 
 _MARKS = re.compile(r"^(?:##|[ĠĊ▁]+)|</w>$")
 _REACH = 24  # characters that a token missing from the text, such as [UNK], may stand for
@@ -131,3 +182,120 @@ def spans_of_tokens(tokens: Sequence[str], log_probs: Sequence[float]) -> list[S
             spans.append(Span(" "))
         spans.append(Span(token[2:] if piece else token[1:] if marked else token, log_prob))
     return spans
+
+
+MOST_WORK = 5e7  # rows times columns squared
+USUAL = 21  # rows in the middle, with which a row is compared
+UNLIKELY = 8.0  # nats below the usual score
+
+
+def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:
+    """log p of each observed cell given the others of its row, nats, by the run's own model.
+
+    Args:
+        run: a run that has an estimate.
+        ids: the rows.
+
+    Returns:
+        The scores by id; empty unless the run is of a table, and its model and data are at hand.
+    """
+    return _scores(run, {key: row.values for key in ids if (row := _row(run, key)) is not None})
+
+
+def unlikely_cells(
+    run: ReportedRun, places: Sequence[int], values: Float64[np.ndarray, " N"]
+) -> dict[int, str]:
+    """The cell of each row that lies farthest below the usual score of its column, in words.
+
+    A second cell is named if it is unlikely without the first, too.
+
+    Args:
+        run: a run that has an estimate.
+        places: the rows, by their places among all.
+        values: shape (N,); the numbers of all rows, whose middle is usual.
+
+    Returns:
+        By place, such as ": age = 999"; empty where `cell_scores` is.
+    """
+    assert run.estimate is not None
+    ids = run.estimate.ids.tolist()
+    usual = np.argsort(np.abs(values - np.median(values)), kind="stable")[:USUAL].tolist()
+    rows = {place: row for place in [*places, *usual] if (row := _row(run, ids[place])) is not None}
+    scores = _scores(run, {place: row.values for place, row in rows.items()}) if places else {}
+    if not scores:
+        return {}
+    middle = np.array([_in_columns(rows[place].values, scores[place]) for place in usual])
+    seen = ~np.isnan(middle).all(axis=0)
+    level = np.zeros(middle.shape[1])
+    level[seen] = np.nanmedian(middle[:, seen], axis=0)
+    worst = {place: _worst(rows[place].values, scores[place], level)[0] for place in places}
+    rest = {place: rows[place].values.copy() for place in places}
+    for place, column in worst.items():
+        rest[place][column] = np.nan
+    rest = {place: row for place, row in rest.items() if not np.isnan(row).all()}
+    found = {}
+    again = _scores(run, rest)
+    for place in places:
+        cells = [worst[place]]
+        if place in again:
+            column, below = _worst(rest[place], again[place], level)
+            cells += [column] * (below < -UNLIKELY)
+        row = rows[place]
+        told = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
+        found[place] = f": {', '.join(told)}"
+    return found
+
+
+def _scores(
+    run: ReportedRun, rows: Mapping[int, Float64[np.ndarray, " D"]]
+) -> dict[int, Float64[np.ndarray, " n_observed"]]:
+    """log p of each observed cell of these rows given the others."""
+    model, width = _model(run) if rows else None, len(run.manifest.data.columns)
+    if model is None or model.n_features != width or len(rows) * width**2 > MOST_WORK:
+        return {}
+    tokens = to_device_of(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
+    try:
+        estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
+    except MaskEvidenceError:
+        return {}
+    return token_scores(estimate.scores, LeaveOneOut.name)
+
+
+def _in_columns(
+    values: Float64[np.ndarray, " D"], scores: Float64[np.ndarray, " n_observed"]
+) -> Float64[np.ndarray, " D"]:
+    """The scores at the places of their columns; NaN where the value is missing."""
+    placed = np.full(len(values), np.nan)
+    placed[~np.isnan(values)] = scores
+    return placed
+
+
+def _worst(
+    values: Float64[np.ndarray, " D"],
+    scores: Float64[np.ndarray, " n_observed"],
+    level: Float64[np.ndarray, " D"],
+) -> tuple[int, float]:
+    """The column that lies farthest below its level, and by how much."""
+    below = _in_columns(values, scores) - level
+    column = int(np.nanargmin(below))
+    return column, float(below[column])
+
+
+def _row(run: ReportedRun, key: int) -> Row | None:
+    content = None if isinstance(run.contents, Unavailable) else run.contents(key)
+    if isinstance(content, Picture):
+        return content.row
+    return content if isinstance(content, Row) else None
+
+
+def _model(run: ReportedRun) -> TableModel | None:
+    """The model of a run: kept in its folder, or saved where the user named it and unchanged."""
+    kept = run.manifest.kept_model is not None
+    folder = run.folder / MODEL if kept else Path(run.manifest.model)
+    try:
+        model = load(folder) if folder.is_dir() else None
+        same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
+    except (MaskEvidenceError, OSError):
+        return None
+    model = model if same else None
+    return model if isinstance(model, TableModel) else None
