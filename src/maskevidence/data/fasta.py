@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from maskevidence.data.sources import utf_8_text
 from maskevidence.errors import InputError
 from maskevidence.support.files import reading
 
@@ -103,16 +104,10 @@ def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _text(file: Path) -> str:
+    """The text of a file, unpacked."""
     with reading(file):
         content = file.read_bytes()
     try:
-        plain = gzip.decompress(content) if content.startswith(_GZIP) else content
+        return utf_8_text(file, gzip.decompress(content) if content.startswith(_GZIP) else content)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{str(file)!r} cannot be unpacked ({error}); write it again") from error
-    try:
-        return plain.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{str(file)!r} is not text: byte 0x{error.object[error.start]:02x} at offset {error.start:,}; "
-            "give FASTA, plain or gzipped"
-        ) from error

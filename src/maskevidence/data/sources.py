@@ -140,6 +140,23 @@ def divide(source: str) -> tuple[str, str | None]:
     return base, split or None
 
 
+def utf_8_text(name: str | Path, content: bytes) -> str:
+    """The text of a file, without the mark that some programs write before it.
+
+    Raises:
+        InputError: the content is not UTF-8 (names the first such byte).
+
+    Example:
+        >>> utf_8_text("a.txt", b"\\xef\\xbb\\xbfa dog")
+        'a dog'
+    """
+    try:
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        where = f"byte 0x{content[error.start]:02x} at offset {error.start:,}"
+        raise InputError(f"{str(name)!r} is not UTF-8 text: {where}; save it as UTF-8") from error
+
+
 @contextmanager
 def reading_parquet(file: Path, form: str = "Parquet") -> Iterator[None]:
     """Turn errors of pyarrow about a Parquet or Feather file into one clear line (InputError)."""

@@ -21,6 +21,7 @@ from maskevidence.data.sources import (
     name_in,
     read_remote,
     reading_parquet,
+    utf_8_text,
 )
 from maskevidence.data.table import Table, column_of, note_on_codes
 from maskevidence.errors import InputError, import_extra
@@ -238,10 +239,7 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     import pandas
     import pyarrow as pa
 
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name!r} is not UTF-8 text ({error}); save it as UTF-8") from error
+    text = utf_8_text(name, content)
     if "\0" in text:  # where some versions of pandas would end the cell
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
     guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskevidence.data.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
 from maskevidence.data.sources import (
@@ -19,8 +19,10 @@ from maskevidence.data.sources import (
     long_cells,
     reading_parquet,
     splits,
+    utf_8_text,
 )
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.support.files import reading
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet", *FASTA_SUFFIXES)
 _PREFERRED = ("text", "sentence", "sequence")
@@ -66,32 +68,29 @@ class Texts:
         return digest.hexdigest()
 
 
-class Columns:
+class Columns(NamedTuple):
     """Columns by name, whose values are read on demand.
 
-    Args:
+    Attributes:
         columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
         header: the file whose first row gave the names; None if they do not come from a row.
         labels: the column with the names of the rows, where the format has one.
         notes: what was done to the values, one sentence each.
     """
 
-    def __init__(
-        self,
-        columns: dict[str, list[Any]] | Any,
-        header: Path | None = None,
-        labels: str | None = None,
-        notes: Sequence[str] = (),
-    ) -> None:
-        self._columns = columns
-        self.header = header
-        self.labels = labels
-        self.notes = tuple(notes)
-        self.names: list[str] = list(getattr(columns, "column_names", columns))
+    columns: Any
+    header: Path | None = None
+    labels: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return list(getattr(self.columns, "column_names", self.columns))
 
     def column(self, name: str) -> list[Any]:
         """The values of a column."""
-        values = self._columns[name]
+        values = self.columns[name]
         return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
@@ -238,7 +237,7 @@ def read_text_file(file: Path, running: bool) -> Columns:
     if is_fasta(file):
         records = read_fasta(file)
         columns = {"sequence": records.sequences, "name": records.names}
-        return Columns(columns, labels="name", notes=records.notes)
+        return Columns(columns, labels="name", notes=tuple(records.notes))
     if kind not in TEXT_SUFFIXES:
         raise InputError(
             f"{str(file)!r} is not a {', '.join(TEXT_SUFFIXES)} file; convert it to one of these"
@@ -253,7 +252,8 @@ def read_text_file(file: Path, running: bool) -> Columns:
             table = parquet.read_table(file)
         check_utf_8(file, table)
         return Columns(table)
-    text = _utf_8(file)
+    with reading(file):
+        text = utf_8_text(file, file.read_bytes())
     if kind == ".txt":
         lines = io.StringIO(text, newline=None).readlines()
         return Columns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
@@ -261,18 +261,6 @@ def read_text_file(file: Path, running: bool) -> Columns:
         with long_cells():
             return _from_csv(file, text)
     return _from_jsonl(file, text)
-
-
-def _utf_8(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{str(file)!r} is not UTF-8 text: byte 0x{error.object[error.start]:02x} at offset "
-            f"{error.start:,}; save it as UTF-8"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{str(file)!r} cannot be read ({error.strerror}); check the path") from error
 
 
 def _from_csv(file: Path, text: str) -> Columns:
