@@ -68,8 +68,8 @@ def to_device_of(model: object, data: Placed) -> Placed:
         >>> to_device_of(me.models.Gaussian(n_features=1), Tokens.from_array([[0.5]])).values.device
         device(type='cpu')
     """
-    place = device_of(model)
-    return data if place is None else data.to(place)
+    target = device_of(model)
+    return data if target is None else data.to(target)
 
 
 def check_conditionals(model: "MaskedModel") -> None:
@@ -82,10 +82,10 @@ def check_conditionals(model: "MaskedModel") -> None:
         >>> import maskevidence as me
         >>> check_conditionals(me.models.Gaussian(n_features=2))
     """
-    given = getattr(model, "conditionals", None)
-    if given not in get_args(Conditionals):
-        if given is not None:
-            raise unknown_name(f"conditionals of {type(model).__name__},", str(given), get_args(Conditionals))
+    word = getattr(model, "conditionals", None)
+    if word not in get_args(Conditionals):
+        if word is not None:
+            raise unknown_name(f"conditionals of {type(model).__name__},", str(word), get_args(Conditionals))
         name = type(model).__name__
         if not callable(getattr(model, "log_conditionals", None)):
             raise InputError(f"{name} has no method `log_conditionals`; wrap it: {how_to_wrap(model)}")

@@ -140,8 +140,8 @@ give a finite number, or NaN where it is missing
         so that a table can be recognised whether a model reads it in float32 or in float64.
 
         Example:
-            >>> one, other = (Tokens.from_array([[1.0, x]]).fingerprint() for x in (2.0, 3.0))
-            >>> one == other
+            >>> first, second = (Tokens.from_array([[1.0, x]]).fingerprint() for x in (2.0, 3.0))
+            >>> first == second
             False
         """
         present = self.maskable | self.context
@@ -216,15 +216,15 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
     """What numpy reads as a table of numbers, in float64; NaN is the only value that is not finite."""
     x = without_mask(x)
     try:
-        given = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
-        if given.dtype.kind in "cmM":
-            raise TypeError(f"they are of type {given.dtype}")
-        if given.dtype.kind in "OUS" and given.ndim == 2:
-            _refuse_words(given, column_names(x))
-        if given.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas, with its own mark for missing
+        cells = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+        if cells.dtype.kind in "cmM":
+            raise TypeError(f"they are of type {cells.dtype}")
+        if cells.dtype.kind in "OUS" and cells.ndim == 2:
+            _refuse_words(cells, column_names(x))
+        if cells.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas, with its own mark for missing
             array = x.to_numpy(np.float64, na_value=np.nan)  # type: ignore[attr-defined]
         else:
-            array = given.astype(np.float64, copy=False)
+            array = cells.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
@@ -237,9 +237,9 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
             f"the value in row {row}, column {column} is infinite; "
             "give a finite number, or NaN where it is missing"
         )
-    if given.dtype.kind in "iuO":
+    if cells.dtype.kind in "iuO":
         for row, column in np.argwhere(np.abs(array) >= MAX_WHOLE):
-            value = given[row, column]
+            value = cells[row, column]
             if isinstance(value, int | np.integer) and abs(int(value)) > MAX_WHOLE:
                 raise InputError(
                     f"the value in row {row}, column {column}, {value}, is a whole number beyond 2^53, which "
@@ -248,12 +248,12 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
     return array
 
 
-def _refuse_words(given: np.ndarray, names: list[str] | None) -> None:
+def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
     """Refuse columns with cells that are not numbers, all in one message."""
     bad: dict[int, str] = {}
-    for place, cell in enumerate(given.flat):
+    for index, cell in enumerate(cells.flat):
         if isinstance(cell, str) or not isinstance(cell, int | float | np.number | np.bool_ | None):
-            row, column = divmod(place, given.shape[1])
+            row, column = divmod(index, cells.shape[1])
             if column not in bad and not _is_number(cell):
                 bad[column] = f"{str(cell)!r:.60} in row {row}"
     if bad:

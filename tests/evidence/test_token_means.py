@@ -33,11 +33,11 @@ def test_the_scores_of_hidden_tokens_have_the_score_as_their_mean() -> None:
     for mask in range(len(table)):
         entries = table.hidden[mask : mask + 1].entries(table.size[mask : mask + 1])
         assert table.hidden.log_prob[entries].mean() == pytest.approx(table.score[mask], rel=1e-5)
-        assert len(set(table.hidden.place[entries].tolist())) == table.size[mask]
+        assert len(set(table.hidden.column[entries].tolist())) == table.size[mask]
     halves = [table.select(table.draw % 2 == parity) for parity in (1, 0)]
     joined = me.ScoreTable.join(halves).sorted()
     assert joined.hidden is not None
-    for name in ("place", "log_prob"):
+    for name in ("column", "log_prob"):
         packed = [getattr(one.hidden.packed(one.size), name) for one in (joined, table)]
         np.testing.assert_array_equal(*packed)
 
@@ -48,7 +48,7 @@ def slow_controls(table: me.ScoreTable, prediction: Prediction) -> np.ndarray:
     hidden = table.hidden.packed(table.size)
     masks = range(len(table))
     tokens = [
-        dict(zip(hidden.place[at : at + n].tolist(), hidden.log_prob[at : at + n].tolist(), strict=True))
+        dict(zip(hidden.column[at : at + n].tolist(), hidden.log_prob[at : at + n].tolist(), strict=True))
         for at, n in zip(hidden.start, table.size, strict=True)
     ]
     controls = np.empty(len(table))
@@ -103,7 +103,7 @@ def test_a_control_has_not_seen_its_replicate() -> None:
     assert table.hidden is not None
     of_two = np.repeat(prediction.fold == 2, table.size)
     packed = table.hidden.packed(table.size)
-    added = (3 * of_two * (packed.place % 2)).astype(np.float32)
+    added = (3 * of_two * (packed.column % 2)).astype(np.float32)
     changed = replace(packed, log_prob=packed.log_prob + added)
     before, after = (token_controls(replace(table, hidden=one), prediction) for one in (packed, changed))
     here = prediction.fold == 2
@@ -122,9 +122,9 @@ def test_the_expectation_of_a_control_is_0_at_every_size() -> None:
     at = packed.start[mask]
     values = []
     for places in itertools.combinations(range(6), 3):
-        place = packed.place.copy()
-        place[at : at + 3] = places
-        changed = replace(table, hidden=HiddenTokens(packed.start, place, packed.log_prob))
+        column = packed.column.copy()
+        column[at : at + 3] = places
+        changed = replace(table, hidden=HiddenTokens(packed.start, column, packed.log_prob))
         values.append(token_controls(changed, prediction)[mask])
     assert np.std(values) > 0.01
     assert np.mean(values) == pytest.approx(0.0, abs=1e-12)

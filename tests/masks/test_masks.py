@@ -56,8 +56,8 @@ def draw_all(design: MaskDesign, key: MaskKey, ids: np.ndarray, maskable: np.nda
     counts = design.n_draws(n_tokens)
     row = np.repeat(np.arange(len(ids)), counts)
     index = np.concatenate([np.arange(count) for count in counts])
-    wanted = design.wanted(n_tokens[row], index)
-    row, index = row[wanted], index[wanted]
+    scored = design.is_scored(n_tokens[row], index)
+    row, index = row[scored], index[scored]
     draw, size = design.plan(key, ids[row], n_tokens[row], index)
     return Drawn(row, draw, size, design.masked(key, ids[row], draw, size, maskable[row]))
 

@@ -98,7 +98,7 @@ def _of_same_data(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstim
     return bool(same_tokens or same_texts)
 
 
-def same_data(one: str | None, other: str | None) -> bool | None:
+def same_data(first: str | None, second: str | None) -> bool | None:
     """Whether two fingerprints are of the same data; None where one of them is unknown.
 
     A fingerprint of rounded values alone is compared with the rounded values of the other.
@@ -111,9 +111,9 @@ def same_data(one: str | None, other: str | None) -> bool | None:
         >>> rounded == exact, same_data(rounded, exact), same_data(rounded, None)
         (False, True, None)
     """
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    rounded, exact = sorted((one, other), key=len)
+    rounded, exact = sorted((first, second), key=len)
     return rounded == exact or exact.startswith(f"{rounded}-")
 
 

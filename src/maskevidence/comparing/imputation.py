@@ -45,13 +45,13 @@ class Imputation(Shown):
         columns = np.sort(np.argsort(-missing.sum(axis=0), kind="stable")[:_COLUMNS])
         shown = np.flatnonzero(missing[:, columns].any(axis=1))[:_ROWS]
         cells, bold = [], set()
-        for place, row in enumerate(shown):
+        for k, row in enumerate(shown):
             cells.append([f"{row}"])
             for column in columns:
                 value = f"{self.values[row, column]:.4g}".replace("-", MINUS)
                 if missing[row, column]:
                     value += f" ± {np.sqrt(self.variance[row, column]):.2g}"
-                    bold.add((place, len(cells[-1])))
+                    bold.add((k, len(cells[-1])))
                 cells[-1].append(value)
         words = "Filled values are bold, with one standard deviation of the conditional distribution."
         if len(shown) < int(missing.any(axis=1).sum()) or len(columns) < n_columns:
@@ -101,8 +101,8 @@ class Imputation(Shown):
             InputError: `like` has another number of columns or rows.
         """
         n_rows, n_columns = self.values.shape
-        known = range(n_columns) if self.names is None else self.names
-        listed = known if like is None else getattr(like, "columns", like)
+        own_names = range(n_columns) if self.names is None else self.names
+        listed = own_names if like is None else getattr(like, "columns", like)
         if isinstance(listed, str) or not isinstance(listed, Iterable):
             raise InputError(
                 f"like={like!r}; give the data frame that was filled, or the names of its columns"
@@ -117,10 +117,10 @@ class Imputation(Shown):
             )
         deviations = np.sqrt(self.variance)
         columns: dict[Any, Any] = {}
-        for place, name in enumerate(names):
-            columns[name] = self.values[:, place]
+        for k, name in enumerate(names):
+            columns[name] = self.values[:, k]
             if errors:
-                columns[f"{name}_sd"] = deviations[:, place]
+                columns[f"{name}_sd"] = deviations[:, k]
         return data_frame(Columns(columns, index, getattr(index, "name", None)))
 
 

@@ -54,7 +54,7 @@ class Paired(NamedTuple):
     tails: Tails
 
 
-class Common(NamedTuple):
+class CommonMasks(NamedTuple):
     """The masks that two estimates share.
 
     Attributes:
@@ -71,7 +71,7 @@ class Common(NamedTuple):
 
         Example:
             >>> from maskevidence.masks.sizes import RandomSize
-            >>> Common(RandomSize(8), (8, 12)).in_words
+            >>> CommonMasks(RandomSize(8), (8, 12)).in_words
             'paired by the first 8 draws of 8 and 12'
         """
         if len({*self.repeats, self.design.n_repeats}) == 1:
@@ -83,7 +83,7 @@ class Common(NamedTuple):
         )
 
 
-def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, Common | None]:
+def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, CommonMasks | None]:
     """The difference a - b, and the masks that it is from; None if it is paired by observation.
 
     Args:
@@ -108,24 +108,24 @@ def _error(paired: Paired) -> float:
     return math.inf if paired.mask_se is None else paired.mask_se
 
 
-def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> Common | None:
+def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | None:
     """The masks that both estimates scored, if one of them scored no others; otherwise None."""
     if (a.masks, a.seed, a.design["name"]) != (b.masks, b.seed, b.design["name"]):
         return None
     try:
-        both = [design_from_settings(one.design) for one in (a, b)]
+        both = [design_from_settings(estimate.design) for estimate in (a, b)]
         repeats = both[0].n_repeats, both[1].n_repeats
         if both[0].extended_by is not None:
             fewer = {both[0].extended_by: min(repeats)}
-            both = [design_from_settings({**one.design, **fewer}) for one in (a, b)]
+            both = [design_from_settings({**estimate.design, **fewer}) for estimate in (a, b)]
     except InputError:  # a user's own design, or draws that the replicates do not divide
         return None
-    tables = [_first(one, both[0]) for one in (a, b)]
+    tables = [_first(estimate, both[0]) for estimate in (a, b)]
     same = _drawing(both[0]) == _drawing(both[1]) and all(
         np.array_equal(*(getattr(table, name) for table in tables))
         for name in ("id", "draw", "size", "n_tokens")
     )
-    return Common(both[0], repeats) if same else None
+    return CommonMasks(both[0], repeats) if same else None
 
 
 def _drawing(design: MaskDesign) -> dict[str, object]:
@@ -196,15 +196,15 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
             if n > 1:
                 within += scale**2 * (float(e.var(ddof=1)) / n - (estimate.data_se or 0.0) ** 2)
     u = values[0] - values[1]
-    known = len(variances) == 2
+    both_known = len(variances) == 2
     data_se = None
     if n > 1:
-        data_variance = float(u.var(ddof=1)) / n - (within if known else 0.0)
+        data_variance = float(u.var(ddof=1)) / n - (within if both_known else 0.0)
         data_se = math.sqrt(data_variance) if data_variance > 0 else None
     return Paired(
         difference=float(u.mean()),
-        mask_se=math.sqrt(sum(variances)) if known else None,
-        mask_df=sum(variances) ** 2 / lost if known and lost else None,
+        mask_se=math.sqrt(sum(variances)) if both_known else None,
+        mask_df=sum(variances) ** 2 / lost if both_known and lost else None,
         data_se=data_se,
         per_observation=u,
         curve=None,

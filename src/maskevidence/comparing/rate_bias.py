@@ -216,14 +216,14 @@ def bias(
             f"masks_per_row={masks_per_row}, n_rows={n_rows}, block_rows={block_rows}; "
             "give whole numbers of 1 or more"
         )
-    given = np.atleast_1d(np.asarray(rate))
-    rates = given.tolist() if given.ndim == 1 else []
-    if not rates or not all(isinstance(one, int | float) for one in rates):
+    array = np.atleast_1d(np.asarray(rate))
+    rates = array.tolist() if array.ndim == 1 else []
+    if not rates or not all(isinstance(value, int | float) for value in rates):
         raise InputError(
             f"rate is {type(rate).__name__}; give a rate such as 0.15 or several, and then the data: "
             "bias(model, rate, data)"
         )
-    designs = [FixedRate(float(one), masks_per_row) for one in rates]
+    designs = [FixedRate(float(value), masks_per_row) for value in rates]
     if getattr(model, "conditionals", None) != "exact" or not isinstance(model, HasLogEvidence):
         raise InputError(
             f"the bias of {type(model).__name__} cannot be known: it needs exact conditionals and a "

@@ -302,11 +302,11 @@ def _curve(
     values, variances = np.zeros(len(sizes)), np.zeros(len(sizes))
     for _ in range(_PERMUTATIONS):
         shuffled = logs[:, rng.permutation(n)]
-        for place, size in enumerate(sizes):
+        for k, size in enumerate(sizes):
             n_sets = n // size
             sets = shuffled[:, : n_sets * size].reshape(-1, size)
             means = _log_mean_exp(sets).reshape(len(logs), n_sets)
-            values[place] += means.mean() / _PERMUTATIONS
+            values[k] += means.mean() / _PERMUTATIONS
             _, error = _with_error(means, masks) if n_sets > 1 else (0.0, None)
-            variances[place] += (math.nan if error is None else error**2) / _PERMUTATIONS
+            variances[k] += (math.nan if error is None else error**2) / _PERMUTATIONS
     return sizes, values, np.sqrt(variances)

@@ -43,13 +43,13 @@ from maskevidence.scores.record import ScoreTable
 Floats = Float64[np.ndarray, " n_masks"]
 Integers = Int64[np.ndarray, " n_masks"]
 Matrix = Float64[np.ndarray, "n n_knots"]
-Basis = Float64[np.ndarray, "n_all n_known"]
+Basis = Float64[np.ndarray, "n_knots n_supported"]
 KNOTS_PER_OCTAVE = 2
 MAX_FOLDS = 8
 MAX_MASKS = 20_000  # a curve of 30 knots that is fitted to as many adds 0.2 % to the variance
 FEWEST_AT_KNOT = 3.0  # masks near a knot; its value follows from other knots where there are fewer
 FEWEST_DF = 8  # of the masks that a curve is fitted to
-FEWEST_MASKS = 100  # of a run; curves that are fitted to fewer err together, which replicates do not show
+FEWEST_TO_PREDICT = 100  # masks of a run; curves fitted to fewer err together, which replicates do not show
 _PENALTIES = 10.0 ** np.arange(-6, 7)  # relative to the mean diagonal entry of the normal equations
 
 
@@ -66,21 +66,21 @@ class SizeCurves(NamedTuple):
 
     def at(self, size: Integers, n_tokens: Integers, fold: Integers) -> Floats:
         """ĉ_r(M) for each mask, nats per masked token."""
-        place = logit_rate(size, n_tokens)
+        logits = logit_rate(size, n_tokens)
         answer = np.empty(len(size))
         for number, values in enumerate(self.values):
             of_fold = fold == number
-            answer[of_fold] = np.interp(place[of_fold], self.knots, values)
+            answer[of_fold] = np.interp(logits[of_fold], self.knots, values)
         return answer
 
     def total(self, n_tokens: Integers, fold: Integers) -> Floats:
         """Σ_{M=1}^{D} ĉ_r(M) for each mask's observation, nats."""
-        lengths, place = np.unique(n_tokens, return_inverse=True)
+        lengths, group = np.unique(n_tokens, return_inverse=True)
         totals = np.empty((len(lengths), len(self.values)))
         for row, length in enumerate(lengths):
-            at = logit_rate(np.arange(1, length + 1), np.full(length, length))
-            totals[row] = [np.interp(at, self.knots, values).sum() for values in self.values]
-        return totals[place, fold]
+            logits = logit_rate(np.arange(1, length + 1), np.full(length, length))
+            totals[row] = [np.interp(logits, self.knots, values).sum() for values in self.values]
+        return totals[group, fold]
 
 
 class Prediction(NamedTuple):
@@ -204,36 +204,36 @@ def fitted_curves(table: ScoreTable, fold: Integers, n_folds: int) -> SizeCurves
 def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
     """Sizes in logits that are about evenly spaced, or all sizes where they lie farther apart."""
     sizes = np.arange(1, n_tokens + 1)
-    place = logit_rate(sizes, np.full(n_tokens, n_tokens))
-    wanted = np.arange(place[0], place[-1], math.log(2) / KNOTS_PER_OCTAVE)
-    nearest = np.abs(place[:, None] - wanted).argmin(0)
-    return place[np.unique([*nearest, n_tokens - 1])]
+    logits = logit_rate(sizes, np.full(n_tokens, n_tokens))
+    even = np.arange(logits[0], logits[-1], math.log(2) / KNOTS_PER_OCTAVE)
+    nearest = np.abs(logits[:, None] - even).argmin(0)
+    return logits[np.unique([*nearest, n_tokens - 1])]
 
 
-def _hats(place: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Matrix:
+def _hats(logits: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Matrix:
     """Values of the piecewise linear functions that are 1 at one knot and 0 at all others."""
-    hats = np.zeros((len(place), len(knots)))
+    hats = np.zeros((len(logits), len(knots)))
     if len(knots) == 1:
         hats[:] = 1.0
         return hats
-    right = np.clip(np.searchsorted(knots, place), 1, len(knots) - 1)
-    share = np.clip((place - knots[right - 1]) / (knots[right] - knots[right - 1]), 0.0, 1.0)
-    rows = np.arange(len(place))
+    right = np.clip(np.searchsorted(knots, logits), 1, len(knots) - 1)
+    share = np.clip((logits - knots[right - 1]) / (knots[right] - knots[right - 1]), 0.0, 1.0)
+    rows = np.arange(len(logits))
     hats[rows, right - 1], hats[rows, right] = 1.0 - share, share
     return hats
 
 
-def _between(knots: Float64[np.ndarray, " n_knots"], known: Bool[np.ndarray, " n_knots"]) -> Basis:
-    """The values at all knots as a linear function of those at the known ones: between them, or the nearest.
+def _between(knots: Float64[np.ndarray, " n_knots"], supported: Bool[np.ndarray, " n_knots"]) -> Basis:
+    """The matrix that interpolates values at all knots from those at the supported knots.
 
-    A curve that went on in a straight line beyond its data could be far away from any score.
+    Beyond the outermost supported knots the value is constant, since a straight line could leave all scores.
 
     Example:
         >>> _between(np.array([0.0, 1.0, 2.0, 3.0]), np.array([True, False, True, False])) @ [4.0, 6.0]
         array([4., 5., 6., 6.])
     """
-    unit = np.eye(int(known.sum()))
-    return np.column_stack([np.interp(knots, knots[known], column) for column in unit] or [0.0 * knots])
+    unit = np.eye(int(supported.sum()))
+    return np.column_stack([np.interp(knots, knots[supported], column) for column in unit] or [0.0 * knots])
 
 
 def _smoothed(moments: Float64[np.ndarray, "n n"], df: int, basis: Basis) -> Float64[np.ndarray, " n_all"]:

@@ -79,11 +79,11 @@ class Curve(Shown):
 
     def band(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper end of each score's Student's t interval for the error of the masks, nats."""
-        known = ~np.isnan(self.mask_se)
+        resolved = ~np.isnan(self.mask_se)
         half = np.full_like(self.score, np.nan)
-        half[known] = [
+        half[resolved] = [
             t_half_width(se, df, level)
-            for se, df in zip(self.mask_se[known], self.mask_df[known], strict=True)
+            for se, df in zip(self.mask_se[resolved], self.mask_df[resolved], strict=True)
         ]
         return self.score - half, self.score + half
 
@@ -228,7 +228,7 @@ def _predicted_curve(
 ) -> Curve:
     """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
     points = predicted_points(table, design, prediction, _bins if n_tokens is None else lambda size, _: size)
-    known = (design.n_replicates >= design.min_replicates) & ~np.array(
+    resolved = (design.n_replicates >= design.min_replicates) & ~np.array(
         [
             equal_by_chance(se**2, mean)
             for se, mean in zip(points.mask_se.tolist(), points.score.tolist(), strict=True)
@@ -241,8 +241,8 @@ def _predicted_curve(
         else np.full(len(points.point), math.nan),
         rate=points.rate,
         score=points.score,
-        mask_se=np.where(known, points.mask_se, math.nan),
-        mask_df=np.where(known, points.mask_df, math.nan),
+        mask_se=np.where(resolved, points.mask_se, math.nan),
+        mask_df=np.where(resolved, points.mask_df, math.nan),
         data_se=points.data_se,
         n_masks=points.n_masks,
     )
@@ -280,7 +280,7 @@ def _point(
             design.n_replicates,
             joint=masks == "shared",
             unseen=unseen,
-            known=design.n_replicates >= design.min_replicates,
+            enough_masks=design.n_replicates >= design.min_replicates,
         )
     # The observations and the number of masks at a size are random: a ratio of replicate totals, linearised.
     mean = float(score.mean())

@@ -121,15 +121,15 @@ def estimate_evidence(
         _check_shared(model, tokens, first)
     scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token, share=share_contexts)
     labels = labels_of(data)
-    record = _Record(model, tokens, scoring, labels)
+    scores = _ScoresInMemory(model, tokens, scoring, labels)
     if check:
         check_first_batch(model, tokens, first)
     if isinstance(design, Precise):
         check_tokens(tokens)
-        estimate = design.drawn(design.first(tokens.n_tokens.cpu().numpy()), record.extended)
+        estimate = design.drawn(design.first(tokens.n_tokens.cpu().numpy()), scores.extended)
         estimate = replace(estimate, notes=(*estimate.notes, design.verdict(estimate)))
     else:
-        estimate = record.extended(design)
+        estimate = scores.extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
         notes = (*notes, model.call_note)
     return replace(
@@ -163,7 +163,7 @@ def labels_of(data: object) -> dict[int, Any]:
     return {}
 
 
-class _Record:
+class _ScoresInMemory:
     """Scores in memory, which grow with the repeats of a design."""
 
     def __init__(

@@ -74,7 +74,9 @@ class ObservationTable:
             if isinstance(values, np.ndarray):
                 values = values.tolist()
             listed = [None] * len(self) if values is None else values
-            columns[name] = [None if isinstance(one, float) and math.isnan(one) else one for one in listed]
+            columns[name] = [
+                None if isinstance(value, float) and math.isnan(value) else value for value in listed
+            ]
         return columns
 
     def to_csv(self) -> str:

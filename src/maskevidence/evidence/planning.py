@@ -110,8 +110,8 @@ def plan(
     Example:
         >>> import maskevidence as me
         >>> model = me.models.PPCA(n_features=6, n_components=2)
-        >>> found = me.plan(model, model.sample(500, seed=1), me.Precise(target_se=0.02))
-        >>> found.design, found.passes, found.mask_se <= 0.02
+        >>> forecast = me.plan(model, model.sample(500, seed=1), me.Precise(target_se=0.02))
+        >>> forecast.design, forecast.passes, forecast.mask_se <= 0.02
         ('random-size:28', 14000, True)
     """
     if precise.max_passes is not None:

@@ -40,7 +40,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.evidence.control_variates import FEWEST_MASKS
+from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import BYTES_PER_MASK
@@ -93,13 +93,13 @@ class Precise:
 
     def __post_init__(self) -> None:
         targets = {"target_se": self.target_se, "target_relative": self.target_relative}
-        given = {name: value for name, value in targets.items() if value is not None}
-        if len(given) != 1:
-            both = "both are given" if given else "none is given"
+        chosen = {name: value for name, value in targets.items() if value is not None}
+        if len(chosen) != 1:
+            both = "both are given" if chosen else "none is given"
             raise InputError(
                 f"target_se or target_relative is the error that is wanted, and {both}; give one"
             )
-        for name, value in given.items():
+        for name, value in chosen.items():
             if not 0.0 < value < math.inf:
                 raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
         if self.max_passes is not None and whole_number("max_passes", self.max_passes) < 1:
@@ -138,7 +138,7 @@ class Precise:
         design = FEWEST if design is None else design
         enough, n_random = design.enough_draws(n_tokens, "own"), int((n_tokens > 1).sum())
         if n_random:  # with fewer masks, there are no control variates
-            enough = max(enough, math.ceil(FEWEST_MASKS / n_random))
+            enough = max(enough, math.ceil(FEWEST_TO_PREDICT / n_random))
         design = replace(design, draws=design.possible_draws(enough))
         if design.n_replicates < design.min_replicates:
             raise InputError(
@@ -178,9 +178,9 @@ class Precise:
         needed = self.needed(draws, estimate)
         if needed <= draws or (self.max_passes is None and _too_many(needed * n)):
             return None
-        wanted = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
+        next_draws = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
         most = math.inf if self.max_passes is None else self.max_passes // n
-        following = design.possible_draws(min(wanted, most))
+        following = design.possible_draws(min(next_draws, most))
         return replace(design, draws=following) if draws < following <= most else None
 
     def verdict(self, estimate: EvidenceEstimate) -> str:

@@ -157,7 +157,7 @@ def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np
         [1.5, 3.0, 3.0, 3.0]
     """
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    place = np.arange(len(values))
-    low = np.maximum(place - window // 2, 0)
-    high = np.minimum(place + (window + 1) // 2, len(values))
+    row = np.arange(len(values))
+    low = np.maximum(row - window // 2, 0)
+    high = np.minimum(row + (window + 1) // 2, len(values))
     return (sums[high] - sums[low]) / (high - low)[:, None]

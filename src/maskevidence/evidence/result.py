@@ -202,12 +202,12 @@ class EvidenceEstimate(Shown):
         """The number with its two errors, what it is, its curve and its notes."""
         digits = digits_for(self.mask_se, self.data_se)
         errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
-        told = ", ".join(
+        in_words = ", ".join(
             f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
         )
         n = count(self.n_observations, "observation")
         line = (
-            f"EvidenceEstimate({number(self.log_evidence, digits)} nats per observation, {told}, "
+            f"EvidenceEstimate({number(self.log_evidence, digits)} nats per observation, {in_words}, "
             f"{kind_name(self.kind)}, {n})"
         )
         numbers = self._numbers()
@@ -223,10 +223,10 @@ class EvidenceEstimate(Shown):
         """The curve, and the log evidence with its errors as the title."""
         digits = digits_for(self.mask_se, self.data_se)
         errors = (("masks", self.mask_se), ("data", self.data_se))
-        known = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
+        shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
         name = capital(evidence_name(self.kind, self.design["name"]))
         title = f"{name} {typeset(self.log_evidence, digits)} nats per observation"
-        return curve_lines({"score": self.curve}), title + (f" ({known})" if known else "")
+        return curve_lines({"score": self.curve}), title + (f" ({shown})" if shown else "")
 
     def plot(self, ax: Any = None, *, label: str = "score") -> Any:
         """Draw the curve, with the log evidence above it; see `Shown.plot`.
@@ -265,9 +265,9 @@ class EvidenceEstimate(Shown):
             MissingExtraError: ArviZ is not installed.
         """
         names = ("log_evidence", "mask_se", "data_se", "kind", "base_measure", "seed")
-        known = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        known |= {"unit": "nats per observation", "design": self.design["name"]}
-        return log_likelihood_tree(self.per_observation, self.ids, known)
+        attributes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        attributes |= {"unit": "nats per observation", "design": self.design["name"]}
+        return log_likelihood_tree(self.per_observation, self.ids, attributes)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
@@ -425,8 +425,8 @@ def _note_on_rows(
     """The observation that holds most of the masks' variance, where there are many."""
     if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
         return []
-    place, share = int(each.argmax()), float(each.max() / each.sum())
-    name = int(ids[place]) if not labels else labels[int(ids[place])]
+    worst, share = int(each.argmax()), float(each.max() / each.sum())
+    name = int(ids[worst]) if not labels else labels[int(ids[worst])]
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.evidence.control_variates import FEWEST_MASKS, Prediction, predict_by_size
+from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT, Prediction, predict_by_size
 from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     cell_variances,
@@ -50,7 +50,7 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
     _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     summation = design.summation(table.n_tokens, table.draw, table.size)
     contribution, prediction = summation.weight * linear_scores(table, design), None
-    enough = design.n_replicates > 1 and int((table.n_tokens > 1).sum()) >= FEWEST_MASKS
+    enough = design.n_replicates > 1 and int((table.n_tokens > 1).sum()) >= FEWEST_TO_PREDICT
     if design.random_sizes and key.masks == "own" and enough:
         prediction = predict_by_size(table, summation.replicate, design.n_replicates)
         if table.hidden is not None:
@@ -64,7 +64,7 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
         design.n_replicates,
         joint=key.masks == "shared" or (design.pooled and prediction is None),
         unseen=np.zeros_like(contribution) if design.deterministic else summation.unseen,
-        known=design.unknown_error(table.n_tokens[first], key.masks) is None,
+        enough_masks=design.unknown_error(table.n_tokens[first], key.masks) is None,
     )
     by_row = None
     if mean.mask_se:
@@ -107,14 +107,14 @@ def errors_of_rows(
     if design.n_replicates < design.min_replicates or not random.any():
         return mask_se, mask_df
     cell = observation * (int(summation.stratum.max()) + 1) + summation.stratum
-    _, place = np.unique(cell, return_index=True)
+    _, first = np.unique(cell, return_index=True)
     contribution = mean_of_scores(table, design, key).contribution
     variances = cell_variances(contribution, cell, summation.replicate, design.n_replicates, unseen)
-    owner = observation[place]
+    owner = observation[first]
     variance = np.bincount(owner, variances, minlength=n)
     squares = np.bincount(owner, variances**2, minlength=n)
     pairs = zip(variance.tolist(), np.bincount(observation, contribution).tolist(), strict=True)
-    known = random & ~np.array([equal_by_chance(*pair) for pair in pairs])
-    mask_se[known] = np.sqrt(variance[known])
-    mask_df[known] = variance[known] ** 2 / squares[known] * (design.n_replicates - 1)
+    resolved = random & ~np.array([equal_by_chance(*pair) for pair in pairs])
+    mask_se[resolved] = np.sqrt(variance[resolved])
+    mask_df[resolved] = variance[resolved] ** 2 / squares[resolved] * (design.n_replicates - 1)
     return mask_se, mask_df

@@ -84,7 +84,7 @@ def mean_with_errors(
     *,
     joint: bool,
     unseen: Floats | None = None,
-    known: bool = True,
+    enough_masks: bool = True,
 ) -> MeanWithErrors:
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
 
@@ -97,7 +97,7 @@ def mean_with_errors(
         joint: True if the masks of different observations are drawn together (shared or pooled).
         unseen: shape (n_masks,); the finite-population correction of each mask's stratum, 0 if all its masks
             are scored; None for 1 everywhere.
-        known: False if the design has too few independent masks to estimate mask_se, which is then None.
+        enough_masks: False if the design has too few independent masks for mask_se, which is then None.
 
     Example:
         >>> import numpy as np
@@ -114,7 +114,7 @@ def mean_with_errors(
     if unseen is not None and not unseen.any():
         return MeanWithErrors(mean, 0.0, math.inf, whole_error)
     unknown = MeanWithErrors(mean, None, None, whole_error)
-    if not known or n_replicates < 2:
+    if not enough_masks or n_replicates < 2:
         return unknown
 
     cell = observation * (stratum.max() + 1) + stratum

@@ -16,9 +16,9 @@ The terms of different replicates are correlated a little, since each of them is
 Measured on PPCA with 12 to 200 columns and 8 draws, the variance is 1 % to 3 % above what the differences
 between the replicates tell, which is half as much of the standard error, and intervals of 95 % cover 95 %.
 
-Each τ_j is the sum of two shrunk means: that of its place, over all observations (the column of a table),
+Each τ_j is the sum of two shrunk means: that of its column, over all observations,
 and that of the token itself around it. Each is shrunk by the ratio of its sampling variance to the variance
-between places or tokens. Both variances come from the other replicates, too: the second one from products of
+between columns or tokens. Both variances come from the other replicates, too: the second one from products of
 two residuals of a token in different masks.
 
 Source:
@@ -36,19 +36,19 @@ from maskevidence.evidence.control_variates import Prediction
 from maskevidence.scores.hidden_tokens import HiddenTokens
 from maskevidence.scores.record import ScoreTable
 
-MAX_CELLS = 2_000_000  # pairs of an observation and a place that are held at once
+MAX_CELLS = 2_000_000  # pairs of an observation and a column that are held at once
 Floats = Float64[np.ndarray, " n_masks"]
 Integers = Int64[np.ndarray, " n"]
 Entries = Int64[np.ndarray, " n_entries"]
-Matrix = Float64[np.ndarray, "n_rows n_places"]
+Matrix = Float64[np.ndarray, "n_rows n_columns"]
 
 
 class _Cells(NamedTuple):
-    """Residuals of some observations in some masks, by observation and place.
+    """Residuals of the hidden tokens of some masks, by observation and column.
 
     Attributes:
-        total: shape (n_rows, n_places); their sums.
-        times: shape (n_rows, n_places); how many there are.
+        total: shape (n_rows, n_columns); their sums.
+        times: shape (n_rows, n_columns); how many there are.
         square: the sum of all their squares.
     """
 
@@ -58,56 +58,57 @@ class _Cells(NamedTuple):
 
 
 class _Effects(NamedTuple):
-    """What the masks of some replicates say of the tokens of all observations.
+    """How the columns and tokens differ, estimated from the masks of some replicates.
 
     Attributes:
-        place: shape (n_places,); the shrunk mean residual of each place.
-        shrinkage: the variance of a residual of one token over the variance between the tokens.
+        column_means: shape (n_columns,); the shrunk mean residual of each column.
+        shrinkage: the variance of the residuals of one token over the variance between tokens.
     """
 
-    place: Float64[np.ndarray, " n_places"]
+    column_means: Float64[np.ndarray, " n_columns"]
     shrinkage: float
 
     def means(self, cells: _Cells) -> Matrix:
         """τ of each token."""
-        own = (cells.total - cells.times * self.place) / np.maximum(cells.times + self.shrinkage, 1e-300)
-        return np.where(cells.times > 0, self.place + own, 0.0)
+        times = cells.times
+        own = (cells.total - times * self.column_means) / np.maximum(times + self.shrinkage, 1e-300)
+        return np.where(times > 0, self.column_means + own, 0.0)
 
 
 @dataclass(frozen=True)
-class _Record:
-    """A table with the scores of hidden tokens, seen from one fold: what the others predict of its masks.
+class _Fold:
+    """The scores of hidden tokens, and what the other folds predict of the masks of one fold.
 
     Attributes:
         table: the scores, sorted by observation.
         hidden: the scores of hidden tokens.
         row: shape (n_masks,); the position of each mask's observation.
         expected: shape (n_masks,); the prediction by size, nats per masked token.
-        n_places: the number of columns.
+        n_columns: the number of columns.
     """
 
     table: ScoreTable
     hidden: HiddenTokens
     row: Int64[np.ndarray, " n_masks"]
     expected: Floats
-    n_places: int
+    n_columns: int
 
     def cells(self, masks: Integers, rows: range) -> _Cells:
         """The residuals of some masks, which are of these rows."""
         entries, cell = self.entries(masks, rows)
         size = self.table.size[masks]
         residual = self.hidden.log_prob[entries].astype(np.float64) - np.repeat(self.expected[masks], size)
-        shape = (len(rows), self.n_places)
-        total = np.bincount(cell, weights=residual, minlength=len(rows) * self.n_places).reshape(shape)
-        count = np.bincount(cell, minlength=len(rows) * self.n_places).reshape(shape).astype(np.float64)
+        shape = (len(rows), self.n_columns)
+        total = np.bincount(cell, weights=residual, minlength=len(rows) * self.n_columns).reshape(shape)
+        count = np.bincount(cell, minlength=len(rows) * self.n_columns).reshape(shape).astype(np.float64)
         return _Cells(total, count, float(residual @ residual))
 
     def entries(self, masks: Integers, rows: range) -> tuple[Entries, Entries]:
         """Where the hidden tokens of some masks are in the record, and in the cells of these rows."""
         size = self.table.size[masks]
         entries = self.hidden[masks].entries(size)
-        place = self.hidden.place[entries].astype(np.int64)
-        return entries, np.repeat((self.row[masks] - rows.start) // rows.step, size) * self.n_places + place
+        column = self.hidden.column[entries].astype(np.int64)
+        return entries, np.repeat((self.row[masks] - rows.start) // rows.step, size) * self.n_columns + column
 
 
 def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
@@ -120,37 +121,37 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
     assert table.hidden is not None
     controls = np.empty(len(table))
     _, row = np.unique(table.id, return_inverse=True)
-    n_rows, n_places = int(row[-1]) + 1, int(table.hidden.place.max()) + 1
-    at_once = max(1, MAX_CELLS // n_places)
+    n_rows, n_columns = int(row[-1]) + 1, int(table.hidden.column.max()) + 1
+    at_once = max(1, MAX_CELLS // n_columns)
     every = math.ceil(n_rows / at_once)
     for fold in range(len(prediction.curves.values)):
         here = prediction.fold == fold
         level = np.empty(n_rows)
         level[row[here]] = prediction.level[here]
         expected = prediction.curves.at(table.size, table.n_tokens, np.full(len(table), fold)) + level[row]
-        record = _Record(table, table.hidden, row, expected, n_places)
+        others = _Fold(table, table.hidden, row, expected, n_columns)
         sample = range(0, n_rows, every)
-        effects = _effects(record.cells(np.flatnonzero(~here & (row % every == 0)), sample))
+        effects = _effects(others.cells(np.flatnonzero(~here & (row % every == 0)), sample))
         for first in range(0, n_rows, at_once):
             rows = range(first, min(first + at_once, n_rows))
             inside = (row >= rows.start) & (row < rows.stop)
-            means = effects.means(record.cells(np.flatnonzero(inside & ~here), rows))
+            means = effects.means(others.cells(np.flatnonzero(inside & ~here), rows))
             masks = np.flatnonzero(inside & here)
-            controls[masks] = _centred(record, masks, rows, means)
+            controls[masks] = _centred(others, masks, rows, means)
     return controls
 
 
-def _centred(record: _Record, masks: Integers, rows: range, means: Matrix) -> Float64[np.ndarray, " n_some"]:
+def _centred(fold: _Fold, masks: Integers, rows: range, means: Matrix) -> Float64[np.ndarray, " n_some"]:
     """The mean of τ over the hidden tokens of each mask, minus that over all tokens of its observation."""
-    size = record.table.size[masks]
-    _, cell = record.entries(masks, rows)
+    size = fold.table.size[masks]
+    _, cell = fold.entries(masks, rows)
     hidden = np.bincount(np.repeat(np.arange(len(masks)), size), weights=means.ravel()[cell]) / size
-    everything = means.sum(1)[record.row[masks] - rows.start] / record.table.n_tokens[masks]
+    everything = means.sum(1)[fold.row[masks] - rows.start] / fold.table.n_tokens[masks]
     return hidden - everything
 
 
 def _effects(cells: _Cells) -> _Effects:
-    """Shrunk means of the places, and how much means of tokens are to be shrunk."""
+    """The shrunk means of the columns, and how much the means of tokens are shrunk."""
     seen = cells.times > 0
     n_rows, n_each = seen.sum(0), cells.times.sum(0)
     mean = cells.total.sum(0) / np.maximum(n_each, 1)
@@ -158,11 +159,11 @@ def _effects(cells: _Cells) -> _Effects:
     noise = (around**2).sum() / max(1, (n_rows - 1).clip(0).sum()) / np.maximum(n_rows, 1)
     used = n_rows > 1
     between = max(0.0, float(mean[used].var(ddof=1) - noise[used].mean())) if used.sum() > 1 else 0.0
-    place = np.where(used, mean * between / np.maximum(between + noise, 1e-300), 0.0)
+    column_means = np.where(used, mean * between / np.maximum(between + noise, 1e-300), 0.0)
 
-    total = cells.total - cells.times * place
-    square = cells.square - 2 * float(place @ cells.total.sum(0)) + float(place**2 @ n_each)
+    total = cells.total - cells.times * column_means
+    square = cells.square - 2 * float(column_means @ cells.total.sum(0)) + float(column_means**2 @ n_each)
     pairs = float((cells.times * (cells.times - 1)).sum())
     of_tokens = (float((total**2).sum()) - square) / pairs if pairs else 0.0
     within = square / max(1.0, float(n_each.sum())) - of_tokens
-    return _Effects(place, max(0.0, within) / of_tokens if of_tokens > 0 else math.inf)
+    return _Effects(column_means, max(0.0, within) / of_tokens if of_tokens > 0 else math.inf)

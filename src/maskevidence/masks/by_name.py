@@ -126,9 +126,9 @@ def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> 
     elif isinstance(design, MaskDesign):
         word = DesignWord(design)
     else:
-        names = ", ".join(one.name for one in DESIGNS)
-        given = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
-        raise InputError(f"design={given}; give a design such as RandomSize(), or one of the words {names}")
+        names = ", ".join(choice.name for choice in DESIGNS)
+        value = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
+        raise InputError(f"design={value}; give a design such as RandomSize(), or one of the words {names}")
     masks = word.masks if masks == "own" else masks
     return DesignWord(word.design, masks, word.per_token or per_token, word.named)
 
@@ -154,8 +154,8 @@ def parse_design(word: str, **defaults: int) -> DesignWord:
     design = design_class(name)
     parameters = _parameters(design)
     values: dict[str, Any] = {}
-    for place, option in enumerate(rest[0].split(",") if rest else ()):
-        key, value = _option(word, option, parameters, first=place == 0)
+    for number, option in enumerate(rest[0].split(",") if rest else ()):
+        key, value = _option(word, option, parameters, first=number == 0)
         if key in values:
             raise InputError(f"design {word!r} gives {_key(key)} twice; leave one of them out")
         values[key] = value
@@ -175,10 +175,10 @@ def parse_design(word: str, **defaults: int) -> DesignWord:
 def _parameters(design: type[MaskDesign]) -> Mapping[str, inspect.Parameter]:
     """The arguments of a design, with types that leave out `| None`."""
     return {
-        name: one.replace(annotation=get_args(one.annotation)[0])
-        if isinstance(one.annotation, UnionType)
-        else one
-        for name, one in inspect.signature(design).parameters.items()
+        name: parameter.replace(annotation=get_args(parameter.annotation)[0])
+        if isinstance(parameter.annotation, UnionType)
+        else parameter
+        for name, parameter in inspect.signature(design).parameters.items()
     }
 
 
@@ -190,7 +190,7 @@ def _option(
     word: str, option: str, parameters: Mapping[str, inspect.Parameter], *, first: bool
 ) -> tuple[str, Any]:
     """The key and the value of an option."""
-    bare = [*(name for name, one in parameters.items() if one.annotation is bool), *_OF_ALL]
+    bare = [*(name for name, parameter in parameters.items() if parameter.annotation is bool), *_OF_ALL]
     key, equals, text = option.partition("=")
     key = key.replace("-", "_")
     if key in bare and not equals:
@@ -198,9 +198,9 @@ def _option(
     if first and option and not equals and parameters and next(iter(parameters)) not in bare:
         key, text = next(iter(parameters)), option
     elif key not in parameters and key not in bare:
-        known = [_key(name) if name in bare else f"{_key(name)}=" for name in (*parameters, *_OF_ALL)]
-        given = repr(option) if option else "an empty option"
-        raise InputError(f"design {word!r} has {given}; its options are {', '.join(known)}")
+        allowed = [_key(name) if name in bare else f"{_key(name)}=" for name in (*parameters, *_OF_ALL)]
+        unknown = repr(option) if option else "an empty option"
+        raise InputError(f"design {word!r} has {unknown}; its options are {', '.join(allowed)}")
     elif key in bare:
         raise InputError(f"design {word!r} gives {_key(key)} a value; write {_key(key)} alone")
     if not text:
@@ -220,7 +220,7 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
         except ValueError:
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a number") from None
     if get_origin(kind) is tuple:
-        return places_of(text) if get_args(kind)[0] is int else _numbers(word, key, text)
+        return parse_places(text) if get_args(kind)[0] is int else _numbers(word, key, text)
     if get_origin(kind) is Literal and text not in get_args(kind):
         raise unknown_name(_key(key), text, get_args(kind))
     return text
@@ -246,7 +246,7 @@ def _numbers(word: str, key: str, text: str) -> tuple[float, ...]:
     return tuple(round(first + i * step, 12) for i in range(int(n_numbers + 1e-9)))
 
 
-def places_of(text: str) -> tuple[int, ...]:
+def parse_places(text: str) -> tuple[int, ...]:
     """The whole numbers between +, or those that a text file lists."""
     if re.fullmatch(r"[0-9]{1,9}(\+[0-9]{1,9})*", text):
         return tuple(map(int, text.split("+")))

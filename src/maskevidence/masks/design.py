@@ -153,7 +153,7 @@ class MaskDesign(ABC):
         positions; sizes then follow the ids.
         """
 
-    def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+    def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
         """Whether each mask is scored; False if it would repeat another mask of the same observation."""
         return np.ones(index.shape, dtype=np.bool_)
 
@@ -279,7 +279,7 @@ def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Ma
     )
 
 
-def places_of(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
+def token_numbers(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
     """The number of each maskable token among those of its row, from 0; any such number elsewhere."""
     if maskable.all():
         return np.arange(maskable.shape[1])[None]

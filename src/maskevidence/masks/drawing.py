@@ -85,8 +85,8 @@ def all_pairs(
     row = np.repeat(np.arange(len(n_tokens)), counts)
     first = np.cumsum(counts) - counts - per_repeat * repeats.start
     index = np.arange(len(row)) - np.repeat(first, counts)
-    wanted = design.wanted(n_tokens[row], index)
-    return row[wanted], index[wanted]
+    scored = design.is_scored(n_tokens[row], index)
+    return row[scored], index[scored]
 
 
 def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
@@ -97,9 +97,9 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
         >>> n_masks(me.EverySize(4), np.array([2, 30])).tolist()
         [3, 117]
     """
-    lengths, place = np.unique(n_tokens, return_inverse=True)
+    lengths, group = np.unique(n_tokens, return_inverse=True)
     counts = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
-    return np.array(counts, dtype=np.int64)[place]
+    return np.array(counts, dtype=np.int64)[group]
 
 
 def check_n_masks(n_draws: Integers) -> None:

@@ -24,7 +24,7 @@ from maskevidence.masks.design import (
     Summation,
     check_counts,
     constant,
-    places_of,
+    token_numbers,
     too_few,
 )
 from maskevidence.support.keyed_random import (
@@ -37,8 +37,8 @@ from maskevidence.support.subsets import listed_subsets, mask_of, n_subsets, sub
 
 MAX_TOKENS_EXHAUSTIVE = 20
 MAX_REPLICATES = 8
-# Of random sizes: the fewest masks in all, and for each size, and the number that is enough for any sizes.
-FEWEST_MASKS: dict[Masks, int] = {"own": 40, "shared": 16}
+# Masks of random sizes that an error needs: in all, for each size, and a number that is enough for any sizes.
+FEWEST_FOR_ERROR: dict[Masks, int] = {"own": 40, "shared": 16}
 FEWEST_PER_SIZE, ENOUGH_MASKS = 4, 128
 
 
@@ -112,7 +112,7 @@ class EverySize(MaskDesign):
     ) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
-    def wanted(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+    def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
         n_listed = n_subsets(n_tokens, index % n_tokens + 1, self.max_listed)
         return (n_listed == 0) | (index // n_tokens < n_listed)
 
@@ -145,18 +145,18 @@ class EverySize(MaskDesign):
         return True
 
     def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
-        lengths, place = np.unique(n_tokens, return_inverse=True)
+        lengths, group = np.unique(n_tokens, return_inverse=True)
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
         left_out = np.array([self._n_left_out(c) for c in listed])
-        n_left_out = left_out[place].sum() if masks == "own" else left_out.max()
+        n_left_out = left_out[group].sum() if masks == "own" else left_out.max()
         if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
                 f"{self.name} with {self.masks_per_size} masks per size leaves out only {n_left_out:.0f} of "
                 f"all masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
             )
-        return too_few(self, self.masks_per_size, int(random[place].sum()), masks)
+        return too_few(self, self.masks_per_size, int(random[group].sum()), masks)
 
     def _n_left_out(self, n_masks: Integers) -> float:
         """How many masks of an observation are not scored; n_masks has those of each size, 0 for many."""
@@ -322,7 +322,7 @@ class RandomSize(MaskDesign):
         n_random = 1
         if masks == "own":
             n_random, per_size = max(1, int((n_tokens > 1).sum())), min(per_size, ENOUGH_MASKS)
-        return self.possible_draws(max(FEWEST_MASKS[masks], per_size) / n_random)
+        return self.possible_draws(max(FEWEST_FOR_ERROR[masks], per_size) / n_random)
 
 
 @dataclass(frozen=True)
@@ -436,7 +436,7 @@ class LeaveOneOut(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        return maskable & (places_of(maskable) == draw[:, None])
+        return maskable & (token_numbers(maskable) == draw[:, None])
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         zero = np.zeros_like(draw)
@@ -537,7 +537,7 @@ class Exhaustive(MaskDesign):
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
         if self.blocks is None:  # the draw is the subset
-            return maskable & ((draw[:, None] >> places_of(maskable)) & 1 == 1)
+            return maskable & ((draw[:, None] >> token_numbers(maskable)) & 1 == 1)
         after, hidden = self._hidden(draw, maskable)
         return maskable & (hidden | (after > 0))
 
@@ -551,9 +551,9 @@ class Exhaustive(MaskDesign):
         n_tokens = maskable.sum(1)
         size = self.block_size(n_tokens)[:, None]
         block, subset, _ = self.subset(n_tokens, draw)
-        place = places_of(maskable)
-        after = place // size - block[:, None]
-        return after, (after == 0) & ((subset[:, None] >> place % size) & 1 == 1)
+        number = token_numbers(maskable)
+        after = number // size - block[:, None]
+        return after, (after == 0) & ((subset[:, None] >> number % size) & 1 == 1)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         span = range(MAX_TOKENS_EXHAUSTIVE + 1)

@@ -138,8 +138,8 @@ def _lists(hidden: HiddenTokens) -> dict[str, Any]:
     """Columns with the places and the scores of the hidden tokens of each mask."""
     import pyarrow as pa
 
-    ends = pa.array(np.append(hidden.start, len(hidden.place)).astype(np.int32))
-    entries = {_PLACES: hidden.place, _LOG_PROBS: hidden.log_prob}
+    ends = pa.array(np.append(hidden.start, len(hidden.column)).astype(np.int32))
+    entries = {_PLACES: hidden.column, _LOG_PROBS: hidden.log_prob}
     return {name: pa.ListArray.from_arrays(ends, pa.array(values)) for name, values in entries.items()}
 
 

@@ -31,7 +31,7 @@ from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 Ints = Int64[np.ndarray, " _"]
-Part = slice | Int64[np.ndarray, " _"]
+RowIndex = slice | Int64[np.ndarray, " _"]
 
 _ROWS = 1024  # in a call of a model that does not say how many
 _NUMBERS = 2**24  # log-probabilities of a call: 64 MiB in single precision
@@ -53,7 +53,7 @@ class Contexts(Protocol):
         """Shape (n,); how many of them are hidden, which decides the memory of their distributions."""
         ...
 
-    def take(self, part: Part) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
         """Some of the rows, and which of their tokens are hidden, shape (b, D)."""
         ...
 
@@ -72,13 +72,13 @@ class MaskedRows:
     tokens: Tokens
     row: Ints
     n_hidden: Ints
-    masked: Callable[[Part], Bool[Tensor, "b D"]]
+    masked: Callable[[RowIndex], Bool[Tensor, "b D"]]
 
     @cached_property
     def n_present(self) -> Ints:
         return (self.tokens.maskable | self.tokens.context).sum(1).cpu().numpy()[self.row]
 
-    def take(self, part: Part) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
         return self.tokens[torch.from_numpy(self.row[part]).to(self.tokens.ids.device)], self.masked(part)
 
 
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
             (n_hidden, V), that of every value of each hidden token, row by row.
     """
 
-    part: Part
+    part: RowIndex
     tokens: Tokens
     hidden: Bool[Tensor, "b D"]
     log_probs: Float[Tensor, "n m"]
@@ -155,7 +155,7 @@ class Asker:
             yield from _shared(self, contexts, among)
             return
         for part in self._calls(contexts, among):
-            tokens, hidden = self._beside(*contexts.take(part))
+            tokens, hidden = self._on_device(*contexts.take(part))
             with torch.no_grad():
                 log_probs = conditionals_of(self.model, tokens, hidden)
             yield Answer(part, tokens, hidden, log_probs)
@@ -177,7 +177,7 @@ class Asker:
         """
         for part in self._calls(contexts, among):
             for few in self._within_memory(contexts.n_hidden, part):
-                tokens, hidden = self._beside(*contexts.take(few))
+                tokens, hidden = self._on_device(*contexts.take(few))
                 with torch.no_grad():
                     listed = self._listed(tokens, hidden, unmasked=unmasked)
                 self._n_values = listed.shape[1]
@@ -203,7 +203,7 @@ class Asker:
             )
         return listed
 
-    def _beside(self, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def _on_device(self, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> tuple[Tokens, Bool[Tensor, "b D"]]:
         tokens = to_device_of(self.model, tokens)
         return tokens, hidden.to(tokens.maskable.device)
 
@@ -213,10 +213,10 @@ class Asker:
         if self.advance is not None:
             self.advance(n_rows)
 
-    def _calls(self, contexts: Contexts, among: Ints | None) -> Iterator[Part]:
+    def _calls(self, contexts: Contexts, among: Ints | None) -> Iterator[RowIndex]:
         """The rows of each call; longest first where the model packs rows of different lengths."""
         n_present = contexts.n_present if among is None else contexts.n_present[among]
-        parts: Iterable[Part]
+        parts: Iterable[RowIndex]
         if isinstance(self.model, HasBatches) and self.batch_size is not None:
             order = np.argsort(-n_present, kind="stable")
             parts = (order[part] for part in slices(len(order), self.batch_size))
@@ -228,7 +228,7 @@ class Asker:
             parts = self.model.batches(n_present)
         yield from parts if among is None else (among[part] for part in parts)
 
-    def _within_memory(self, n_hidden: Ints, part: Part) -> Iterator[Ints]:
+    def _within_memory(self, n_hidden: Ints, part: RowIndex) -> Iterator[Ints]:
         """Parts of a call whose distributions fit into memory, at least one row each."""
         rows = np.arange(len(n_hidden))[part]
         while len(rows):
@@ -357,13 +357,13 @@ class _Distinct:
     Attributes:
         rows: the ids of each context, or what stands in place of them.
         context: shape (n_reads,); the number of the context of each read.
-        place: shape (n_reads,); where it is.
+        column: shape (n_reads,); the column that it reads.
         value: shape (n_reads,); the value whose log-probability is read.
     """
 
     rows: list[Integer[np.ndarray, " _"]]
     context: Integer[np.ndarray, " n_reads"]
-    place: Integer[np.ndarray, " n_reads"]
+    column: Integer[np.ndarray, " n_reads"]
     value: Integer[np.ndarray, " n_reads"]
 
     @cached_property
@@ -383,20 +383,20 @@ class _Distinct:
     @cached_property
     def _in_order(self) -> tuple[Ints, Ints]:
         """The reads in the order of their contexts and places, and where those of each context begin."""
-        order = np.lexsort([self.place, self.context])
+        order = np.lexsort([self.column, self.context])
         return order, np.searchsorted(self.context[order], np.arange(len(self.rows) + 1))
 
     @cached_property
     def several(self) -> Bool[np.ndarray, " n"]:
         """Whether different values are read at a place of each context."""
         order, _ = self._in_order
-        context, place, value = self.context[order], self.place[order], self.value[order]
-        differ = (np.diff(context) == 0) & (np.diff(place) == 0) & (value[1:] != value[:-1])
+        context, column, value = self.context[order], self.column[order], self.value[order]
+        differ = (np.diff(context) == 0) & (np.diff(column) == 0) & (value[1:] != value[:-1])
         several = np.zeros(len(self.rows), dtype=np.bool_)
         several[context[1:][differ]] = True
         return several
 
-    def reads(self, part: Part) -> tuple[Ints, Ints, Ints]:
+    def reads(self, part: RowIndex) -> tuple[Ints, Ints, Ints]:
         """The reads of some contexts, and the row among these contexts and the column of each."""
         order, begin = self._in_order
         number = np.arange(len(self.rows))[part]
@@ -404,9 +404,9 @@ class _Distinct:
         row = np.repeat(np.arange(len(number)), n_reads)
         before = np.cumsum(n_reads) - n_reads
         reads = order[np.repeat(begin[number] - before, n_reads) + np.arange(len(row))]
-        return reads, row, self.place[reads].astype(np.int64)
+        return reads, row, self.column[reads].astype(np.int64)
 
-    def take(self, part: Part) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
         number = np.arange(len(self.rows))[part]
         rows = np.full((len(number), max(len(self.rows[k]) for k in number)), ABSENT, dtype=np.int64)
         for line, k in zip(rows, number, strict=True):

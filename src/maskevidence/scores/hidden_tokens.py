@@ -17,16 +17,16 @@ class HiddenTokens:
 
     Attributes:
         start: shape (n_masks,); where the entries of each mask begin.
-        place: shape (n_entries,); the column of the token in its observation.
+        column: shape (n_entries,); the column of the token in its observation.
         log_prob: shape (n_entries,); its log-probability, nats, in single precision.
     """
 
     start: Int64[np.ndarray, " n_masks"]
-    place: Int32[np.ndarray, " n_entries"]
+    column: Int32[np.ndarray, " n_entries"]
     log_prob: Float32[np.ndarray, " n_entries"]
 
     def entries(self, size: Int64[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
-        """Where the entries of these masks are in `place` and `log_prob`, mask by mask.
+        """Where the entries of these masks are in `column` and `log_prob`, mask by mask.
 
         Args:
             size: shape (n_masks,); the sizes of the masks.
@@ -48,7 +48,7 @@ class HiddenTokens:
     def packed(self, size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
         """The same with the entries in the order of the masks, and no others."""
         entries = self.entries(size)
-        return HiddenTokens(np.cumsum(size) - size, self.place[entries], self.log_prob[entries])
+        return HiddenTokens(np.cumsum(size) - size, self.column[entries], self.log_prob[entries])
 
     @staticmethod
     def empty(size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
@@ -75,15 +75,15 @@ class HiddenTokens:
     ) -> None:
         """Fill in the scores of all masks, as `hidden[part].write(...)` does for a part of them."""
         entries = self.entries(size)
-        self.place[entries] = np.nonzero(masked)[1]
+        self.column[entries] = np.nonzero(masked)[1]
         self.log_prob[entries] = log_probs[masked]
 
     @staticmethod
     def join(parts: Sequence["HiddenTokens"]) -> "HiddenTokens":
         """Those of several records, one after the other."""
-        before = np.cumsum([0, *(len(part.place) for part in parts)])
+        before = np.cumsum([0, *(len(part.column) for part in parts)])
         return HiddenTokens(
             np.concatenate([part.start + shift for part, shift in zip(parts, before[:-1], strict=True)]),
-            np.concatenate([part.place for part in parts]),
+            np.concatenate([part.column for part in parts]),
             np.concatenate([part.log_prob for part in parts]),
         )

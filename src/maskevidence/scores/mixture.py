@@ -120,13 +120,13 @@ class MixtureRecord:
         """
         n_tokens = self._n_tokens[row]
         block, subset, _ = self._design.subset(n_tokens, draw)
-        place = (block * self._design.block_size(n_tokens))[:, None] + np.arange(self._width)
-        place = np.minimum(place, log_conditionals.shape[1] - 1)
-        columns = np.take_along_axis(self._columns[row], place, axis=1)
+        number = (block * self._design.block_size(n_tokens))[:, None] + np.arange(self._width)
+        number = np.minimum(number, log_conditionals.shape[1] - 1)
+        columns = np.take_along_axis(self._columns[row], number, axis=1)
         bits = 1 << np.arange(self._width)
         hidden = (subset[:, None] & bits) != 0
         smaller = np.where(hidden, draw[:, None] & ~bits, draw[:, None]) + self._start[row][:, None]
-        found = _one_token_more(
+        log_mixture = _one_token_more(
             self._log_mixture[smaller], hidden, np.take_along_axis(log_conditionals, columns, axis=1)
         )
-        self._log_mixture[self._start[row] + draw] = self.of_masks[part] = found
+        self._log_mixture[self._start[row] + draw] = self.of_masks[part] = log_mixture

@@ -162,10 +162,11 @@ def decode(
     n_steps = policy.n_draws(tokens.n_tokens.cpu().numpy())
     for step, part, answer in steps(asker, tokens, hidden, n_steps, listed=True):
         shown = _next(policy, answer, step, listed=True)
-        drawn = torch.multinomial(answer.log_probs[shown[answer.hidden]].exp().cpu(), 1, generator=generator)
+        probs = answer.log_probs[shown[answer.hidden]].exp().cpu()
+        sampled = torch.multinomial(probs, 1, generator=generator)
         at = torch.from_numpy(part).to(hidden.device)
-        place = torch.nonzero(shown)
-        values[at[place[:, 0]], place[:, 1]] = drawn[:, 0].to(values)
+        shown_at = torch.nonzero(shown)
+        values[at[shown_at[:, 0]], shown_at[:, 1]] = sampled[:, 0].to(values)
         hidden[at] &= ~shown
     return tokens
 
@@ -178,14 +179,14 @@ def _next(policy: Policy, answer: Answer, step: int, *, listed: bool) -> Bool[Te
         torch.from_numpy(numbers).to(hidden.device)
         for numbers in policy.steps(n_tokens, np.full_like(n_tokens, step))
     )
-    place = tokens.maskable.cumsum(1) - 1
+    number = tokens.maskable.cumsum(1) - 1
     size = tokens.n_tokens if policy.blocks is None else torch.full_like(tokens.n_tokens, policy.blocks)
-    candidate = hidden & (place // size[:, None] == block[:, None])
+    candidate = hidden & (number // size[:, None] == block[:, None])
     if listed and policy.looks_at_values:
         urgency = answer.log_probs.new_zeros(hidden.shape)
         urgency[hidden] = _certainty(policy, answer.log_probs)
     else:
-        urgency = -_turn(policy, place, tokens).float()
+        urgency = -_turn(policy, number, tokens).float()
     return most_urgent(urgency, candidate, n_shown[:, None])
 
 
@@ -198,14 +199,14 @@ def most_urgent(
     return candidate & (rank < n_shown)
 
 
-def _turn(policy: Policy, place: Int64[Tensor, "b D"], tokens: Tokens) -> Int64[Tensor, "b D"]:
+def _turn(policy: Policy, number: Int64[Tensor, "b D"], tokens: Tokens) -> Int64[Tensor, "b D"]:
     """The turn of each token in an order that is known beforehand."""
     if policy.policy == "left-to-right":
-        return place
+        return number
     if policy.policy == "right-to-left":
-        return tokens.n_tokens[:, None] - 1 - place
+        return tokens.n_tokens[:, None] - 1 - number
     assert policy.order is not None
-    return torch.argsort(torch.tensor(policy.order, device=place.device))[place.clamp(min=0)]
+    return torch.argsort(torch.tensor(policy.order, device=number.device))[number.clamp(min=0)]
 
 
 def _certainty(policy: Policy, listed: Float[Tensor, "n V"]) -> Float[Tensor, " n"]:

@@ -42,8 +42,8 @@ class ScoreTable:
         """The rows of one or more tables, one table after the other; with `n_bytes` only if all have it.
 
         Example:
-            >>> one = np.arange(1)
-            >>> table = ScoreTable(one, one, one + 1, one + 1, np.array([-0.5]))
+            >>> zero = np.arange(1)
+            >>> table = ScoreTable(zero, zero, zero + 1, zero + 1, np.array([-0.5]))
             >>> ScoreTable.join([table, table]).score.tolist()
             [-0.5, -0.5]
         """

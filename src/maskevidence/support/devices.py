@@ -33,10 +33,10 @@ cuda, cuda:N, mps or auto (this machine has cpu...)
     reason = "there is no such device"
     try:
         chosen = torch.device(word)
-        known = chosen.type in ("cpu", "cuda", "mps")
+        usable = chosen.type in ("cpu", "cuda", "mps")
         if chosen.type == "mps" and float64:
-            known, reason = False, "models of rows compute in float64, which it does not have"
-        if known:
+            usable, reason = False, "models of rows compute in float64, which it does not have"
+        if usable:
             torch.empty(1, device=chosen)
             return chosen
     except (RuntimeError, AssertionError, NotImplementedError) as error:

@@ -35,20 +35,20 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         >>> path.read_text()
         'text'
     """
-    place = Path(path)
+    path = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    with writing(place):
-        if _is_stream(place):
-            with os.fdopen(os.open(place, os.O_WRONLY), "wb") as stream:
+    with writing(path):
+        if _is_stream(path):
+            with os.fdopen(os.open(path, os.O_WRONLY), "wb") as stream:
                 stream.write(data)
         else:
-            _replace(Path(os.path.realpath(place)), data)
+            _replace(Path(os.path.realpath(path)), data)
 
 
-def _is_stream(place: Path) -> bool:
+def _is_stream(path: Path) -> bool:
     """Whether a place is a pipe or a device, which holds no file that could be replaced."""
     try:
-        mode = place.stat().st_mode
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
@@ -131,22 +131,22 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
         ...
         maskevidence.errors.InputError: '/' is a folder; give a file
     """
-    place = Path(path)
-    with writing(place):
-        if not folder and _is_stream(place):
+    path = Path(path)
+    with writing(path):
+        if not folder and _is_stream(path):
             return
-        target = Path(os.path.realpath(place))
+        target = Path(os.path.realpath(path))
         if not folder and target.is_dir():
-            raise InputError(f"{str(place)!r} is a folder; give a file")
+            raise InputError(f"{str(path)!r} is a folder; give a file")
         candidates = [target, *target.parents] if folder else target.parents
         with suppress(FileNotFoundError, NotADirectoryError):
-            place.stat()  # an error if its name is too long, or if links lead in a circle
-        nearest = next(one for one in candidates if one.exists())
+            path.stat()  # an error if its name is too long, or if links lead in a circle
+        nearest = next(folder_or_file for folder_or_file in candidates if folder_or_file.exists())
         if nearest == target and not nearest.is_dir():
-            raise InputError(f"{str(place)!r} is a file; give a folder")
+            raise InputError(f"{str(path)!r} is a file; give a folder")
         if not nearest.is_dir():
             raise InputError(
-                f"{str(place)!r} cannot be written: {str(nearest)!r} is a file; give another place"
+                f"{str(path)!r} cannot be written: {str(nearest)!r} is a file; give another place"
             )
         if nearest == target and any(target.iterdir()):
             return  # it may hold a finished run, which is read and not written
@@ -165,33 +165,31 @@ def remove_temporaries(folder: Path) -> None:
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Turn the operating system's errors about writing to a place into an InputError of one clear line."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
-                f"no space is left for {str(place)!r}; free some space and run the same command again, which "
+                f"no space is left for {str(path)!r}; free some space and run the same command again, which "
                 "resumes from what was saved"
             ) from error
-        raise InputError(
-            f"{str(place)!r} cannot be written ({error.strerror}); give another place"
-        ) from error
+        raise InputError(f"{str(path)!r} cannot be written ({error.strerror}); give another place") from error
 
 
 @contextmanager
-def reading(place: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Turn the operating system's errors about reading a place into an InputError of one clear line.
 
     A pipe is refused: it would be waited for without end.
     """
     try:
-        if place.is_fifo():
-            raise InputError(f"{str(place)!r} is a pipe; give a file")
+        if path.is_fifo():
+            raise InputError(f"{str(path)!r} is a pipe; give a file")
         yield
     except OSError as error:
-        raise InputError(f"{str(place)!r} cannot be read ({error.strerror}); check the path") from error
+        raise InputError(f"{str(path)!r} cannot be read ({error.strerror}); check the path") from error
 
 
 def json_text(content: Any) -> str:

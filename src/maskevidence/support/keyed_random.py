@@ -177,9 +177,9 @@ def stratified(
 
     offsets = keyed_bits(own_seed, np.arange(n_replicates))
     points = scrambled(offsets, int(turn.max(initial=0)) + 1)[replicate, turn]
-    place = (points >> np.uint64(32)).astype(np.int64) * n  # in units of 2^-32, as all below
-    within = (place & _HALF) ^ (keyed_bits(own_seed, replicate, row) >> np.uint64(32)).astype(np.int64)
-    cell = (order + (place >> 32)) % n
+    stretched = (points >> np.uint64(32)).astype(np.int64) * n  # in units of 2^-32, as all below
+    within = (stretched & _HALF) ^ (keyed_bits(own_seed, replicate, row) >> np.uint64(32)).astype(np.int64)
+    cell = (order + (stretched >> 32)) % n
     return (((cell << 32) | within) // n).astype(np.uint64) << np.uint64(32)
 
 

@@ -22,13 +22,13 @@ def versions() -> dict[str, str]:
 
 @cache  # to read them takes as long as to score a small table
 def _of_other_packages() -> dict[str, str]:
-    found = {}
+    installed = {}
     for package in ("torch", "numpy", "scikit-learn", "transformers"):
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def command() -> str:
@@ -36,9 +36,9 @@ def command() -> str:
 
     Example:
         >>> import sys
-        >>> given, sys.argv = sys.argv, ["/bin/maskevidence", "score", "ppca:8", "my table.csv"]
+        >>> arguments, sys.argv = sys.argv, ["/bin/maskevidence", "score", "ppca:8", "my table.csv"]
         >>> command()
         "maskevidence score ppca:8 'my table.csv'"
-        >>> sys.argv = given
+        >>> sys.argv = arguments
     """
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

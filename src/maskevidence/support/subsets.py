@@ -46,7 +46,7 @@ def listed_subsets(n_tokens: Integers, size: Integers, limit: int) -> Int64[np.n
         limit: the largest number of subsets. Rows with fewer of them end in zeros.
 
     Example:
-        >>> [f"{one:03b}" for one in listed_subsets(np.array([3]), np.array([2]), 4)[0]]
+        >>> [f"{subset:03b}" for subset in listed_subsets(np.array([3]), np.array([2]), 4)[0]]
         ['011', '101', '110', '000']
     """
     return _all_listed(limit)[n_tokens, size]
@@ -57,7 +57,7 @@ def _all_listed(limit: int) -> Int64[np.ndarray, "n m limit"]:
     counts = _binomials(limit)
     listed = np.zeros((*counts.shape, limit), dtype=np.int64)
     for n, m in np.argwhere(counts):
-        listed[n, m, : counts[n, m]] = [sum(1 << j for j in one) for one in combinations(range(n), m)]
+        listed[n, m, : counts[n, m]] = [sum(1 << j for j in subset) for subset in combinations(range(n), m)]
     return listed
 
 

@@ -69,8 +69,8 @@ class History(Shown):
 
     def page(self) -> Page:
         """The first, last and highest values, and their course."""
-        known, n = self._known(), len(self)
-        last = ", ".join(f"{name} {number(float(values[-1]), 3)}" for name, values in known.items())
+        recorded, n = self._recorded(), len(self)
+        last = ", ".join(f"{name} {number(float(values[-1]), 3)}" for name, values in recorded.items())
         line = f"History({count(n, 'epoch')}{', last ' + last + ' nats per observation' if n else ''})"
         if not n:
             return Page(line, "No epochs")
@@ -79,7 +79,7 @@ class History(Shown):
                 _LABELS[name],
                 *(typeset(float(value), 3) for value in (values[0], values[-1], np.nanmax(values))),
             ]
-            for name, values in known.items()
+            for name, values in recorded.items()
         ]
         table = Table(["nats per observation", "first", "last", "highest"], rows)
         notes = () if self.stopped is None else (f"ended early: {self.stopped}",)
@@ -88,9 +88,9 @@ class History(Shown):
     def picture(self) -> tuple[Lines, str]:
         """Objective and log evidence by epoch."""
         lines = []
-        for place, (name, values) in enumerate(self._known().items()):
+        for k, (name, values) in enumerate(self._recorded().items()):
             shown = ~np.isnan(values)
-            lines.append(Line(_LABELS[name], self.epoch[shown].astype(float), values[shown], number=place))
+            lines.append(Line(_LABELS[name], self.epoch[shown].astype(float), values[shown], number=k))
         best = self.best_epoch
         mark = None if best is None else (float(best), f"epoch {best}, kept")
         return Lines(lines, "epoch", "nats per observation", mark=mark), self._headline()
@@ -99,18 +99,18 @@ class History(Shown):
         """The columns objective, log_evidence and held_out, by epoch."""
         return Columns({name: getattr(self, name) for name in _LABELS}, self.epoch, "epoch")
 
-    def _known(self) -> dict[str, Float64[np.ndarray, " n_epochs"]]:
+    def _recorded(self) -> dict[str, Float64[np.ndarray, " n_epochs"]]:
         values = {name: getattr(self, name) for name in _LABELS}
         return {name: column for name, column in values.items() if not np.isnan(column).all()}
 
     def _headline(self) -> str:
         """The last value that matters most: held out, then the log evidence, then the objective."""
-        known, n = self._known(), len(self)
-        if not known:
+        recorded, n = self._recorded(), len(self)
+        if not recorded:
             return count(n, "epoch")
-        name = next(name for name in reversed(_LABELS) if name in known)
-        epoch = self.best_epoch or int(np.flatnonzero(~np.isnan(known[name]))[-1]) + 1
-        value = typeset(float(known[name][epoch - 1]), 3)
+        name = next(name for name in reversed(_LABELS) if name in recorded)
+        epoch = self.best_epoch or int(np.flatnonzero(~np.isnan(recorded[name]))[-1]) + 1
+        value = typeset(float(recorded[name][epoch - 1]), 3)
         quantity = capital(_LABELS[name].split(",")[0])
         return f"{quantity} {value} nats per observation after epoch {epoch} of {n:,}"
 

@@ -123,9 +123,9 @@ class TrainingLoop:
 
     def _add_device(self) -> None:
         """Note where the model is, unless the checkpoint holds the last epoch."""
-        place = device_of(self.model)
-        if place is not None and str(place) not in self.devices and len(self.records) < self.options.epochs:
-            self.devices.append(str(place))
+        target = device_of(self.model)
+        if target is not None and str(target) not in self.devices and len(self.records) < self.options.epochs:
+            self.devices.append(str(target))
 
     def _epoch(self, epoch: int) -> EpochRecord:
         """One pass over the data, and the evidences after it."""

@@ -229,7 +229,7 @@ def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Floa
     n_entries = table.size.reshape(len(texts), -1).sum(1)
     ends = np.cumsum(n_entries)
     for text, begin, end in zip(texts, ends - n_entries, ends, strict=True):
-        place, n = table.hidden.place[begin:end], len(text.scored)
+        place, n = table.hidden.column[begin:end], len(text.scored)
         yield np.stack(
             [np.bincount(place, table.hidden.log_prob[begin:end], n), np.bincount(place, minlength=n)]
         )

@@ -68,8 +68,8 @@ class Scorer:
         table = score_by(self.asker, tokens, scoring, repeats)
         if table.hidden is None:
             return table
-        place = table.hidden.place - np.repeat(first[table.id], table.size).astype(np.int32)
-        return replace(table, hidden=replace(table.hidden, place=place))
+        place = table.hidden.column - np.repeat(first[table.id], table.size).astype(np.int32)
+        return replace(table, hidden=replace(table.hidden, column=place))
 
     def tokens(self, texts: Sequence[Continuation]) -> Tokens:
         """The texts as the model takes them: all but the scored tokens are context."""
