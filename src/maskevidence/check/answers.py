@@ -1,23 +1,31 @@
-"""What one answer of a model has to be: a tensor of log-probabilities, one for each hidden token."""
+"""An answer is a tensor of log-probabilities, each of the hidden token at its place and at its own value."""
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from maskevidence.check.findings import Finding
-from maskevidence.check.trial import Trial
+from maskevidence.check.findings import Finding, critical
+from maskevidence.check.trial import Change, Outcome, Trial, check, failed, noted, passed, skipped
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, check_conditionals
 from maskevidence.scores.first_batch import like
+from maskevidence.tokens import Tokens
 
-_IN_HALF = (torch.float16, torch.bfloat16)
+_OFFSETS = (-2, -1, 1, 2)
+_MOST_ROWS, _FEWEST_ROWS = 64, 8
+_BLOCK, _SHORTEST = 6, 4  # tokens that are hidden together, and of a row
+_LEAST = 0.5  # nats by which a neighbour's value has to be more likely
+_IMPOSSIBLE = -12.0  # the smallest log-probability that counts, so that no token outweighs all others
 
 
 def word(model: object) -> Finding:
-    """`conditionals` is one of the words that decide what an estimate is called."""
+    """`conditionals` is a word of the protocol; it decides what an estimate is called."""
     did = f"The attribute `conditionals` was compared with {', '.join(get_args(Conditionals))}."
     try:
         check_conditionals(model)  # type: ignore[arg-type]
@@ -26,80 +34,102 @@ def word(model: object) -> Finding:
     return Finding("word", "passed", f"conditionals = {model.conditionals!r}", did)  # type: ignore[attr-defined]
 
 
-def shape(trial: Trial, raw: Any) -> Finding:
+@check(
+    "shape",
+    "One call with all pairs of a row and a mask.",
+    "the return value of log_conditionals(tokens, masked)",
+)
+def shape(trial: Trial, answer: Any) -> Outcome:
     """The answer is a tensor of shape (B, D) in single or double precision."""
-    did = "One call with all pairs of a row and a mask."
-    look_at = "the return value of log_conditionals(tokens, masked)"
-    wanted = tuple(trial.masked.shape)
-    if not isinstance(raw, Tensor):
-        found = f"the answer is {type(raw).__name__}, not a torch tensor of shape (B, D) = {wanted}"
-    elif tuple(raw.shape) != wanted:
-        found = f"the answer has shape {tuple(raw.shape)}, not (B, D) = {wanted}"
-    elif not raw.is_floating_point() or raw.dtype in _IN_HALF:
-        found = f"the answer has dtype {raw.dtype}; log-probabilities need torch.float32 or torch.float64"
-    else:
-        found = f"a tensor of shape (B, D) = {wanted}, {raw.dtype}"
-        return trial.passed("shape", found, did)
-    return trial.finding("shape", "failed", found, did, look_at=look_at)
+    expected = tuple(trial.masked.shape)
+    if not isinstance(answer, Tensor):
+        return failed(
+            f"the answer is {type(answer).__name__}, not a torch tensor of shape (B, D) = {expected}"
+        )
+    if tuple(answer.shape) != expected:
+        return failed(f"the answer has shape {tuple(answer.shape)}, not (B, D) = {expected}")
+    if not answer.is_floating_point() or answer.dtype in (torch.float16, torch.bfloat16):
+        return failed(
+            f"the answer has dtype {answer.dtype}; log-probabilities need torch.float32 or torch.float64"
+        )
+    return passed(f"a tensor of shape (B, D) = {expected}, {answer.dtype}")
 
 
-def zeros(trial: Trial) -> Finding:
+@check(
+    "zeros",
+    "The answers for tokens that are not masked were compared with 0, also with an empty mask.",
+    "torch.where(masked, answer, 0.0) at the end of log_conditionals",
+    explains=False,
+)
+def zeros(trial: Trial) -> Outcome:
     """The answer is exactly 0 where no token is masked: context and visible tokens are not scored."""
-    did = "The answers for tokens that are not masked were compared with 0, also with an empty mask."
-    empty = torch.zeros_like(trial.masked)
-    for answer, masked in ((trial.answer, trial.masked), (trial.ask(trial.tokens, empty), empty)):
+    tokens, empty = trial.tokens, torch.zeros_like(trial.masked)
+    for answer, masked in ((trial.answer, trial.masked), (trial.ask(tokens, empty), empty)):
         wrong = ~masked & (answer != 0)
         if bool(wrong.any()):
             row, column = torch.nonzero(wrong)[0].tolist()
-            role = (
-                "context"
-                if bool(trial.tokens.context[row, column])
-                else ("visible" if bool(trial.tokens.maskable[row, column]) else "absent")
-            )
-            found = (
-                f"token {column} of observation {int(trial.tokens.ids[row])} is {role}, and its answer is "
+            visible = "visible" if bool(tokens.maskable[row, column]) else "absent"
+            role = "context" if bool(tokens.context[row, column]) else visible
+            return failed(
+                f"token {column} of observation {int(tokens.ids[row])} is {role}, and its answer is "
                 f"{float(answer[row, column]):.4g} instead of 0"
             )
-            look_at = "torch.where(masked, answer, 0.0) at the end of log_conditionals"
-            return trial.finding("zeros", "failed", found, did, look_at=look_at)
-    return trial.passed("zeros", "all answers outside the masks are exactly 0", did)
+    return passed("all answers outside the masks are exactly 0")
 
 
-def finite(trial: Trial) -> Finding:
-    """Answers for the data are finite, and at the edges of the range of each column they are numbers."""
-    did = (
-        "The answers for the data were looked at, and those for hidden tokens with the smallest and the "
-        "largest value of their column."
-    )
-    bad = trial.masked & ~torch.isfinite(trial.answer)
-    if bool(bad.any()):
-        return trial.finding(
-            "finite",
-            "failed",
-            _place(trial, trial.answer, bad) + " on the data themselves",
-            did,
-            look_at="the observation; a model must give every token that occurs a probability above 0",
+@check(
+    "finite",
+    "The answers for the data were looked at, and those for hidden tokens with the smallest and the "
+    "largest value of their column.",
+)
+def finite(trial: Trial) -> Outcome:
+    """Answers for the data are finite, and at the edges of each column's range they are numbers."""
+
+    def first(answer: Tensor, wrong: Bool[Tensor, "b D"]) -> str:
+        row, column = torch.nonzero(wrong)[0].tolist()
+        observation = int(trial.tokens.ids[row])
+        return f"the answer for token {column} of observation {observation} is {float(answer[row, column])}"
+
+    wrong = trial.masked & ~torch.isfinite(trial.answer)
+    if bool(wrong.any()):
+        look_at = "the observation; a model must give every token that occurs a probability above 0"
+        return failed(first(trial.answer, wrong) + " on the data themselves", look_at=look_at)
+    n_impossible = 0
+    for values in _edges(trial):
+        answer = trial.ask(trial.with_values(values, trial.masked))
+        wrong = trial.masked & (torch.isnan(answer) | (answer == torch.inf))
+        if bool(wrong.any()):
+            look_at = "what is divided or exponentiated at that value"
+            return failed(first(answer, wrong) + " at an edge of the data's range", look_at=look_at)
+        n_impossible += int((trial.masked & (answer == -torch.inf)).sum())
+    if n_impossible:
+        message = (
+            f"{n_impossible} values at the edges of the data's range have probability 0 beside other rows"
         )
-    impossible = 0
-    for edge in _edges(trial):
-        values = torch.where(like(trial.masked, edge), edge, trial.tokens.values)
-        answer = trial.ask(trial.with_values(values), trial.masked)
-        bad = trial.masked & (torch.isnan(answer) | (answer == torch.inf))
-        if bool(bad.any()):
-            found = _place(trial, answer, bad) + " at an edge of the data's range"
-            return trial.finding(
-                "finite", "failed", found, did, look_at="what is divided or exponentiated at that value"
-            )
-        impossible += int((trial.masked & (answer == -torch.inf)).sum())
-    if impossible:
-        found = f"{impossible} values at the edges of the data's range have probability 0 beside other rows"
-        return trial.finding("finite", "noted", found, did, look_at="whether such rows can be impossible")
-    return trial.passed("finite", "all answers are finite, at the edges of the data's range, too", did)
+        return noted(message, look_at="whether such rows can be impossible")
+    return passed("all answers are finite, at the edges of the data's range, too")
 
 
-def determinism(trial: Trial) -> Finding:
+def _edges(trial: Trial) -> Iterator[Tensor]:
+    """The smallest, then the largest value of each column, in the shape of the trial's values."""
+    data = trial.data
+    if data.values.dtype == torch.bool:
+        return
+    present = like(data.maskable | data.context, data.values)
+    limits = (torch.finfo if data.values.is_floating_point() else torch.iinfo)(data.values.dtype)
+    smallest = torch.where(present, data.values, limits.max).amin(0)
+    largest = torch.where(present, data.values, limits.min).amax(0)
+    for edge in (smallest, largest):
+        yield torch.where(present.any(0), edge, data.values[0]).expand_as(trial.tokens.values)
+
+
+@check(
+    "determinism",
+    "The same call was made twice, and active dropout was looked for.",
+    "random numbers that are drawn anew in each call, or model.eval(), to be called before scoring",
+)
+def determinism(trial: Trial) -> Outcome | Iterable[Change]:
     """The same call gives the same answer, and no dropout is on."""
-    did = "The same call was made twice, and active dropout was looked for."
     modules = trial.model.modules() if isinstance(trial.model, torch.nn.Module) else ()
     active = [
         type(module).__name__
@@ -107,104 +137,178 @@ def determinism(trial: Trial) -> Finding:
         if module.training and "Dropout" in type(module).__name__ and getattr(module, "p", 0) > 0
     ]
     if active:
-        found = f"{len(active)} modules in training mode drop activations at random ({active[0]})"
-        look_at = "model.eval(), to be called before scoring"
-        return trial.finding("determinism", "failed", found, did, look_at=look_at)
-    again = trial.ask(trial.tokens, trial.masked)
-    return trial.compared(
-        "determinism",
-        did,
-        (trial.answer, again),
-        trial.masked,
-        "random numbers that are drawn anew in each call, or model.eval(), to be called before scoring",
-    )
+        message = f"{len(active)} modules in training mode drop activations at random ({active[0]})"
+        return failed(message, look_at="model.eval(), to be called before scoring")
+    return [Change(trial.answer, trial.ask(trial.tokens), trial.masked)]
 
 
-def own_value(trial: Trial) -> Finding:
-    """Every hidden token is scored at its own value: another value there has another probability."""
-    did = "In each pair one hidden token got another value, then the others did; its answer was compared."
-    probe = trial.one_masked_token("own value")
-    other, differs = trial.replacements.drawn(trial.tokens.values, trial.rng("other values"))
-    row = torch.arange(len(probe))
-    usable = differs[row, probe]
-    one = torch.zeros_like(trial.masked)
-    one[row, probe] = usable
+@check(
+    "own value",
+    "In each pair one hidden token got another value, then the others did; its answer was compared.",
+)
+def own_value(trial: Trial) -> Outcome:
+    """Every hidden token is scored at its own value: the answer changes with it."""
+    column = trial.probe("own value")
+    other, differs = trial.other_values("other values")
+    row = torch.arange(len(column))
+    usable = differs[row, column]
+    own = torch.zeros_like(trial.masked)
+    own[row, column] = usable
     if not bool(usable.any()):
-        return Finding("own value", "skipped", "the data have one value alone", did)
-    after = trial.ask(
-        trial.with_values(torch.where(like(one, other), other, trial.tokens.values)), trial.masked
-    )
-    certain = one & (trial.answer == 0) & (after == 0)
+        return skipped("the data have one value alone")
+    after = trial.ask(trial.with_values(other, own))
+    certain = own & (trial.answer == 0) & (after == 0)
     if bool(certain.any()):
-        share = float(certain.sum() / one.sum())
-        found = (
+        share = float(certain.sum() / own.sum())
+        message = (
             f"{share:.0%} of the hidden tokens have an answer of 0 (probability 1) at two different values"
         )
         look_at = f"why hidden tokens such as column {int(torch.nonzero(certain)[0, 1])} are left out"
-        return trial.finding("own value", "failed", found, did, largest=share, allowed=0.0, look_at=look_at)
-    all_other, differ = trial.replacements.drawn(trial.tokens.values, trial.rng("all other values"))
-    hidden = trial.masked & differ & ~one
-    shuffled = torch.where(like(hidden, all_other), all_other, trial.tokens.values)
-    by_others = trial.ask(trial.with_values(shuffled), trial.masked)
-    own = (after - trial.answer)[row, probe] != 0
-    foreign = (by_others - trial.answer).abs()[row, probe] > trial.tolerance * (
-        1 + trial.answer.abs()[row, probe]
-    )
-    elsewhere = usable & ~own & foreign
-    if int(elsewhere.sum()) > int((usable & own).sum()):  # fewer of them are a leak
-        at = int(torch.nonzero(elsewhere)[0])
-        found = (
+        return failed(message, largest=share, allowed=0.0, look_at=look_at)
+    others, differ = trial.other_values("all other values")
+    with_others = trial.ask(trial.with_values(others, trial.masked & differ & ~own))[row, column]
+    before, after = trial.answer[row, column], after[row, column]
+    by_own = after - before != 0
+    by_others = (with_others - before).abs() > trial.tolerance * (1 + before.abs())
+    elsewhere = usable & ~by_own & by_others
+    if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer of them are a leak
+        return failed(
             f"{float(elsewhere.sum() / usable.sum()):.0%} of the answers change with the value of another "
-            "hidden token, but not with that of their own"
+            "hidden token, but not with that of their own",
+            look_at=f"the column whose value is taken for column {int(column[torch.nonzero(elsewhere)[0]])}",
         )
-        look_at = f"the column whose value is taken for column {int(probe[at])}"
-        return trial.finding("own value", "failed", found, did, look_at=look_at)
-    share = float((own & usable).sum() / usable.sum())
-    return trial.passed(
-        "own value", f"{share:.0%} of the answers change with the value of their own token", did
-    )
+    share = float((by_own & usable).sum() / usable.sum())
+    return passed(f"{share:.0%} of the answers change with the value of their own token")
 
 
-def context(trial: Trial) -> Finding:
-    """A visible token that is made context changes nothing but that it is not scored."""
-    did = "Half of the visible tokens of each row were made context, and the answers were compared."
+@check(
+    "context",
+    "Half of the visible tokens of each row were made context, and the answers were compared.",
+    "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
+)
+def context(trial: Trial) -> Outcome | Iterable[Change]:
+    """A visible token that is made context changes no answer."""
     tokens = trial.tokens
-    draw = torch.from_numpy(trial.rng("context").random(tuple(trial.masked.shape))) < 0.5
     widened: Any = getattr(trial.model, "widened", None)  # of a model that hides whole words
     hidden = trial.masked if widened is None else widened(tokens, trial.masked)
-    moved = tokens.maskable & ~hidden & draw
+    moved = tokens.maskable & ~hidden & (trial.noise("context") < 0.5)
     if not bool(moved.any()):
-        return Finding("context", "skipped", "no row has a visible token", did)
-    given = replace(tokens, maskable=tokens.maskable & ~moved, context=tokens.context | moved)
-    return trial.compared(
-        "context",
-        did,
-        (trial.answer, trial.ask(given, trial.masked)),
-        trial.masked,
-        "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
-    )
+        return skipped("no row has a visible token")
+    changed = replace(tokens, maskable=tokens.maskable & ~moved, context=tokens.context | moved)
+    return [Change(trial.answer, trial.ask(changed), trial.masked)]
 
 
-def _edges(trial: Trial) -> list[Tensor]:
-    """The smallest and the largest value of each column, in the shape of the trial's values."""
-    data = trial.data
-    present = like(data.maskable | data.context, data.values)
-    if data.values.dtype == torch.bool:
-        return []
-    edges = []
-    for largest in (False, True):
-        limit = torch.finfo if data.values.is_floating_point() else torch.iinfo
-        worst = limit(data.values.dtype).min if largest else limit(data.values.dtype).max
-        filled = torch.where(present, data.values, worst)
-        edge = filled.amax(0) if largest else filled.amin(0)
-        edge = torch.where(present.any(0), edge, data.values[0])
-        edges.append(edge.expand_as(trial.tokens.values))
-    return edges
+@check(
+    "offset",
+    "At hidden tokens the values of hidden neighbours were put in, and those of other hidden tokens.",
+    "an index that is off by one: special tokens at the start, or the logits of the next token",
+)
+def offset(trial: Trial) -> Outcome:
+    """A token's own value is at least as likely at its place as the values of its neighbours.
+
+    Tokens are hidden in blocks, so that a neighbour's value is no better known than that of another token. If
+    the answers are read one place off, the neighbour's value is more likely than the token's own, and than
+    the value of another hidden token.
+    """
+    hidden = _hidden_blocks(trial)
+    n_rows = len(hidden.tokens)
+    if n_rows < _FEWEST_ROWS:
+        return skipped(f"{n_rows} rows have enough neighbours; {_FEWEST_ROWS} are needed")
+    column, other_column = hidden.column, _other_columns(trial, hidden.masked)
+    try:
+        own, other = hidden.ask(trial, column), hidden.ask(trial, other_column)
+        by_offset = {step: hidden.ask(trial, hidden.neighbour(step)) for step in _OFFSETS}
+    except Exception:  # each column has a domain of its own
+        return skipped("the model does not take the values of one column in another")
+    numbers = {"n_rows": n_rows, "n_masks": n_rows, "allowed": _LEAST}
+    largest, largest_z = -math.inf, 0.0
+    for step, value in by_offset.items():
+        neighbour = hidden.neighbour(step)
+        where = (neighbour != column) & (other_column != column) & (other_column != neighbour)
+        (z_own, above_own), (z_other, above_other) = _t(value - own, where), _t(value - other, where)
+        z, above = min(z_own, z_other), min(above_own, above_other)
+        largest, largest_z = max(largest, above), max(largest_z, z)
+        if z > critical(n_rows - 1) and above > _LEAST:
+            side = "right" if step > 0 else "left"
+            return failed(
+                f"at the place of a token, the value {abs(step)} to its {side} is more likely, by "
+                f"{above_own:.2f} nats",
+                z=z,
+                largest=above,
+                **numbers,
+            )
+    better = _t(own - other, other_column != column)[1]
+    message = f"own values are more likely than others, by {better:.3g} nats, and no neighbour's is"
+    if not better > 0:
+        message = "own values are no more likely than others, and no neighbour's is"
+    return passed(message, z=largest_z, largest=largest, **numbers)
 
 
-def _place(trial: Trial, answer: Tensor, bad: Bool[Tensor, "b D"]) -> str:
-    row, column = torch.nonzero(bad)[0].tolist()
-    return (
-        f"the answer for token {column} of observation {int(trial.tokens.ids[row])} is "
-        f"{float(answer[row, column])}"
-    )
+class _Hidden(NamedTuple):
+    """Rows with hidden blocks.
+
+    Attributes:
+        tokens: n rows.
+        masked: shape (n, D).
+        column: shape (n, D); 0..D-1 in each row.
+    """
+
+    tokens: Tokens
+    masked: Bool[Tensor, "n D"]
+    column: Int64[Tensor, "n D"]
+
+    def neighbour(self, step: int) -> Int64[Tensor, "n D"]:
+        """The column at this distance where both columns are hidden, otherwise the column itself."""
+        neighbour = (self.column + step).clamp(0, self.column.shape[1] - 1)
+        return torch.where(self.masked & self.masked.gather(1, neighbour), neighbour, self.column)
+
+    def ask(self, trial: Trial, source: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
+        """The answers with the values of the source columns at the hidden tokens."""
+        values = self.tokens.values
+        copied = values.gather(1, like(source, values).expand_as(values))
+        changed = replace(self.tokens, values=torch.where(like(self.masked, values), copied, values))
+        return trial.ask(changed, self.masked).clamp(min=_IMPOSSIBLE)
+
+
+def _hidden_blocks(trial: Trial) -> _Hidden:
+    """Rows with half of their blocks of tokens hidden; short rows with one block of half the row."""
+    rng = trial.rng("offset")
+    maskable = trial.data.maskable.cpu()
+    long_enough = torch.nonzero(maskable.sum(1) >= _SHORTEST)[:, 0].numpy()
+    rows = torch.from_numpy(rng.permutation(long_enough)[:_MOST_ROWS])
+    maskable = maskable[rows]
+    n, width = maskable.shape
+    n_tokens = maskable.sum(1, keepdim=True)
+    position = maskable.cumsum(1) - 1  # 0, 1, ... for the tokens of a row
+    start = torch.from_numpy(rng.integers(2**30, size=(n, 1)))
+    is_hidden_block = torch.from_numpy(rng.random((n, width // _BLOCK + 2))) < 0.5
+    in_blocks = is_hidden_block.gather(1, (position.clamp(min=0) + start % _BLOCK) // _BLOCK)
+    size = n_tokens // 2 + 1  # of the single block of a short row
+    first = start % (n_tokens - size + 1)
+    in_single = (position >= first) & (position < first + size)
+    masked = maskable & torch.where(n_tokens < 3 * _BLOCK, in_single, in_blocks)
+    column = torch.arange(width).expand(n, width)
+    device = trial.masked.device
+    return _Hidden(trial.data[rows.to(trial.data.ids.device)], masked.to(device), column.to(device))
+
+
+def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:
+    """For each hidden token the column of a random other one; its own column if there is none."""
+    rng = trial.rng("another")
+    column = np.tile(np.arange(masked.shape[1]), (len(masked), 1))
+    for row, mask in enumerate(masked.cpu().numpy()):
+        hidden = np.flatnonzero(mask)
+        if len(hidden) > 1:
+            steps = rng.integers(1, len(hidden), size=len(hidden))
+            column[row, hidden] = hidden[(np.arange(len(hidden)) + steps) % len(hidden)]
+    return torch.from_numpy(column).to(masked.device)
+
+
+def _t(difference: Float64[Tensor, "n D"], where: Bool[Tensor, "n D"]) -> tuple[float, float]:
+    """The mean of the rows' mean differences, in standard errors and in nats."""
+    some = where.any(1)
+    means = (torch.where(where, difference, 0.0).sum(1)[some] / where.sum(1)[some]).cpu().numpy()
+    if len(means) < _FEWEST_ROWS or not np.isfinite(means).all():
+        return 0.0, -math.inf
+    mean, error = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(len(means))
+    return mean / max(error, 1e-6 * abs(mean), 1e-300), mean

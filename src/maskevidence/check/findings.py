@@ -1,4 +1,4 @@
-"""What a check found, and the report of all checks of a model."""
+"""The finding of a check, the report of all checks of a model, and the bound of the statistical checks."""
 
 import math
 from collections import Counter
@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from maskevidence.errors import InputError
+from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.shown import Shown
 
 Status = Literal["passed", "failed", "noted", "skipped"]
+FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
+_N_TESTS = 11  # at most: the ids, 4 offsets, 2 sampled masses, and 4 of objectives and collators
 _COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
 
 
@@ -19,15 +22,14 @@ class Finding:
 
     Attributes:
         check: the name of the check.
-        status: "passed"; "failed"; "noted", for a number or a fact that is not a fault of the model but that
-            a reader of its numbers should know; or "skipped", if the check does not apply, or if it fails as
-            an earlier one does, which may explain it.
-        found: what was found, one sentence; for "skipped", why.
-        did: what was done, one sentence.
-        n_rows: the number of observations that were looked at.
+        status: "passed"; "failed"; "noted" if the model may be sound, but readers of its numbers should know
+            something; "skipped" if the check does not apply, or if an earlier failure may explain its own.
+        found: the result in one sentence; for "skipped", the reason.
+        did: what the check does, one sentence.
+        n_rows: the number of observations.
         n_masks: the number of masks.
-        largest: the largest difference, error or share that was found; None if nothing was measured.
-        allowed: the largest number that passes, with the room for rounding in it; None likewise.
+        largest: the largest difference, error or share; None if nothing was measured.
+        allowed: the largest number that passes, rounding included; None if nothing was measured.
         z: for statistical checks, the deviation in standard errors; None for others.
         look_at: for "failed" and "noted", what to look at in the model or the data.
     """
@@ -50,9 +52,9 @@ class CheckReport(Shown):
 
     Attributes:
         model: the name of the model's class.
-        findings: one for each check, in the order in which they were made.
+        findings: one per check, in the order of the checks.
         n_passes: how many rows with a mask went through the model.
-        seed: the seed of the rows, masks and replacements that were drawn.
+        seed: of the random rows, masks and replacements.
 
     Example:
         >>> report = CheckReport("Gaussian", (Finding("leak", "passed", "no answer changed"),), 8, 0)
@@ -80,14 +82,14 @@ class CheckReport(Shown):
         for finding in self.findings:
             if finding.check == check:
                 return finding
-        known = ", ".join(finding.check for finding in self.findings)
-        raise InputError(f"there is no check {check!r}; there are {known}")
+        names = ", ".join(finding.check for finding in self.findings)
+        raise InputError(f"there is no check {check!r}; there are {names}")
 
     def raise_if_failed(self) -> None:
         """Raise an error of one line unless all checks passed.
 
         Raises:
-            InputError: a check failed; names the failed checks, and says what the first one found.
+            InputError: a check failed; the message names all that failed, and quotes the first.
         """
         if self.ok:
             return
@@ -116,19 +118,20 @@ class CheckReport(Shown):
         """One sentence: how many checks passed, failed, and so on."""
         counts = Counter(finding.status for finding in self.findings)
         order: tuple[Status, ...] = ("passed", "failed", "noted", "skipped")
-        told = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
-        return f"{self.model}: {told} ({self.n_passes:,} passes of the model)"
+        numbers = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        return f"{self.model}: {numbers} ({self.n_passes:,} passes of the model)"
 
     def details(self) -> list[str]:
-        """For each check that failed or noted something, what was done and what to look at, one line each."""
-        told = [finding for finding in self.findings if finding.status in ("failed", "noted")]
+        """One line per check that failed or noted something: what it does, and what to look at."""
         return [
-            f"{one.check} {one.status}: {one.did}" + (f" Look at {one.look_at}." if one.look_at else "")
-            for one in told
+            f"{finding.check} {finding.status}: {finding.did}"
+            + (f" Look at {finding.look_at}." if finding.look_at else "")
+            for finding in self.findings
+            if finding.status in ("failed", "noted")
         ]
 
     def page(self) -> Page:
-        """What each check found, and what to look at where one failed or noted something."""
+        """A table of the findings, then the details of those that failed or noted something."""
         failed = ", ".join(finding.check for finding in self.failed)
         line = f"CheckReport({self.summary}{'; failed: ' + failed if failed else ''})"
         rows = [_cells(finding) for finding in self.findings]
@@ -139,12 +142,40 @@ class CheckReport(Shown):
         return self._text()
 
 
+def critical(df: float) -> float:
+    """How many standard errors a statistical check allows, two-sided, with Bonferroni's correction per call.
+
+    Args:
+        df: degrees of freedom of the standard error.
+
+    Example:
+        >>> round(critical(math.inf), 2), round(critical(15), 2)
+        (3.91, 5.29)
+    """
+    return student_t_quantile(1 - FALSE_ALARMS / _N_TESTS / 2, df)
+
+
+def signs_by_chance(n_positive: int, n: int) -> bool:
+    """Whether random signs explain n_positive of n differences: a one-sided sign test, corrected as above.
+
+    Example:
+        >>> signs_by_chance(15, 16), signs_by_chance(16, 16)
+        (True, False)
+    """
+    from scipy import special
+
+    chance = 1.0 if n_positive == 0 else float(special.bdtrc(n_positive - 1, n, 0.5))
+    return chance > FALSE_ALARMS / _N_TESTS
+
+
 def _not_finite(value: object) -> bool:
+    """Whether a value is infinite or NaN, which JSON cannot hold."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
+    """The row of a finding in the table."""
     counts = (f"{n:,}" if n else "" for n in (finding.n_rows, finding.n_masks))
-    bound = "" if finding.allowed is None else f"{finding.allowed:.2g}"
-    sure = bound if finding.z is None else f"z = {finding.z:.1f}"
-    return finding.check, finding.status, *counts, sure, finding.found
+    allowed = "" if finding.allowed is None else f"{finding.allowed:.2g}"
+    bound = allowed if finding.z is None else f"z = {finding.z:.1f}"
+    return finding.check, finding.status, *counts, bound, finding.found

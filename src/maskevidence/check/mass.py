@@ -1,177 +1,180 @@
-"""The total probability of a hidden token over all its values: by enumeration, quadrature or sampling."""
+"""The total probability of a hidden token over all its values is 1, in nats and in the measure it claims."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
-from maskevidence.check.quadrature import Floats, integrate
-from maskevidence.check.trial import Trial
-from maskevidence.check.vector_mass import MOST_ENTRIES, vector_mass
-from maskevidence.model import HasLogDistributions
+from maskevidence.check.findings import critical
+from maskevidence.check.integrals import N_SAMPLES, Floats, integrate, sample
+from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passed, skipped
+from maskevidence.model import DENSITY, MASS, HasLogDistributions, base_measure_of
 
-N_PROBES = 4
+_N_PROBES = 4
+_MOST_ENTRIES = 200  # of a vector that is integrated
 _FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
 _MOST_VALUES = 1024  # that are enumerated one by one
-_UNSEEN = 64  # values beyond those seen that are tried, until one is refused or impossible
-_KNOWN, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature begins
+_UNSEEN = 64  # values beyond those of the data that are tried, until one is refused or impossible
+_STARTS, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature begins
+_BASES = (2.0, 10.0)
+_FEW_VALUES = 32
+_BRIGHTER = 8
+_LIKELY = 0.05
+_N_PAIRS = 8  # in which the mask token's probability is averaged
+_LEAST_SHARE = 1e-3
+_TIMES_OTHERS = 3.0  # the median of all values, of which networks with random weights give it up to 1.6
 
 
 @dataclass(frozen=True)
 class Mass:
-    """The values of one hidden token with their log-probabilities, in the measure that they add up in.
+    """Values of a hidden token with their log-probabilities, whose sum or integral is the total probability.
 
     Attributes:
         row: the pair of the trial.
         column: the hidden token.
         log_prob: shape (n,); the answers at the values.
         log_weight: shape (n,); the log weight of each value in the sum or integral.
-        complete: whether these are all values that the token can have; otherwise the sum is at most 1.
-        density: whether the sum is an integral; None if that cannot be told, for a vector of levels.
         error: the numerical or standard error of the total.
-        n_samples: the number of draws, if the values are drawn; 0 if they are enumerated.
-        note: what else there is to say.
-        n_known: the number of the column's values in the data, at which an integral looks for narrow modes.
+        note: why the total is not to be trusted; empty if it is.
+        complete: whether the token has no other values; otherwise the sum is at most 1.
+        density: whether the sum is an integral; None if that is unknown, for a vector of levels.
+        n_samples: the number of draws, if the values are random; 0 if they are enumerated.
+        n_values: the number of the column's values in the data, at which an integral looks for narrow modes.
     """
 
     row: int
     column: int
     log_prob: Floats
     log_weight: Floats
-    complete: bool
-    density: bool | None = False
     error: float = 0.0
-    n_samples: int = 0
     note: str = ""
-    n_known: int = 0
+    complete: bool = True
+    density: bool | None = False
+    n_samples: int = 0
+    n_values: int = 0
 
     def total(self, base: float = math.e) -> float:
         """Σ weight · base^answer; 1 for a probability whose logarithm has that base."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(
-                np.exp(
-                    np.nan_to_num(
-                        self.log_prob * math.log(base) + self.log_weight, nan=-np.inf, neginf=-np.inf
-                    )
-                ).sum()
-            )
+            log_terms = self.log_prob * math.log(base) + self.log_weight
+            return float(np.exp(np.nan_to_num(log_terms, nan=-np.inf, neginf=-np.inf)).sum())
 
 
 def masses(trial: Trial) -> list[Mass]:
-    """The total probability of some hidden tokens, one of each of a few pairs; none if it cannot be had."""
-    if _not_asked(trial) is not None:
+    """The total probabilities of some hidden tokens of different pairs; none if they cannot be computed."""
+    if _why_unknown(trial) is not None:
         return []
-    probe = trial.one_masked_token("mass")
-    rows = trial.rng("mass rows").permutation(len(probe))[:N_PROBES].tolist()
-    values = trial.tokens.values
     if isinstance(trial.model, HasLogDistributions):
-        return _of_distributions(trial)
+        return _listed(trial)
+    column = trial.probe("mass")
+    pairs = trial.rng("mass rows").permutation(len(column))[:_N_PROBES].tolist()
+    hidden = [(row, int(column[row])) for row in pairs]
+    values = trial.tokens.values
     if values.ndim > 2:
-        return [vector_mass(trial, row, int(probe[row]), Mass) for row in rows[:2]]
+        return [_sampled(trial, *token) for token in hidden[:2]]
     if not values.is_floating_point():
-        return [_enumerated(trial, row, int(probe[row])) for row in rows]
-    present = trial.data.values[trial.data.maskable | trial.data.context]
-    seen = torch.unique(present)
+        return [_enumerated(trial, *token) for token in hidden]
+    seen, sums = torch.unique(trial.data.values[_present(trial)]), []
     if len(seen) <= _FEW and bool((seen == seen.round()).all()):
-        found = [_over(trial, row, int(probe[row]), seen) for row in rows]
-        if all(abs(mass.total() - 1) <= sum_tolerance(trial) for mass in found):
-            return found
-        integrals = [_integrated(trial, row, int(probe[row])) for row in rows]
-        known = [mass for mass in integrals if mass is not None]
-        return known if len(known) == len(rows) else found
-    integrals = [_integrated(trial, row, int(probe[row])) for row in rows]
-    return [mass for mass in integrals if mass is not None]
+        sums = [_summed(trial, *token, seen) for token in hidden]
+        if all(abs(mass.total() - 1) <= _tolerance(trial) for mass in sums):
+            return sums
+    integrals = [mass for token in hidden if (mass := _integrated(trial, *token)) is not None]
+    return sums if sums and len(integrals) < len(hidden) else integrals
 
 
-def why_not_summed(trial: Trial) -> str:
-    """Why `masses` gives none."""
-    return _not_asked(trial) or "the model takes no other values than those of the data"
-
-
-def _not_asked(trial: Trial) -> str | None:
+def _why_unknown(trial: Trial) -> str | None:
+    """The reason why total probabilities are not computed, or None."""
     if trial.model.conditionals == "transformed":
         return "what is scored is not the tokens themselves"
-    entries = math.prod(trial.tokens.values.shape[2:])
-    if entries > MOST_ENTRIES:
-        return f"a token has {entries} numbers; at most {MOST_ENTRIES} are integrated"
+    n_entries = math.prod(trial.tokens.values.shape[2:])
+    if n_entries > _MOST_ENTRIES:
+        return f"a token has {n_entries} numbers; at most {_MOST_ENTRIES} are integrated"
     return None
 
 
-def sum_tolerance(trial: Trial) -> float:
+def _no_masses(trial: Trial) -> Outcome:
+    """The outcome of a check that needs total probabilities, where there are none."""
+    return skipped(_why_unknown(trial) or "the model takes no other values than those of the data")
+
+
+def _present(trial: Trial) -> Bool[Tensor, "N D"]:
+    """Which values of the data are not absent."""
+    return trial.data.maskable | trial.data.context
+
+
+def _tolerance(trial: Trial) -> float:
     """How far from 1 rounding and quadrature may bring a sum."""
     return min(0.1, max(1e-4, 10 * trial.tolerance))
 
 
-def _of_distributions(trial: Trial) -> list[Mass]:
-    """The distributions that the model itself gives, which also have to agree with its answers."""
-    rows = trial.rng("mass rows").permutation(len(trial.masked))[: 2 * N_PROBES]
+def _listed(trial: Trial) -> list[Mass]:
+    """The distributions of the model itself, which have to agree with its answers."""
+    pairs = trial.rng("mass rows").permutation(len(trial.masked))[: 2 * _N_PROBES]
     result, agree = [], True
-    for part, tokens, hidden, log_probs in trial.distributions(rows):
-        row, listed = rows[part], log_probs.double().cpu()
-        own = listed.gather(1, tokens.values[hidden][:, None].long().cpu())[:, 0]
+    for part, tokens, hidden, log_probs in trial.distributions(pairs):
+        row, log_p = pairs[part], log_probs.double().cpu()
+        own = log_p.gather(1, tokens.values[hidden][:, None].long().cpu())[:, 0]
         answer = trial.answer[row][hidden].cpu()
         agree &= not bool((((own - answer).abs() / (1 + answer.abs())) > trial.tolerance).any())
-        for (number, column), log_prob in zip(torch.nonzero(hidden).tolist(), listed.numpy(), strict=True):
-            result.append(Mass(int(row[number]), column, log_prob, np.zeros(len(log_prob)), True))
+        for (index, column), log_prob in zip(torch.nonzero(hidden).tolist(), log_p.numpy(), strict=True):
+            result.append(Mass(int(row[index]), column, log_prob, np.zeros(len(log_prob))))
     note = "" if agree else "log_distributions and log_conditionals disagree"
     return [replace(mass, note=note) for mass in result]
 
 
-def _over(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
+def _summed(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
+    """The sum over some values."""
     log_prob = trial.curve(row, column)(values)
     return Mass(row, column, log_prob, np.zeros(len(log_prob)), complete=False)
 
 
 def _enumerated(trial: Trial, row: int, column: int) -> Mass:
-    """Whole numbers from 0 on: all that the tokenizer knows, or those seen, and more until one is refused."""
+    """The sum over the tokenizer's ids; without a tokenizer, over whole numbers until one is refused."""
     log_prob = trial.curve(row, column)
-    known = getattr(trial.model, "tokenizer", None)
-    data = trial.data
-    seen = data.values[data.maskable | data.context]
-    first, last = min(0, int(seen.min())), int(seen.max())
-    if known is not None:
-        last = len(known) - 1
+    tokenizer = getattr(trial.model, "tokenizer", None)
+    seen = trial.data.values[_present(trial)]
+    first = min(0, int(seen.min()))
+    last = int(seen.max()) if tokenizer is None else len(tokenizer) - 1
     if last - first >= _MOST_VALUES:
-        return _over(trial, row, column, torch.unique(seen)[:_MOST_VALUES])
-    found = [log_prob(torch.arange(first, last + 1, device=seen.device))]
-    complete = known is not None
+        return _summed(trial, row, column, torch.unique(seen)[:_MOST_VALUES])
+    answers = [log_prob(torch.arange(first, last + 1, device=seen.device))]
+    complete = tokenizer is not None
     for value in range(last + 1, last + 1 + _UNSEEN * (not complete)):
         try:
-            more = log_prob(torch.tensor([value], device=seen.device))
+            answer = log_prob(torch.tensor([value], device=seen.device))
         except Exception:  # the model does not accept this value
+            answer = np.array([-np.inf])
+        if not np.isfinite(answer[0]):
             complete = True
             break
-        if not np.isfinite(more[0]):
-            complete = True
-            break
-        found.append(more)
-    answers = np.concatenate(found)
-    return Mass(row, column, answers, np.zeros(len(answers)), complete)
+        answers.append(answer)
+    log_p = np.concatenate(answers)
+    return Mass(row, column, log_p, np.zeros(len(log_p)), complete=complete)
 
 
 def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
     """The integral over the real line; over the range of the column if the model refuses other values."""
-    log_prob = trial.curve(row, column)
-    device = trial.data.values.device
+    curve, device = trial.curve(row, column), trial.data.values.device
 
-    def at(x: Floats) -> Floats:
+    def log_prob(x: Floats) -> Floats:
         try:
-            answers = log_prob(torch.from_numpy(x).to(device))
+            answers = curve(torch.from_numpy(x).to(device))
         except Exception as error:  # values outside the range are refused, or all but those of the data
             raise _Refused from error
         return np.where(np.isnan(answers), -np.inf, answers)
 
     for line in (True, False):
         try:
-            nodes = integrate(at, _known_values(trial, row, column), 0.1 * sum_tolerance(trial), line=line)
+            nodes = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
         except _Refused:
             continue
-        away = nodes.runs_away
-        note = "" if away is None else f"the density grows without end as the value goes to {away:.3g}"
-        n_known = int((trial.data.maskable | trial.data.context)[:, column].sum())
-        return Mass(row, column, *nodes[:2], line, True, error=nodes.error, note=note, n_known=n_known)
+        n_values = int(_present(trial)[:, column].sum())
+        return Mass(row, column, *nodes, complete=line, density=True, n_values=n_values)
     return None
 
 
@@ -179,11 +182,213 @@ class _Refused(Exception):
     """The model does not take a value."""
 
 
-def _known_values(trial: Trial, row: int, column: int) -> Floats:
-    """Some values of each part of a column of the data, and both ends of its wide gaps, in rising order."""
+def _starts(trial: Trial, row: int, column: int) -> Floats:
+    """Values of each part of a column of the data, and both ends of its wide gaps, in rising order."""
     own = float(trial.tokens.values[row, column])
-    there = (trial.data.maskable | trial.data.context)[:, column]
-    seen = np.unique(trial.data.values[there, column].double().cpu().numpy())
+    seen = np.unique(trial.data.values[_present(trial)[:, column], column].double().cpu().numpy())
     gaps = np.argsort(-np.diff(seen))[:_WIDE_GAPS]
-    ranks = np.linspace(0, len(seen) - 1, min(len(seen), _KNOWN)).round().astype(int)
+    ranks = np.linspace(0, len(seen) - 1, min(len(seen), _STARTS)).round().astype(int)
     return np.unique(np.concatenate([seen[ranks], seen[gaps], seen[(gaps + 1) % len(seen)], [own]]))
+
+
+def _sampled(trial: Trial, row: int, column: int) -> Mass:
+    """The integral of a vector, or the sum over its levels, by importance sampling."""
+    values, curve = trial.tokens.values, trial.curve(row, column)
+    levels = values.dtype == torch.uint8
+    nodes = sample(
+        lambda vectors: curve(torch.from_numpy(vectors)),
+        values[row, column].flatten().double().cpu().numpy(),
+        None if levels else float(trial.data.values.double().std()) or 1.0,
+        trial.rng(f"vector {row}"),
+    )
+    measure = base_measure_of(trial.model)
+    is_mass = levels and measure is not None and measure.startswith(MASS)
+    density = None if levels and measure is None else not is_mass
+    return Mass(row, column, *nodes, complete=is_mass or not levels, density=density, n_samples=N_SAMPLES)
+
+
+@check(
+    "normalisation",
+    "The probabilities of all values of some hidden tokens were added up, or integrated.",
+    "the softmax or the constant of the density, and its sign",
+)
+def normalisation(trial: Trial, masses: list[Mass]) -> Outcome:
+    """The probabilities of all values of a hidden token add up to 1."""
+    if not masses:
+        return _no_masses(trial)
+    allowed = _tolerance(trial)
+    worst = max(masses, key=lambda mass: _excess(mass, trial))
+    total, excess = worst.total(), _excess(worst, trial)
+    n_rows = len({int(trial.tokens.ids[mass.row]) for mass in masses})
+    numbers: dict[str, Any] = {
+        "largest": abs(total - 1),
+        "allowed": allowed,
+        "n_rows": n_rows,
+        "n_masks": len(masses),
+    }
+    if worst.n_samples:
+        numbers["z"] = (total - 1) / worst.error if worst.error else 0.0
+    token = f"token {worst.column} of observation {int(trial.tokens.ids[worst.row])}"
+    if excess > 0:
+        outcome = _not_normalised(worst, masses, token)
+        return replace(outcome, fields=numbers | outcome.fields)
+    if unsure := [mass for mass in masses if mass.n_samples and mass.note]:
+        total = unsure[0].total()
+        return noted(f"{unsure[0].note}, which add up to {total:.2g}: no more than a rough number", **numbers)
+    rough = max(masses, key=lambda mass: mass.error)
+    if not rough.n_samples and rough.error > allowed:
+        message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
+        look_at = "modes narrower than the digits of the values; double precision tells more"
+        return noted(message, look_at=look_at, **numbers)
+    incomplete = [mass for mass in masses if not mass.complete]
+    if short := [mass for mass in incomplete if mass.total() < 1 - allowed - _allowed_error(mass)]:
+        sampled = short[0].n_samples > 0
+        values = "levels 0..255" if sampled else f"{len(short[0].log_prob):,} values tried"
+        rest = "the rest of the density lies beyond or between them"
+        rest = rest if sampled else "whether there are other values is not known"
+        look_at = "the values that a token can have; a method log_distributions(tokens, masked) lists them"
+        message = f"the probabilities of the {values} add up to {short[0].total():.4g}; {rest}"
+        return noted(message, look_at=look_at, **numbers)
+    kind = "integrals" if worst.density else "sums"
+    largest = max(abs(mass.total() - 1) for mass in masses)
+    return passed(f"{len(masses)} {kind}, all within {largest:.1e} of 1", **numbers)
+
+
+def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Outcome:
+    """The outcome if the total of a token is not 1: a fault, or a mode that so few rows do not show."""
+    if worst.note:
+        return failed(f"{worst.note} ({token})")
+    total = worst.total()
+    if total < 1 and (chance := _chance_of_unseen_modes(masses)) > _LIKELY:
+        return noted(
+            f"cannot tell: the density of {token} integrates to {total:.4g}; narrow modes between the values "
+            f"of its column may hold the rest, which so few rows miss in {chance:.0%} of cases",
+            look_at="the constant of the density, with more rows",
+        )
+    error = f" ± {worst.error:.2g}" if worst.error else ""
+    return failed(f"the probabilities of {token} add up to {total:.6g}{error}, not to 1")
+
+
+def _chance_of_unseen_modes(masses: list[Mass]) -> float:
+    """The probability that no value of the columns lies in the part of its density that is missing."""
+    if any(mass.n_values == 0 for mass in masses):  # no integrals
+        return 0.0
+    of_columns = {mass.column: mass for mass in sorted(masses, key=lambda mass: -mass.total())}
+    return math.prod(min(1.0, mass.total()) ** mass.n_values for mass in of_columns.values())
+
+
+def _allowed_error(mass: Mass) -> float:
+    """How far from 1 the error of a total may bring it, besides rounding."""
+    return mass.error * (critical(mass.n_samples - 1) if mass.n_samples else 2.0)
+
+
+def _excess(mass: Mass, trial: Trial) -> float:
+    """How far a total lies beyond the allowed range; 0 or less if it does not."""
+    total = mass.total()
+    if mass.note:
+        return math.inf if not mass.n_samples else 0.0 if total < 10 else total
+    difference = abs(total - 1) if mass.complete else total - 1
+    excess = difference - _tolerance(trial) - _allowed_error(mass)
+    return excess if math.isfinite(difference) else math.inf
+
+
+@check("units", "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored.")
+def units(trial: Trial, masses: list[Mass]) -> Outcome:
+    """Answers are natural logarithms of the tokens' own probabilities, in the measure the model names."""
+    if trial.model.conditionals == "transformed":
+        return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
+    vectors = trial.tokens.values.ndim > 2
+    if vectors and (step := _ignored_step(trial)) is not None:
+        n_entries = math.prod(trial.tokens.values.shape[2:])
+        return failed(
+            f"the answer stays the same when all {n_entries} numbers of a hidden token rise by {step:g}",
+            look_at="a target that is normalised by its own mean, which needs conditionals = 'transformed'",
+        )
+    if not masses:
+        return _no_masses(trial)
+    if (base := _other_base(masses, _tolerance(trial))) is not None:
+        message = f"the answers are logarithms to the base {base:g}: with it, the probabilities add up to 1"
+        return failed(message, look_at="torch.log in place of another logarithm")
+    measure, density = base_measure_of(trial.model), masses[0].density
+    if measure is not None and density is not None and measure.startswith(MASS) == density:
+        kind = "density" if density else "mass"
+        message = f"the probabilities are those of a {kind}, but base_measure = {measure!r}"
+        return failed(message, look_at="the attribute `base_measure`")
+    if not density or vectors:
+        named = measure or ("measure that the model does not say" if density is None else MASS)
+        return passed(f"natural logarithms of a {named}")
+    values = trial.data.values[trial.data.maskable]
+    n_distinct = len(torch.unique(values))
+    whole = not values.is_floating_point() or bool((values == values.round()).all())
+    if n_distinct <= _FEW_VALUES and whole and len(values) > 4 * n_distinct:
+        return noted(
+            f"natural logarithms of a density, beside data with {n_distinct} distinct values: a density can "
+            "rise without bound on them, and cannot be compared with a probability mass",
+            look_at="a model of the values themselves, or one fixed density for all models that are compared",
+        )
+    return passed(f"natural logarithms of a {measure or DENSITY}")
+
+
+def _other_base(masses: list[Mass], tolerance: float) -> float | None:
+    """The base of logarithms for which the totals are 1, if they are not for natural ones."""
+    if all(abs(mass.total() - 1) <= tolerance for mass in masses):
+        return None
+    fits = (base for base in _BASES if all(abs(m.total(base) - 1) <= tolerance + m.error for m in masses))
+    return next(fits, None)
+
+
+def _ignored_step(trial: Trial) -> float | None:
+    """A number that can be added to all entries of a hidden token without a change of its answer, or None.
+
+    A density of the entries changes with it; a density of the entries minus their own mean does not.
+    """
+    values, column = trial.tokens.values, trial.probe("shift")
+    row = torch.arange(len(column))
+    own = values[row, column].double()
+    step, fits = max(float(own.std()), 1e-3), torch.ones(len(own), dtype=torch.bool)
+    if values.dtype == torch.uint8:
+        step, fits = _BRIGHTER, own.flatten(1).amax(1) + _BRIGHTER <= 255
+    if not bool(fits.any()):
+        return None
+    moved = values.clone()
+    moved[row[fits], column[fits]] = (own[fits] + step).to(values.dtype)
+    after = trial.ask(trial.with_values(moved))[row, column][fits]
+    before = trial.answer[row, column][fits]
+    same = (after - before).abs() <= trial.tolerance * (1 + before.abs())
+    answer = trial.answer[trial.masked]
+    varies = bool((answer - answer.mean()).abs().max() > 0)
+    return step if varies and float(same.double().mean()) >= 0.5 else None
+
+
+@check(
+    "mask token",
+    "The probability of the mask token itself at the hidden tokens of some pairs was averaged.",
+    "the logit of the mask token, to be left out before the softmax (diffusion=mdlm, for example)",
+    explains=False,
+)
+def mask_token(trial: Trial) -> Outcome:
+    """Hidden tokens are hardly ever predicted to be the mask token.
+
+    A network that was trained with the mask token among its outputs has learnt that it never is the answer,
+    and gives it less than other values. In MDLM, SEDD and BD3-LM its output is left out before the softmax,
+    in training too, and nothing keeps it small: where it is not left out, the answers are too low by
+    -log(1 - p(mask token)) nats for each hidden token.
+    """
+    token = getattr(trial.model, "mask_token_id", None)
+    if token is None or not isinstance(trial.model, HasLogDistributions):
+        return skipped("the model has no mask token, or lists no distributions")
+    pairs = trial.rng("mask token").permutation(len(trial.masked))[:_N_PAIRS]
+    log_p = torch.cat([answer.log_probs.double().cpu() for answer in trial.distributions(pairs)])
+    if token >= log_p.shape[1]:
+        return passed("it is not among the values")
+    shares = log_p.exp().mean(0)
+    share = float(shares[token])
+    allowed = max(_LEAST_SHARE, _TIMES_OTHERS * float(shares.median()))
+    numbers = {"largest": share, "allowed": allowed, "n_masks": len(pairs)}
+    if share <= allowed:
+        return passed(f"it has a probability of {share:.1e}", **numbers)
+    lost = float(-torch.log1p(-log_p[:, token].exp().clamp(max=1 - 1e-12)).mean())
+    message = (
+        f"{share:.2%} of the probability goes to the mask token; hidden tokens are {lost:.2g} nats too low"
+    )
+    return failed(message, **numbers)

@@ -1,7 +1,7 @@
-"""Weights: the expectation of an objective, or of a collator's batches, is the log evidence by enumeration.
+"""Weights: the expected loss of an objective, or of a collator's batches, is the sum over all masks.
 
 Both are tried on short rows of different lengths with a made-up model whose answers differ strongly between
-mask sizes and tokens, so that a wrong size, weight or mean shows after some hundred draws.
+mask sizes and tokens, so that a wrong size, weight or mean shows after 200 draws.
 """
 
 import math
@@ -13,8 +13,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from maskevidence.check.findings import Finding
-from maskevidence.check.significance import critical
+from maskevidence.check.findings import Finding, critical
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import Exhaustive
@@ -36,16 +35,16 @@ class _MadeUp:
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
         size = masked.sum(1, keepdim=True).double()
-        place = (tokens.maskable.cumsum(1) - 1).double()
-        return torch.where(masked, -(1 + size**2 / 4 + place / 3), 0.0)
+        column = (tokens.maskable.cumsum(1) - 1).double()
+        return torch.where(masked, -(1 + size**2 / 4 + column / 3), 0.0)
 
 
 def weights(objective: Any, seed: int = 0) -> list[Finding]:
-    """The findings about an objective or a collator.
+    """Check an objective or a collator.
 
     Args:
         objective: an objective, as `fit` takes it, or a collator of masked batches (with a `tokenizer`).
-        seed: of what a collator draws.
+        seed: of the masks of a collator.
     """
     torch.manual_seed(seed)
     if getattr(objective, "tokenizer", None) is not None:
@@ -54,10 +53,11 @@ def weights(objective: Any, seed: int = 0) -> list[Finding]:
 
 
 def _of_objective(objective: Any) -> Finding:
+    """The mean loss against the sum over all masks."""
     did = f"The mean of {_N_STEPS} losses on short rows was compared with the sum over all their masks."
     tokens, model = _short_rows(), _MadeUp()
-    if (why := _not_the_evidence(objective)) is not None:
-        return Finding("weights", "skipped", why, did)
+    if (reason := _not_the_evidence(objective)) is not None:
+        return Finding("weights", "skipped", reason, did)
     try:
         losses = np.array([float(objective(model, tokens, step=step)) for step in range(_N_STEPS)])
     except InputError as error:
@@ -66,19 +66,20 @@ def _of_objective(objective: Any) -> Finding:
 
 
 def _of_collator(collator: Any) -> list[Finding]:
+    """The batches against their texts, and the mean loss against the sum over all masks."""
     did = f"{_N_STEPS} batches of short texts were compared with the sum over all their masks."
     features, special = _features(collator.tokenizer)
     batches = [collator([dict(feature) for feature in features]) for _ in range(_N_STEPS)]
-    found = [_of_inputs(batches, features, special, collator.tokenizer.mask_token_id)]
-    if (why := _not_the_evidence(collator)) is not None:
-        return [*found, Finding("weights", "skipped", why, did)]
+    of_inputs = _of_inputs(batches, features, special, collator.tokenizer.mask_token_id)
+    if (reason := _not_the_evidence(collator)) is not None:
+        return [of_inputs, Finding("weights", "skipped", reason, did)]
     if _WEIGHT not in batches[0]:
-        text = (
+        message = (
             "the batches have no weights: the mean over the hidden tokens of a batch, which the model's own "
             "loss is, weights a text by the size of its mask"
         )
         look_at = f"a weight of each text, {_WEIGHT!r}"
-        return [*found, Finding("weights", "failed", text, did, look_at=look_at)]
+        return [of_inputs, Finding("weights", "failed", message, did, look_at=look_at)]
     model, losses = _MadeUp(), []
     lengths = torch.tensor([len(feature["input_ids"]) for feature in features])
     maskable = ~special & (torch.arange(special.shape[1]) < lengths[:, None])
@@ -89,7 +90,7 @@ def _of_collator(collator: Any) -> list[Finding]:
         masked[:, : hidden.shape[1]] = hidden[:, : masked.shape[1]]
         score = model.log_conditionals(tokens, masked).sum(1) / masked.sum(1).clamp(min=1)
         losses.append(float(-(batch[_WEIGHT].double() * score).mean()))
-    return [*found, _compared(np.array(losses), -_evidence(model, tokens), did)]
+    return [of_inputs, _compared(np.array(losses), -_evidence(model, tokens), did)]
 
 
 def _of_inputs(
@@ -102,51 +103,49 @@ def _of_inputs(
         for row, feature in enumerate(features):
             ids = torch.tensor(feature["input_ids"])
             n = len(ids)
-            label, shown = batch["labels"][row, :n], batch["input_ids"][row, :n]
+            label, input_ = batch["labels"][row, :n], batch["input_ids"][row, :n]
             hidden = label != _NOT_SCORED
             n_hidden += int(hidden.sum())
-            n_shown += int((hidden & (shown != mask_id)).sum())
-            n_wrong += int((hidden & (label != ids)).sum()) + int((~hidden & (shown != ids)).sum())
+            n_shown += int((hidden & (input_ != mask_id)).sum())
+            n_wrong += int((hidden & (label != ids)).sum()) + int((~hidden & (input_ != ids)).sum())
             n_special += int((hidden & special[row, :n]).sum())
     numbers: dict[str, Any] = {"n_rows": len(features), "n_masks": len(batches) * len(features)}
     look_at = "how the collator replaces the tokens that it chooses"
     if n_wrong or n_special:
-        text = (
+        message = (
             f"{n_special} special tokens are predicted; {n_wrong} labels or visible tokens are not the text's"
         )
     elif n_shown:
-        text = (
+        message = (
             f"{n_shown / max(1, n_hidden):.0%} of the tokens to predict are not replaced by the mask token: "
             "a model that sees them, or another token there, does not learn their conditional"
         )
     else:
-        return Finding(
-            "mask tokens", "passed", "all hidden tokens are mask tokens, and no other", did, **numbers
-        )
-    return Finding("mask tokens", "failed", text, did, look_at=look_at, **numbers)
+        message = "all hidden tokens are mask tokens, and no other"
+        return Finding("mask tokens", "passed", message, did, **numbers)
+    return Finding("mask tokens", "failed", message, did, look_at=look_at, **numbers)
 
 
 def _compared(losses: Float64[np.ndarray, " n"], expected: float, did: str) -> Finding:
-    """The mean of losses against what they estimate."""
+    """The mean of losses against its expectation."""
     mean, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(len(losses))
-    limit = critical(len(losses) - 1)
-    room = limit * error + _TOLERANCE * abs(expected)
+    allowed = critical(len(losses) - 1) * error + _TOLERANCE * abs(expected)
     numbers: dict[str, Any] = {
         "n_rows": len(_LENGTHS),
         "n_masks": len(losses) * len(_LENGTHS),
         "largest": abs(mean - expected),
-        "allowed": room,
+        "allowed": allowed,
         "z": (mean - expected) / error if error > 1e-12 * abs(mean) else None,
     }
-    text = f"the mean loss is {mean:.4f} ± {error:.4f} nats per row, all masks give {expected:.4f}"
-    if abs(mean - expected) <= room:
-        return Finding("weights", "passed", text, did, **numbers)
+    message = f"the mean loss is {mean:.4f} ± {error:.4f} nats per row, all masks give {expected:.4f}"
+    if abs(mean - expected) <= allowed:
+        return Finding("weights", "passed", message, did, **numbers)
     look_at = "the sizes that are drawn (uniform on 1..D), the weight D/M of a mask, and the mean over rows"
-    return Finding("weights", "failed", text, did, look_at=look_at, **numbers)
+    return Finding("weights", "failed", message, did, look_at=look_at, **numbers)
 
 
 def _not_the_evidence(objective: Any) -> str | None:
-    """Why the expectation is not the log evidence, or None."""
+    """The reason why the expected loss is not the log evidence, or None."""
     design = getattr(objective, "design", None)
     covers: Callable[[int], bool] | None = getattr(design, "covers_all_sizes", None)
     if covers is not None and not all(covers(length) for length in set(_LENGTHS)):
@@ -163,13 +162,14 @@ def _evidence(model: Any, tokens: Tokens) -> float:
 
 
 def _short_rows() -> Tokens:
+    """Rows of different lengths between two absent tokens."""
     n = torch.tensor(_LENGTHS)[:, None]
     column = torch.arange(max(_LENGTHS) + 2)
     return _rows((column >= 1) & (column <= n))
 
 
 def _rows(maskable: Bool[Tensor, "B D"]) -> Tokens:
-    """Rows of zeros; what cannot be hidden is absent."""
+    """Rows of zeros; tokens that cannot be hidden are absent."""
     values = torch.zeros(maskable.shape, dtype=torch.float64)
     return Tokens(values, maskable, torch.zeros_like(maskable), torch.arange(len(maskable)))
 
