@@ -44,11 +44,11 @@ def share_fitted(marks: str, tokens: Tokens) -> float:
         >>> share_fitted(marks_of(fitted), scored)
         0.8
     """
-    known = np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
+    kept = np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
     hashes = _hashes(tokens)
-    if len(known) == _KEPT:
-        hashes = hashes[hashes <= known.max()]
-    n_found = int(np.isin(hashes, known).sum())
+    if len(kept) == _KEPT:
+        hashes = hashes[hashes <= kept.max()]
+    n_found = int(np.isin(hashes, kept).sum())
     enough = n_found >= max(1, _NOTED * len(hashes), min(_FEWEST, len(tokens)))
     return n_found / len(hashes) if enough else 0.0
 

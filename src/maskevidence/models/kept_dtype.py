@@ -28,7 +28,7 @@ def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -
     """
 
     def converted(tensor: Tensor) -> Tensor:
-        if not any(tensor is one for one in kept):
+        if not any(tensor is other for other in kept):
             return convert(tensor)
         device = convert(torch.zeros((), dtype=torch.float32, device=tensor.device)).device
         if device.type == "mps":

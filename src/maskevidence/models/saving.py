@@ -52,8 +52,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     except SafetensorError as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
     name, form = (config.get("class"), config.get("format")) if isinstance(config, dict) else (None, None)
-    known = getattr(models, name) if isinstance(name, str) and name in dir(models) else None
-    if not isinstance(known, type) or not issubclass(known, TableModel) or form != FORMAT:
+    model_class = getattr(models, name) if isinstance(name, str) and name in dir(models) else None
+    if not isinstance(model_class, type) or not issubclass(model_class, TableModel) or form != FORMAT:
         raise InputError(
             f"{str(path / 'config.json')!r} describes class {name!r} in format {form!r}; this version reads "
             f"format {FORMAT} of models of rows, such as PPCA"
@@ -61,7 +61,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     _check_content(config, state, str(path))
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
-        model = known(**arguments)
+        model = model_class(**arguments)
         _check_names(model, state.keys(), str(path))
         _check_dtypes(model.state_dict(), state, str(path))
         device = next(model.parameters()).device  # that of your own networks
@@ -86,14 +86,14 @@ def counted_weights(names: Collection[str]) -> str:
     return f"{len(names):,} weight{'s' * (len(names) != 1)} (the first is {min(names)})"
 
 
-def _check_names(model: nn.Module, given: Set[str], folder: str) -> None:
+def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
     """Check that a file holds the weights of a model, and no others.
 
     Raises:
         InputError: it does not.
     """
     needed, name = model.state_dict().keys(), type(model).__name__
-    for names, what in ((given - needed, "has no place for"), (needed - given, "misses")):
+    for names, what in ((stored - needed, "has no place for"), (needed - stored, "misses")):
         if names:
             raise InputError(
                 f"config.json and weights in {folder!r} do not fit: {name} {what} {counted_weights(names)}"

@@ -68,12 +68,12 @@ class Ranking:
         """For each run but the best, whether the two can be told apart, and by which observations if few."""
         assert self.comparison is not None
         names = self.comparison.estimates[self.comparison.names[0]].names
-        told = []
+        lines = []
         for difference in self.comparison.behind:
             decided = decided_by_few(difference, names, typeset)
             words = [verdict(difference, self._digits, typeset), *([] if decided is None else [decided])]
-            told.append(f"{'. '.join(words)}.")
-        return told
+            lines.append(f"{'. '.join(words)}.")
+        return lines
 
     @property
     def _digits(self) -> int:
@@ -280,12 +280,12 @@ def _words(curve: Curve) -> list[str]:
     columns = (curve.score.tolist(), curve.mask_se.tolist(), curve.data_se.tolist())
     words = []
     for score, *errors in zip(*columns, strict=True):
-        known = [
+        in_words = [
             f"{name} ± {typeset(error, 4)}"
             for name, error in zip(("masks", "data"), errors, strict=True)
             if error > 0
         ]
-        words.append(", ".join([typeset(score, 4), *known]))
+        words.append(", ".join([typeset(score, 4), *in_words]))
     return words
 
 

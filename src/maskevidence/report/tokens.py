@@ -124,19 +124,19 @@ def aligned(text: str, tokens: Sequence[str], log_probs: Sequence[float]) -> lis
     unplaced: list[float] = []
     end = 0
     for token, log_prob in zip(tokens, log_probs, strict=True):
-        wanted = _plain(_MARKS.sub("", token))[0].strip()
+        spelled = _plain(_MARKS.sub("", token))[0].strip()
         start = end
         while start < len(plain) and plain[start].isspace():
             start += 1
-        if unplaced and wanted:
-            place = plain.find(wanted, start, start + len(wanted) + _REACH * len(unplaced))
+        if unplaced and spelled:
+            place = plain.find(spelled, start, start + len(spelled) + _REACH * len(unplaced))
         else:
-            place = start if wanted and plain.startswith(wanted, start) else -1
+            place = start if spelled and plain.startswith(spelled, start) else -1
         if place < 0:
             unplaced.append(log_prob)
             continue
         spans += _between(text[origin[end] : origin[place]], unplaced)
-        end, unplaced = place + len(wanted), []
+        end, unplaced = place + len(spelled), []
         spans.append(Span(text[origin[place] : origin[end]], log_prob))
     return [*spans, *_between(text[origin[end] :], unplaced)]
 
@@ -233,7 +233,7 @@ def unlikely_cells(
     for place, column in worst.items():
         rest[place][column] = np.nan
     rest = {place: row for place, row in rest.items() if not np.isnan(row).all()}
-    found = {}
+    unlikely = {}
     again = _scores(run, rest)
     for place in places:
         cells = [worst[place]]
@@ -241,9 +241,9 @@ def unlikely_cells(
             column, below = _worst(rest[place], again[place], level)
             cells += [column] * (below < -UNLIKELY)
         row = rows[place]
-        told = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
-        found[place] = f": {', '.join(told)}"
-    return found
+        named = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
+        unlikely[place] = f": {', '.join(named)}"
+    return unlikely
 
 
 def _scores(

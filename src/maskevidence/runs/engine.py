@@ -61,8 +61,8 @@ def local_engine() -> Iterator[Scorer]:
 def _score_in_turn(
     model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
 ) -> None:
-    for one in work:
-        done(one.piece, *one.score(model, scoring, advance))
+    for block in work:
+        done(block.piece, *block.score(model, scoring, advance))
 
 
 @contextmanager

@@ -92,8 +92,8 @@ def refuse_unrelated(folder: Path, signs: Sequence[str], noun: str) -> None:
         raise InputError(f"{str(folder)!r} is a file; give a folder for the {noun}")
     with reading(folder):
         entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    held = [one for one in entries if one.name not in (LOCK, HOLDER) and one.suffix != TEMPORARY]
-    if held and not any(one.match(sign) for one in held for sign in signs):
+    held = [path for path in entries if path.name not in (LOCK, HOLDER) and path.suffix != TEMPORARY]
+    if held and not any(path.match(sign) for path in held for sign in signs):
         raise InputError(
             f"{str(folder)!r} holds files that belong to no {noun} ({held[0].name!r}); give a new folder"
         )

@@ -170,7 +170,7 @@ class Manifest(BaseModel):
         if existing is None:
             return self
         kept = ("rows_per_block", "kept_model", "closed_form", "dtype")
-        devices = [*existing.devices, *(one for one in self.devices if one not in existing.devices)]
+        devices = [*existing.devices, *(device for device in self.devices if device not in existing.devices)]
         return self.model_copy(update={name: getattr(existing, name) for name in kept} | {"devices": devices})
 
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:

@@ -19,8 +19,8 @@ def distinct(names: Sequence[str]) -> list[str]:
         ['a', 'b', 'a (2)']
     """
     return [
-        name if not (before := names[:place].count(name)) else f"{name} ({before + 1})"
-        for place, name in enumerate(names)
+        name if not (before := names[:number].count(name)) else f"{name} ({before + 1})"
+        for number, name in enumerate(names)
     ]
 
 
@@ -39,7 +39,9 @@ def compare_runs(runs: Mapping[str, Run]) -> Comparison:
     for other, run in islice(runs.items(), 1, None):
         _check_same_data(name, first.manifest, other, run.manifest)
     comparison = compare({name: _identified(run) for name, run in runs.items()})
-    return replace(comparison, behind=tuple(_with_versions(one, runs) for one in comparison.behind))
+    return replace(
+        comparison, behind=tuple(_with_versions(difference, runs) for difference in comparison.behind)
+    )
 
 
 def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Difference:

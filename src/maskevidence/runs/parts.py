@@ -145,8 +145,8 @@ def _lists(hidden: HiddenTokens) -> dict[str, Any]:
 
 def _hidden(content: Any, size: Int64[np.ndarray, " n_masks"]) -> HiddenTokens:
     """The scores of hidden tokens from those columns."""
-    place, log_prob = (content[n].combine_chunks().flatten().to_numpy() for n in (_PLACES, _LOG_PROBS))
-    return HiddenTokens(np.cumsum(size) - size, place, log_prob)
+    column, log_prob = (content[n].combine_chunks().flatten().to_numpy() for n in (_PLACES, _LOG_PROBS))
+    return HiddenTokens(np.cumsum(size) - size, column, log_prob)
 
 
 def _checksum(data: bytes) -> str:

@@ -107,7 +107,7 @@ def record_run(
         design, per_token = manifest.mask_design(), manifest.token_scores
         scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
         work = _missing_work(folder, manifest, tokens)
-        total = sum(one.n_masks(scoring) for one in work)
+        total = sum(block.n_masks(scoring) for block in work)
         pending = _Pending(folder, manifest, recording.save_every)
         with progress("scoring masks", total) as advance:
             try:
@@ -142,8 +142,8 @@ def _kept(folder: RunDirectory, like: Any) -> Any:
             f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
             "again with --overwrite"
         )
-    place, model = device_of(like), load(folder.path / MODEL)
-    return model if place is None else model.to(place)
+    device, model = device_of(like), load(folder.path / MODEL)
+    return model if device is None else model.to(device)
 
 
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
@@ -159,13 +159,13 @@ def closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, flo
     """
     if not isinstance(model, HasLogEvidence):
         return None
-    found: dict[int, float] = {}
+    closed_forms: dict[int, float] = {}
     with torch.no_grad():
         for block in manifest.blocks():
             rows = tokens[block_rows(block, manifest.rows_per_block, len(tokens))]
             values = model.log_evidence(to_device_of(model, rows)).double().tolist()
-            found |= zip(rows.ids.tolist(), values, strict=True)
-    return found
+            closed_forms |= zip(rows.ids.tolist(), values, strict=True)
+    return closed_forms
 
 
 def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
@@ -205,7 +205,7 @@ class _Pending:
 
     def save(self) -> None:
         """Write the parts; several workers finish their blocks in any order."""
-        self.scored.sort(key=lambda one: (one[0].first_repeat, one[0].last_repeat, one[0].first_block))
+        self.scored.sort(key=lambda part: (part[0].first_repeat, part[0].last_repeat, part[0].first_block))
         while self.scored:
             n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
             pieces, tables, n_calls = zip(*self.scored[:n], strict=True)

@@ -194,8 +194,8 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
     n = first.shard[1]
     numbers = sorted(manifest.shard[0] for manifest in manifests)
     if any(manifest.shard[1] != n for manifest in manifests) or numbers != list(range(1, n + 1)):
-        given = ", ".join(f"{k}/{of}" for k, of in sorted(manifest.shard for manifest in manifests))
-        raise InputError(f"these are the shards {given}; give each of 1/{n} to {n}/{n} once")
+        shards = ", ".join(f"{k}/{of}" for k, of in sorted(manifest.shard for manifest in manifests))
+        raise InputError(f"these are the shards {shards}; give each of 1/{n} to {n}/{n} once")
     closed_form = None
     if all(manifest.closed_form is not None for manifest in manifests):
         counts = [len(np.unique(table.id)) for table in tables]
@@ -311,7 +311,9 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
     errors = [("mask_se", estimate.mask_se), ("data_se", estimate.data_se)]
-    known = ", ".join(f"{name} {value:.2f}" for name, value in errors if value is not None)
-    numbers = f"{estimate.log_evidence:.2f} nats per observation" + (f" ({known})" if known else "")
+    errors_in_words = ", ".join(f"{name} {value:.2f}" for name, value in errors if value is not None)
+    numbers = f"{estimate.log_evidence:.2f} nats per observation" + (
+        f" ({errors_in_words})" if errors_in_words else ""
+    )
     name = evidence_name(estimate.kind, estimate.design["name"])
     return f"{manifest.model} on {manifest.data.name}: {name} {numbers}"

@@ -55,15 +55,15 @@ def draw(picture: Picture, axes: Any, key: str = "") -> None:
 @draw.register
 def _(picture: Lines, axes: Any, key: str = "") -> None:
     n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
-    told = set(axes.get_legend_handles_labels()[1])
+    in_legend = set(axes.get_legend_handles_labels()[1])
     for line in picture.lines:
         number = line.number + n_before
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
         for band in line.bands:
             words = _label(band.words)
-            drawn = _draw_band(axes, line, band, colour, None if words in told else words)
-            told.add(words)
-            _name(drawn, key, f"band-{band.name}-{line.number}")
+            artist = _draw_band(axes, line, band, colour, None if words in in_legend else words)
+            in_legend.add(words)
+            _name(artist, key, f"band-{band.name}-{line.number}")
         n_points = int((~np.isnan(line.y)).sum())
         marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
         style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
@@ -89,19 +89,19 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
 
 @draw.register
 def _(picture: Values, axes: Any, key: str = "") -> None:
-    told: set[str] = set()
-    for place, value in enumerate(picture.values):
-        label = _label(value.group) if value.group and value.group not in told else None
-        told.add(value.group)
+    in_legend: set[str] = set()
+    for row, value in enumerate(picture.values):
+        label = _label(value.group) if value.group and value.group not in in_legend else None
+        in_legend.add(value.group)
         colour = COLOURS[value.number % len(COLOURS)]
         for ends, width in ((value.thin, 1.5), (value.thick, 4.5)):
             if ends is not None:
-                axes.plot(ends, [place, place], color=colour, linewidth=width, solid_capstyle="butt")
+                axes.plot(ends, [row, row], color=colour, linewidth=width, solid_capstyle="butt")
         marker = MARKERS[value.number % len(MARKERS)]
-        drawn = axes.plot(
-            value.value, place, color=colour, marker=marker, markersize=6, linestyle="none", label=label
+        artist = axes.plot(
+            value.value, row, color=colour, marker=marker, markersize=6, linestyle="none", label=label
         )
-        _name(drawn[0], key, f"value-{place}")
+        _name(artist[0], key, f"value-{row}")
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
     names = [shortened(_label(value.label)) for value in picture.values]
@@ -148,12 +148,12 @@ def _(picture: Grid, axes: Any, key: str = "") -> None:
 
 @draw.register
 def _(picture: Strips, axes: Any, key: str = "") -> None:
-    for place, strip in enumerate(picture.strips):
-        first, n_points = not place, len(strip.y)
+    for position, strip in enumerate(picture.strips):
+        first, n_points = not position, len(strip.y)
         words = _label(picture.interval) if first else None
         band = {"color": "0.6", "alpha": 0.4, "linewidth": 0, "zorder": 0, "label": words}
-        axes.bar(place, strip.high - strip.low, 0.8, strip.low, **band)
-        x = place + 0.7 * ((np.arange(n_points) + 0.5) / n_points - 0.5)
+        axes.bar(position, strip.high - strip.low, 0.8, strip.low, **band)
+        x = position + 0.7 * ((np.arange(n_points) + 0.5) / n_points - 0.5)
         style = {"color": COLOURS[0], "fmt": "o", "markersize": 2.5, "elinewidth": 0.8}
         axes.errorbar(x, strip.y, strip.error, label=_label(picture.words) if first else None, **style)
     names = [shortened(_label(strip.label)) for strip in picture.strips]
@@ -383,9 +383,9 @@ def _rounded(values: Floats, digits: int = 5) -> list[float | None]:
     return [None if math.isnan(value) else float(f"{value:.{digits}g}") for value in values.tolist()]
 
 
-def _name(drawn: Any, key: str, name: str) -> None:
+def _name(artist: Any, key: str, name: str) -> None:
     if key:
-        drawn.set_gid(f"{key}-{name}")
+        artist.set_gid(f"{key}-{name}")
 
 
 def _label(text: object) -> str:

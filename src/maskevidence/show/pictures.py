@@ -193,5 +193,5 @@ def thinned(line: Line, at_most: int) -> Line:
     """
     kept = np.unique(np.linspace(0, len(line.x) - 1, min(len(line.x), at_most)).round().astype(int))
     bands = [replace(band, low=band.low[kept], high=band.high[kept]) for band in line.bands]
-    words = [line.words[place] for place in kept] if line.words else ()
+    words = [line.words[point] for point in kept] if line.words else ()
     return replace(line, x=line.x[kept], y=line.y[kept], bands=bands, words=words)

@@ -88,12 +88,12 @@ class FittingTable:
     def _grid(self, *, folded: bool) -> Grid:
         title = self.table.title or None
         grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
-        for place, column in enumerate(self.table.columns):
+        for number, column in enumerate(self.table.columns):
             heading = column.replace(" ", "\n") if folded else column
-            if place == 0:
+            if number == 0:
                 grid.add_column(heading, no_wrap=not folded, overflow="fold", vertical="bottom")
             else:
-                words, long = place in self.table.words, place in self._long
+                words, long = number in self.table.words, number in self._long
                 width = {"min_width": _LONG, "no_wrap": False} if long else {"no_wrap": True}
                 grid.add_column(heading, justify="left" if words else "right", **width)
         for row in self.table.rows:
@@ -120,7 +120,7 @@ class FittingTable:
             max(map(len, [*heading.split(" "), *cells]))
             for heading, *cells in zip(self.table.columns, *self.table.rows, strict=True)
         ]
-        widths = [min(width, _LONG) if place in self._long else width for place, width in enumerate(widths)]
+        widths = [min(width, _LONG) if number in self._long else width for number, width in enumerate(widths)]
         return min(widths[0], _MIN_NAME) + sum(widths[1:]) + _PADDING * len(widths) + 1
 
     def _blocks(self) -> Iterator[RenderableType]:

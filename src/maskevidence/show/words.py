@@ -160,8 +160,8 @@ def digits_for(*errors: float | None) -> int:
         >>> digits_for(0.049, 0.86), digits_for(0.0031, None), digits_for(None)
         (2, 3, 2)
     """
-    known = [error for error in errors if error]
-    return min(4, max(2, -math.floor(math.log10(min(known))))) if known else 2
+    positive = [error for error in errors if error]
+    return min(4, max(2, -math.floor(math.log10(min(positive))))) if positive else 2
 
 
 def count(n: int, noun: str) -> str:
@@ -283,11 +283,11 @@ def model_words(name: str, arguments: Mapping[str, Any]) -> str:
         >>> model_words("FactorAnalysis", {"n_features": 9, "n_components": 3})
         'factor analysis, 3 factors'
     """
-    told = _MODELS.get(name, name)
+    words = _MODELS.get(name, name)
     if "n_components" not in arguments:
-        return told
+        return words
     return (
-        f"{told}, {count(arguments['n_components'], 'factor' if name == 'FactorAnalysis' else 'component')}"
+        f"{words}, {count(arguments['n_components'], 'factor' if name == 'FactorAnalysis' else 'component')}"
     )
 
 

@@ -151,7 +151,7 @@ def _of_tokens(
     values: Float[Tensor, "b D"],
     visible: Bool[Tensor, "b D"],
     tokens: Int64[Tensor, " d"],
-    wanted: Bool[Tensor, "b D"] | None = None,
+    to_answer: Bool[Tensor, "b D"] | None = None,
 ) -> Float[Tensor, "b d"]:
     """log p(x_j | x_visible) of the given tokens; entries where `wanted` is False are undefined."""
     log_joint = nodes.log_weights + log_likelihoods(decoder, values, visible, nodes.points)
@@ -167,8 +167,8 @@ def _of_tokens(
     probability = torch.where(is_white, sum(white[1:], white[0]), sum(black[1:], black[0]))
     # Below this bound the sum may consist of terms that underflowed.
     rare = probability < torch.finfo(probability.dtype).tiny * 1e8
-    if wanted is not None:
-        rare = rare & wanted[:, tokens]
+    if to_answer is not None:
+        rare = rare & to_answer[:, tokens]
     log_probability = torch.log(torch.where(probability > 0, torch.where(rare, 1.0, probability), 1.0))
     rows, columns = torch.nonzero(rare, as_tuple=True)
     if len(rows) == 0:

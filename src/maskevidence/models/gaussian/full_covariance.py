@@ -266,8 +266,8 @@ def _matrices_at_once(n_features: int, device: torch.device) -> int:
     return max(1, elements // n_features**2)
 
 
-def _positions(wanted: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
-    return torch.nonzero(wanted).flatten()
+def _positions(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
+    return torch.nonzero(chosen).flatten()
 
 
 def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:

@@ -196,9 +196,9 @@ class KernelGaussian(TableModel):
                 weight = self._weights_of_others(tokens, part)
                 expected = part.expected(weight, self.bandwidth)
                 spread = part.variance(expected, weight, self.bandwidth)
-                place = (part.rows[:, None].expand_as(part.hidden), part.hidden)
-                mean = mean.index_put(place, (self.gaussian.mean[part.hidden] + expected).to(mean))
-                variance = variance.index_put(place, spread.to(variance))
+                cells = (part.rows[:, None].expand_as(part.hidden), part.hidden)
+                mean = mean.index_put(cells, (self.gaussian.mean[part.hidden] + expected).to(mean))
+                variance = variance.index_put(cells, spread.to(variance))
         return mean, variance
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
@@ -214,8 +214,8 @@ class KernelGaussian(TableModel):
                 moves = part.moves.gather(2, kernel[:, None, None].expand(-1, m, 1))[:, :, 0]
                 around = torch.linalg.cholesky(part.inverse) @ normal[part.rows, :m, None]
                 drawn = part.shift + torch.sqrt(1 - h.square()) * moves + h * around[:, :, 0]
-                place = (part.rows[:, None].expand_as(part.hidden), part.hidden)
-                result = result.index_put(place, (self.gaussian.mean[part.hidden] + drawn).to(result))
+                cells = (part.rows[:, None].expand_as(part.hidden), part.hidden)
+                result = result.index_put(cells, (self.gaussian.mean[part.hidden] + drawn).to(result))
         return result
 
     def _weights_of_others(self, tokens: Tokens, part: Part) -> Float[Tensor, "b N"]:

@@ -34,11 +34,13 @@ def scores_of_own_orders(
     white = torch.linalg.solve_triangular(factor, centred[:, :, None], upper=False)[:, :, 0]
     residual = (factor * white[:, None, :]).flip(2).cumsum(2).flip(2)
     variance = factor.square().flip(2).cumsum(2).flip(2)
-    place = torch.arange(width, device=centred.device)
-    hidden = (place[:, None] >= place) & (place[None, :, None] < (n_context + n_tokens)[:, None, None])
+    position = torch.arange(width, device=centred.device)
+    hidden = (position[:, None] >= position) & (
+        position[None, :, None] < (n_context + n_tokens)[:, None, None]
+    )
     log_density = normal_log_density(residual, torch.where(hidden, variance, 1.0))
     total = torch.where(hidden, log_density, 0.0).sum(1)
-    size = place + 1
+    size = position + 1
     first = (n_context + n_tokens)[:, None] - size
     score = total.gather(1, first.clamp(min=0)) / size
     return torch.where(size <= n_tokens[:, None], score, 0.0)

@@ -51,10 +51,10 @@ class _Memory:
         for step, change in reversed(self.pairs):
             shares.append(step @ rest / (step @ change))
             rest -= shares[-1] * change
-        found = metric(rest)
+        step_of_rest = metric(rest)
         for (step, change), share in zip(self.pairs, reversed(shares), strict=True):
-            found += step * (share - change @ found / (step @ change))
-        return found
+            step_of_rest += step * (share - change @ step_of_rest / (step @ change))
+        return step_of_rest
 
 
 def maximise(

@@ -151,6 +151,6 @@ def _expected(
         covariance = np.linalg.inv(precision[columns[:, :, None], columns[:, None, :]])
         expected = mean[columns] - (covariance @ pull[:, :, None])[:, :, 0]
         filled[rows[:, None], columns] = expected
-        place = columns[:, :, None] * width + columns[:, None, :]
-        spread += np.bincount(place.ravel(), weights=covariance.ravel(), minlength=width * width)
+        pair = columns[:, :, None] * width + columns[:, None, :]
+        spread += np.bincount(pair.ravel(), weights=covariance.ravel(), minlength=width * width)
     return filled, spread.reshape(width, width)

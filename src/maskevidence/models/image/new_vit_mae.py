@@ -134,6 +134,6 @@ def sin_cos_positions(side: int, width: int) -> Float[Tensor, "D width"]:
     quarter = width // 4
     frequency = 10000.0 ** (-np.arange(quarter) / quarter)
     row, column = (grid.ravel() for grid in np.indices((side, side)))
-    angles = [np.outer(place, frequency) for place in (column, row)]
+    angles = [np.outer(coordinate, frequency) for coordinate in (column, row)]
     parts = [function(angle) for angle in angles for function in (np.sin, np.cos)]
     return torch.from_numpy(np.concatenate(parts, axis=1)).float()

@@ -72,8 +72,8 @@ def put_in_place(
         column.append(to)
     if not numbers:
         return result
-    place = (torch.cat(row).to(like.device), torch.cat(column).to(like.device))
-    return result.index_put(place, torch.cat(numbers).to(like.device))
+    cells = (torch.cat(row).to(like.device), torch.cat(column).to(like.device))
+    return result.index_put(cells, torch.cat(numbers).to(like.device))
 
 
 def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tensor, "N D K"]:
@@ -181,11 +181,11 @@ resize them (--resize 28), or give a model of their size
         raise InputError(
             f"the images have shape {pixels.shape} and dtype {pixels.dtype}; give uint8 of (N, H, W, C)"
         )
-    wanted = (image_size, image_size)
-    if pixels.shape[1:3] != wanted:
+    expected = (image_size, image_size)
+    if pixels.shape[1:3] != expected:
         raise InputError(
             f"the images have {size_in_words(pixels.shape[1:3])} pixels, the model reads "
-            f"{size_in_words(wanted)}; resize them (--resize {image_size}), or give a model of their size"
+            f"{size_in_words(expected)}; resize them (--resize {image_size}), or give a model of their size"
         )
     if pixels.shape[3] != channels:
         raise InputError(

@@ -85,9 +85,9 @@ class FunctionAdapter:
         for name in ("logits", "sequence_logits"):  # of a transformers model, of ESM-C's own package
             logits = getattr(logits, name, logits)
         if not isinstance(logits, Tensor) or logits.shape[:-1] != ids.shape:
-            given = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            answer = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise InputError(
-                f"the network answered ids of shape {tuple(ids.shape)} with {given}; "
+                f"the network answered ids of shape {tuple(ids.shape)} with {answer}; "
                 "it must return logits of shape (B, L, V)"
             )
         return logits
@@ -130,8 +130,8 @@ class TransformerAdapter:
         if "token_type_ids" in self._takes and tokenizer is not None:
             self.separator_id = tokenizer.sep_token_id
         self._last_segment = max(0, getattr(model.config, "type_vocab_size", 1) - 1)
-        known = (getattr(tokenizer, "pad_token_id", None), getattr(model.config, "pad_token_id", None))
-        self._pad_token_id = int(next((pad for pad in known if pad is not None), 0))
+        candidates = (getattr(tokenizer, "pad_token_id", None), getattr(model.config, "pad_token_id", None))
+        self._pad_token_id = int(next((pad for pad in candidates if pad is not None), 0))
         self._n_ids = model.get_input_embeddings().weight.shape[0]
         notes = []
         if getattr(model.config, "attention_type", None) == "block_sparse":

@@ -53,28 +53,28 @@ def load_checkpoint(
         or MODULE:CLASS
     """
     transformers = import_extra("transformers", "hf", "a masked language model")
-    found = None if model_class is None else _class(transformers, model_class)
-    if found is not None and not hasattr(found, "from_pretrained"):
+    network_class = None if model_class is None else _class(transformers, model_class)
+    if network_class is not None and not hasattr(network_class, "from_pretrained"):
         raise InputError(f"{model_class!r} has no from_pretrained; give a class that loads itself")
-    if found is not None and not issubclass(found, transformers.PreTrainedModel):
+    if network_class is not None and not issubclass(network_class, transformers.PreTrainedModel):
         if state_prefix is not None:
             raise InputError("--state-prefix needs a class of transformers; leave it out")
-        return _by_itself(found, name), ()
+        return _by_itself(network_class, name), ()
     with loading(name, None, trust_remote_code=trust_remote_code) as options:
         if state_prefix is None:
-            return load_network(found or transformers.AutoModelForMaskedLM, name, "head", **options)
+            return load_network(network_class or transformers.AutoModelForMaskedLM, name, "head", **options)
         config = transformers.AutoConfig.from_pretrained(name, **options)
-        network = (found or transformers.AutoModelForMaskedLM.from_config)(config)
+        network = (network_class or transformers.AutoModelForMaskedLM.from_config)(config)
         return network, _load_weights(network.float(), Path(name), state_prefix)
 
 
 def _class(transformers: Any, name: str) -> Any:
     module, _, own = name.rpartition(":")
     if not module:
-        found = getattr(transformers, name, None)
-        if not isinstance(found, type):
+        network_class = getattr(transformers, name, None)
+        if not isinstance(network_class, type):
             raise InputError(f"transformers has no class {name!r}; give the name of one, or MODULE:CLASS")
-        return found
+        return network_class
     try:
         return getattr(importlib.import_module(module), own)
     except (ImportError, AttributeError, ValueError) as error:
@@ -101,12 +101,14 @@ def _load_weights(network: Any, folder: Path, prefix: str) -> tuple[str, ...]:
         InputError: no file of weights or several, none with that prefix, or others than the network has.
     """
     with reading(folder):
-        files = sorted(one for one in folder.iterdir() if one.suffix in _SUFFIXES) if folder.is_dir() else []
+        files = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES) if folder.is_dir() else []
     if len(files) != 1:
         what = "no file" if not files else f"{len(files)} files"
         raise InputError(f"{str(folder)!r} has {what} of weights ({', '.join(_SUFFIXES)}); leave one there")
     stored = _read_weights(files[0])
-    weights = {name.removeprefix(prefix): one for name, one in stored.items() if name.startswith(prefix)}
+    weights = {
+        name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)
+    }
     if not weights:
         first = min(stored, default="none")
         raise InputError(
@@ -143,7 +145,7 @@ def _read_weights(file: Path) -> Mapping[str, Tensor]:
         ) from error
     names = [name for name in _NESTED if isinstance(content, dict) and name in content]
     nested = content[names[0]] if names else content
-    if not isinstance(nested, dict) or not all(isinstance(one, Tensor) for one in nested.values()):
+    if not isinstance(nested, dict) or not all(isinstance(tensor, Tensor) for tensor in nested.values()):
         raise InputError(f"{str(file)!r} holds no weights by name; save them as .safetensors")
     return nested
 
@@ -215,17 +217,17 @@ def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, 
     Raises:
         InputError: none of them knows it.
     """
-    known = (
+    candidates = (
         asked,
         getattr(config, "mask_token_id", None),
         getattr(tokenizer, "mask_token_id", None),
         diffusion.mask_token_id,
         getattr(config, "vocab_size", 0) - 1 if diffusion.without_mask else None,
     )
-    found = next((one for one in known if one is not None and one >= 0), None)
-    if found is None:
+    token_id = next((candidate for candidate in candidates if candidate is not None and candidate >= 0), None)
+    if token_id is None:
         raise InputError("the model does not say which id its mask token has; give --mask-id")
-    return int(found)
+    return int(token_id)
 
 
 def load_tokenizer(place: str | Path, pattern: str | None = None, mask_token: str | None = None) -> Any:
@@ -271,11 +273,11 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
     return tokenizer
 
 
-def _vocabulary_file(place: Path) -> Path:
-    file = place / "vocab.txt" if place.is_dir() else place
+def _vocabulary_file(folder: Path) -> Path:
+    file = folder / "vocab.txt" if folder.is_dir() else folder
     if not file.is_file():
         raise InputError(
-            f"--pattern needs a vocab.txt, and there is none in {str(place)!r}; name one by --tokenizer"
+            f"--pattern needs a vocab.txt, and there is none in {str(folder)!r}; name one by --tokenizer"
         )
     return file
 

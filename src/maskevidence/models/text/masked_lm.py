@@ -90,8 +90,8 @@ class MaskedLM(HasPage, nn.Module):
     ) -> None:
         super().__init__()
         self.batch_tokens = batch_tokens
-        known = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
-        if known is None:
+        token_id = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
+        if token_id is None:
             raise InputError(
                 f"the tokenizer of {type(model).__name__} has no mask token; give a masked language model "
                 "(BERT, RoBERTa, ...), or mask_token_id"
@@ -100,7 +100,7 @@ class MaskedLM(HasPage, nn.Module):
         self.base_measure = MASS
         self.network = model
         self.tokenizer = tokenizer
-        self.mask_token_id = int(known)
+        self.mask_token_id = int(token_id)
         # a buffer, because it changes the numbers: the fingerprint of a model covers its buffers
         self.register_buffer("in_bfloat16", torch.tensor(bfloat16))
         self._adapter: TransformerAdapter | FunctionAdapter
@@ -163,10 +163,10 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.models.text.loading import Reading, load_masked_lm
         from maskevidence.support.devices import choose_device
 
-        place = choose_device(device)
+        chosen_device = choose_device(device)
         reading = Reading(revision, trust_remote_code, dtype, device_map, mask_id, diffusion)
         network, tokenizer, mask, notes = load_masked_lm(str(name_or_path), tokenizer, reading)
-        network = network.eval() if device_map is not None else network.to(place).eval()
+        network = network.eval() if device_map is not None else network.to(chosen_device).eval()
         model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
         model.notes = (*notes, *model.notes)
         return model
@@ -261,9 +261,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
             UnknownTokensWarning: more than 5 % of the tokens are unknown to the tokenizer.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            given = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
+            got = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
             raise InputError(
-                f"the texts are {given}; give a list of strings, or token ids as Tokens(values, maskable, "
+                f"the texts are {got}; give a list of strings, or token ids as Tokens(values, maskable, "
                 "context, ids), with special tokens such as [CLS] as context"
             )
         if self.tokenizer is None:
@@ -290,12 +290,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         special -= {getattr(self.tokenizer, "unk_token_id", None)}
         if tokens.values.ndim != 2:
             return ()
-        found = tokens.maskable & torch.isin(tokens.values, torch.tensor(sorted(special)).to(tokens.values))
-        if not bool(found.any()):
+        stray = tokens.maskable & torch.isin(tokens.values, torch.tensor(sorted(special)).to(tokens.values))
+        if not bool(stray.any()):
             return ()
-        first = self.tokenizer.convert_ids_to_tokens(int(tokens.values[found][0]))
+        first = self.tokenizer.convert_ids_to_tokens(int(tokens.values[stray][0]))
         return (
-            f"{int(found.sum()):,} of the {int(tokens.maskable.sum()):,} tokens that are scored are special "
+            f"{int(stray.sum()):,} of the {int(tokens.maskable.sum()):,} tokens that are scored are special "
             f"tokens such as {first}; give them as context, as `tokens(texts)` does",
         )
 
@@ -362,15 +362,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _distributions(
         self, tokens: Tokens, places: Bool[Tensor, "B D"], *, unmasked: bool
     ) -> Float[Tensor, "n V"]:
-        log_probs, place = [], []
+        log_probs, cells = [], []
         width = getattr(getattr(self.network, "config", None), "hidden_size", None)
         for call in self._calls(tokens, places, width):
             with self._precision():
                 seen = call.ids if unmasked else call.shown
                 inputs = self._adapter.inputs(seen, call.context, call.lengths)
                 log_probs.append(self._adapter.log_distributions(inputs, call.hidden))
-            place.append(call.row * tokens.width + call.column)
-        return torch.cat(log_probs).to(places.device)[torch.argsort(torch.cat(place))]
+            cells.append(call.row * tokens.width + call.column)
+        return torch.cat(log_probs).to(places.device)[torch.argsort(torch.cat(cells))]
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16))
@@ -393,11 +393,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 f"observation {which} has {longest} tokens, the model reads {self.max_tokens}; "
                 "split or truncate it"
             )
-        place = torch.argsort(~present, dim=1, stable=True)[:, :longest]  # the present tokens, to the left
-        ids, hidden, context = (x.gather(1, place) for x in (tokens.values, masked, tokens.context))
+        order = torch.argsort(~present, dim=1, stable=True)[:, :longest]  # the present tokens, to the left
+        ids, hidden, context = (x.gather(1, order) for x in (tokens.values, masked, tokens.context))
         parts = self._sizes.fixed(n_present.cpu().numpy(), self.device, pads=self._adapter.pads, width=width)
         for part in parts:
-            rows = torch.from_numpy(part).to(place.device)
+            rows = torch.from_numpy(part).to(order.device)
             width = int(n_present[part[0]])
             at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
             if len(at) == 0:
@@ -405,7 +405,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             sent = [x[rows, :width].to(self.device) for x in (ids, hidden, context)]
             shown = sent[0].masked_fill(sent[1], self.mask_token_id)
             lengths = n_present[rows].to(self.device)
-            yield _Call(shown, sent[0], sent[1], sent[2], lengths, rows[at], place[rows[at], to])
+            yield _Call(shown, sent[0], sent[1], sent[2], lengths, rows[at], order[rows[at], to])
 
     def hidden_log_probs(
         self,

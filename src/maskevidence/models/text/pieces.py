@@ -85,8 +85,8 @@ def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[i
         if special.isdisjoint(whole.ids):
             return whole
     parts = []
-    for place, part in enumerate(spelled.split(text)):
-        if place % 2 == 0:
+    for number, part in enumerate(spelled.split(text)):
+        if number % 2 == 0:
             parts += _cut(tokenizer, [part])
             continue
         as_one = _cut(tokenizer, [part], split=True)[0]
@@ -156,10 +156,10 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
         if text.bytes_each:
             each += [text.bytes_each[0] + waiting, *text.bytes_each[1:]]
         waiting = 0
-    known = len(each) == len(ids)
+    complete = len(each) == len(ids)
     counts = [text.n_bytes for text in texts]
     n_bytes = None if None in counts else sum(count or 0 for count in counts)
-    return Pieces(ids, word if known else None, each if known else None, n_bytes)
+    return Pieces(ids, word if complete else None, each if complete else None, n_bytes)
 
 
 def reads_residues(tokenizer: Any) -> bool:

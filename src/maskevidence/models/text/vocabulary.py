@@ -65,9 +65,10 @@ def pattern_tokenizer(words: Sequence[str], pattern: str, mask_token: str | None
     """
     transformers = import_extra("transformers", "hf", "a tokenizer")
     tokenizers = import_extra("tokenizers", "hf", "a tokenizer")
-    number = {word: place for place, word in enumerate(words)}
+    number = {word: index for index, word in enumerate(words)}
     special = {
-        name: next((word for word in known if word in number), None) for name, known in _SPECIAL.items()
+        name: next((word for word in words_of_role if word in number), None)
+        for name, words_of_role in _SPECIAL.items()
     }
     if mask_token is not None:
         if mask_token not in number:

@@ -44,8 +44,8 @@ def posterior_draws(
         noise: the source of the draws.
     """
     if isinstance(rule, ImportanceSampling):
-        drawn = weighted_draws(model, x, visible, rule, noise)
-        return drawn._replace(log_weights=torch.log_softmax(drawn.log_weights, 1))
+        draws = weighted_draws(model, x, visible, rule, noise)
+        return draws._replace(log_weights=torch.log_softmax(draws.log_weights, 1))
     decoded = model.decode(encode_decode(model, x, visible, rule, noise))
     log_weights = decoded.new_full(decoded.shape[:2], -math.log(rule.chains))
     return WeightedDraws(decoded, model.log_likelihood(x[:, None], decoded), log_weights)

@@ -250,8 +250,8 @@ class VAE(TableModel):
         rows = self._rows(tokens, tokens.maskable, tokens.maskable)
         for values, seen, noise in rows.batches(self.conditioning.draws, seed):
             decoded, _, log_weights = posterior_draws(self, values, seen, self.conditioning, noise)
-            one = chosen(log_weights.exp(), noise.uniform(1)[:, 0])
-            of_one = decoded.gather(1, one[:, None, None].expand(-1, 1, decoded.shape[2]))
+            chosen_draw = chosen(log_weights.exp(), noise.uniform(1)[:, 0])
+            of_one = decoded.gather(1, chosen_draw[:, None, None].expand(-1, 1, decoded.shape[2]))
             drawn.append(density.draw(of_one, noise)[:, 0])
         return density.in_data_units(torch.cat(drawn))
 
@@ -302,8 +302,8 @@ class VAE(TableModel):
         """
         values, present, _ = self._complete_rows(tokens)
         rule = ImportanceSampling(samples, steps=0, prior_draws=0)
-        drawn = weighted_draws(self, values, present, rule, GeneratorNoise(len(values), values, generator))
-        mean = torch.logsumexp(drawn.log_weights, 1) - math.log(samples)
+        draws = weighted_draws(self, values, present, rule, GeneratorNoise(len(values), values, generator))
+        mean = torch.logsumexp(draws.log_weights, 1) - math.log(samples)
         return mean - present.sum(1) * self.tokens_given_latent.log_unit
 
     def importance_evidence(
