@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float64, Int64
 
 import maskevidence as me
-from paper.figures import BLUE, GREEN, ORANGE, SCORE, name_axes, shown
+from paper.figures import shown
+from paper.panels import BLUE, GREEN, ORANGE, SCORE, name_axes
 
 RATES = np.arange(1, 100) / 100
 WIDTH = 512  # the paper's D

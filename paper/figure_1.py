@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float64
 
 import maskevidence as me
-from paper.figures import BLACK, COLOURS, SEEDS, Claim, PaperFigure, name_axes, new_figure, put, shown
+from paper.figures import SEEDS, Claim, PaperFigure, put, shown
 from paper.known_noise import published
+from paper.panels import BLACK, COLOURS, name_axes, new_figure
 
 N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
 WIDTHS = (5, 50)  # D of the panels with all sizes
@@ -29,9 +30,8 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     errors: dict[int, list[float]] = {width: [] for width in lines}
     biases: list[me.RateBias] = []
     for width in lines:
-        design: me.MaskDesign = (
-            me.EverySize(max_masks).in_training() if width in WIDTHS else me.FixedRate(RATE, max_masks)
-        )
+        all_sizes = me.EverySize(max_masks).in_training()
+        design: me.MaskDesign = all_sizes if width in WIDTHS else me.FixedRate(RATE, max_masks)
         for seed in shown(seeds, f"Figure 1, D = {width}"):
             x, model = published(N_ROWS, width, N_COMPONENTS, seed)
             tokens = put(me.Tokens.from_array(x))
@@ -41,10 +41,8 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
             lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
             errors[width].append(math.nan if estimate.mask_se is None else estimate.mask_se)
             if width == RATE_WIDTH:  # by other masks
-                n = min(40, max_masks)
-                biases += me.bias(
-                    model, RATE, tokens, masks_per_row=n, seed=seed + 1, masks="shared", block_rows=2
-                )
+                other = {"masks_per_row": min(40, max_masks), "seed": seed + 1}
+                biases += me.bias(model, RATE, tokens, **other, masks="shared", block_rows=2)
     mean = {width: float(np.mean([line[-1] for line in lines[width]])) for width in lines}
     pooled = {width: math.sqrt(sum(e**2 for e in errors[width])) / len(seeds) for width in lines}
     expected = -float(np.mean([b.bias for b in biases]))
@@ -63,7 +61,8 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     }
     title = "Figure 1: true log evidence minus its estimate, by number of masks"
     claims, drawing = _claims(mean, pooled, max_masks), partial(_draw, lines, seeds, expected)
-    checks = _checks(mean[RATE_WIDTH], pooled[RATE_WIDTH], expected, expected_se, biases)
+    apart = abs(mean[RATE_WIDTH] - expected) / math.hypot(pooled[RATE_WIDTH], expected_se)
+    checks = _checks(apart, f"{expected:+.3f} ± {expected_se:.3f}", biases)
     return PaperFigure("figure_1", title, claims, rows, numbers, drawing, checks=checks)
 
 
@@ -75,44 +74,31 @@ def _by_number_of_masks(scores: Any, width: int, max_masks: int) -> Float64[np.n
 
 
 def _claims(mean: dict[int, float], pooled: dict[int, float], max_masks: int) -> list[Claim]:
-    claims = [
-        Claim(
-            f"D={width}, all sizes: the difference goes to 0 (mean at P={max_masks} within 3 se)",
-            f"{mean[width]:+.4f} ± {pooled[width]:.4f} ({abs(mean[width]) / pooled[width]:.1f} se)",
-            None if math.isnan(pooled[width]) else abs(mean[width]) <= 3 * pooled[width],
-        )
-        for width in WIDTHS
-    ]
-    width = RATE_WIDTH
-    claims.append(
-        Claim(
-            f"D={width}, 15 %: the difference settles on a bias, not on 0",
-            f"{mean[width]:+.3f} ± {pooled[width]:.3f} nats ({abs(mean[width]) / pooled[width]:.0f} se)",
-            abs(mean[width]) > 3 * pooled[width],
-        )
+    off, claims = {width: abs(mean[width]) / pooled[width] for width in mean}, []
+    for width in WIDTHS:
+        words = f"D={width}, all sizes: the difference goes to 0 (mean at P={max_masks} within 3 se)"
+        measured = f"{mean[width]:+.4f} ± {pooled[width]:.4f} ({off[width]:.1f} se)"
+        claims.append(Claim(words, measured, None if math.isnan(off[width]) else off[width] <= 3))
+    last = RATE_WIDTH
+    settles = Claim(f"D={last}, 15 %: the difference settles on a bias, not on 0").by(
+        f"{mean[last]:+.3f} ± {pooled[last]:.3f} nats ({off[last]:.0f} se)", off[last] > 3
     )
-    return claims
+    return [*claims, settles]
 
 
-def _checks(
-    mean: float, pooled: float, expected: float, expected_se: float, biases: Sequence[me.RateBias]
-) -> list[Claim]:
-    apart = abs(mean - expected) / math.hypot(pooled, expected_se)
+def _checks(apart: float, expected: str, biases: Sequence[me.RateBias]) -> list[Claim]:
     block = float(np.mean([b.block_bias for b in biases]))
     visible = float(np.mean([b.visible_evidence for b in biases]))
     error = max(b.identity_error for b in biases)
+    same = (
+        "the bias is the expected log evidence of the visible tokens: true of the joint block, with a minus"
+    )
+    summed = f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}"
     return [
         Claim(
-            f"D={RATE_WIDTH}, 15 %: the bias is the one that me.bias finds with other masks (within 3 se)",
-            f"{expected:+.3f} ± {expected_se:.3f} nats ({apart:.1f} se apart)",
-            apart <= 3,
-        ),
-        Claim(
-            "the bias is the expected log evidence of the visible tokens: true of the joint block, "
-            "with a minus",
-            f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}",
-            error < 1e-6,
-        ),
+            f"D={RATE_WIDTH}, 15 %: the bias is the one that me.bias finds with other masks (within 3 se)"
+        ).by(f"{expected} nats ({apart:.1f} se apart)", apart <= 3),
+        Claim(same, summed, error < 1e-6),
     ]
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 import maskevidence as me
-from paper.figures import BLACK, BLUE, ORANGE, SEEDS, Claim, PaperFigure, name_axes, new_figure, put, shown
+from paper.figures import SEEDS, Claim, PaperFigure, put, shown
 from paper.known_noise import (
     PRECISION,
     best_with_known_noise,
@@ -22,6 +22,7 @@ from paper.known_noise import (
     published,
     second_moments,
 )
+from paper.panels import BLACK, BLUE, ORANGE, name_axes, new_figure
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
@@ -31,19 +32,22 @@ OBJECTIVES = ("all sizes", "random sizes", "20 %")
 
 @dataclass(frozen=True)
 class Training:
-    """R initialisations trained together for E steps.
+    """R initialisations trained together for E steps, in nats per observation.
 
     Attributes:
-        objective: minus the loss before each step, in nats per observation, shape (R, E).
-        log_evidence: the exact log evidence before each step and after the last, shape (R, E + 1).
-        loadings: the loadings after the last step, shape (R, D, K).
-        bias: D·S(x; M) of all masks of 20 % minus the log evidence at each of `bias_epochs`, shape (R, n).
+        objective: minus the loss before each step.
+        log_evidence: the exact log evidence before each step and after the last.
+        bias: D·S(x; M) of all masks of 20 % minus the log evidence at each of `bias_epochs`.
     """
 
     objective: Float64[np.ndarray, "R E"]
     log_evidence: Float64[np.ndarray, "R E+1"]
-    loadings: Tensor
     bias: Float64[np.ndarray, "R n"]
+
+    @property
+    def end(self) -> Float64[np.ndarray, " R"]:
+        """The log evidence after the last step."""
+        return self.log_evidence[:, -1]
 
 
 def train_together(
@@ -83,7 +87,6 @@ def train_together(
     return Training(
         torch.stack(objective, 1).cpu().numpy(),
         torch.stack(evidence, 1).cpu().numpy(),
-        loadings.detach(),
         torch.stack(bias, 1).cpu().numpy() if bias else np.empty((len(seeds), 0)),
     )
 
@@ -174,25 +177,19 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
         numbers[source] = {
             "true_model": true,
             "maximum_likelihood": best,
-            "gap_at_end": {
-                name: (best - run.log_evidence[:, -1]).tolist() for name, run in runs[source].items()
-            },
+            "gap_at_end": {name: (best - run.end).tolist() for name, run in runs[source].items()},
             "gap_at_optimum_of_20_percent": optimum,
             "bias_epochs": bias_epochs,
             "bias_of_20_percent": runs[source]["20 %"].bias.tolist(),
         }
         rows += [
-            {
-                "data": source,
-                "objective_of": name,
-                "seed": seed,
-                "epoch": epoch,
-                "objective": float(run.objective[i, epoch]) if epoch < epochs else None,
-                "log_evidence": float(run.log_evidence[i, epoch]),
-            }
+            {"data": source, "objective_of": name, "seed": seed, "epoch": epoch}
+            | {"objective": objective, "log_evidence": evidence}
             for name, run in runs[source].items()
-            for i, seed in enumerate(seeds)
-            for epoch in range(epochs + 1)
+            for seed, before, all_ in zip(
+                seeds, run.objective.tolist(), run.log_evidence.tolist(), strict=True
+            )
+            for epoch, (objective, evidence) in enumerate(zip([*before, None], all_, strict=True))
         ]
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
     drawing = partial(_draw, runs["published data"], numbers["published data"])
@@ -200,57 +197,41 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
 
 
 def _claims(
-    source: str,
-    runs: dict[str, Training],
-    true: float,
-    best: float,
-    optimum: float,
-    bias_epochs: Sequence[int],
+    source: str, runs: dict[str, Training], true: float, best: float, optimum: float, bias_epochs: list[int]
 ) -> list[Claim]:
     """The claims on one source of data."""
-    epochs = runs["20 %"].objective.shape[1]
+    sizes, rate = runs["all sizes"], runs["20 %"]
+    epochs = rate.objective.shape[1]
     short, half = epochs < EPOCHS, epochs // 2
-    gaps = {name: best - run.log_evidence[:, -1] for name, run in runs.items()}
-    centred = runs["all sizes"].objective[:, half:] - runs["all sizes"].log_evidence[:, half:-1]
-    mean, se = float(centred.mean()), float(centred.std(ddof=1) / np.sqrt(centred.size))
-    rise = runs["20 %"].log_evidence[:, -1] - runs["20 %"].log_evidence[:, 0]
-    bias = runs["20 %"].bias
-    course = ", ".join(
-        f"{value:.2f} at {epoch}" for epoch, value in zip(bias_epochs, bias.mean(0), strict=True)
-    )
-    late = float(np.ptp(bias[:, -2:], axis=1).max())
-    reached = [
-        Claim(
-            f"{source}, {name}: the log evidence ends within 0.02 of maximum likelihood ({best:.4f})",
+    gaps = {name: best - run.end for name, run in runs.items()}
+    claims = [
+        Claim(f"{source}, {name}: the log evidence ends within 0.02 of maximum likelihood ({best:.4f})").by(
             f"short of it by {gaps[name].min():.4f} to {gaps[name].max():.4f} (true model {true:.4f})",
-            bool(gaps[name].max() < 0.02),
+            gaps[name].max() < 0.02,
             too_short=short,
         )
         for name in ("all sizes", "random sizes")
     ]
+    centred = sizes.objective[:, half:] - sizes.log_evidence[:, half:-1]
+    mean, se = float(centred.mean()), float(centred.std(ddof=1) / np.sqrt(centred.size))
+    words = f"{source}, all sizes: the objective is centred on the log evidence (second half, within 3 se)"
+    claims.append(Claim(words, f"mean difference {mean:+.4f} ± {se:.4f}", abs(mean) <= 3 * se))
+    gap, rise, source = gaps["20 %"], rate.end - rate.log_evidence[:, 0], f"{source}, 20 %"
+    ends = f"rises by {rise.min():.1f} to {rise.max():.1f}, ends {gap.min():.3f} to {gap.max():.3f} short"
+    by_epoch = zip(bias_epochs, rate.bias.mean(0), strict=True)
+    course = ", ".join(f"{value:.2f} at {epoch}" for epoch, value in by_epoch)
+    late, moved = (np.ptp(rate.bias[:, places], axis=1).max() for places in (slice(-2, None), slice(1, None)))
     return [
-        *reached,
-        Claim(
-            f"{source}, all sizes: the objective is centred on the log evidence (second half, within 3 se)",
-            f"mean difference {mean:+.4f} ± {se:.4f}",
-            abs(mean) <= 3 * se,
+        *claims,
+        Claim(f"{source}: the log evidence is still maximised (within 0.02 at epoch {epochs})").by(
+            ends, gap.max() < 0.02, too_short=short
         ),
-        Claim(
-            f"{source}, 20 %: the log evidence is still maximised (within 0.02 at epoch {epochs})",
-            f"rises by {rise.min():.1f} to {rise.max():.1f}, ends {gaps['20 %'].min():.3f} to "
-            f"{gaps['20 %'].max():.3f} short",
-            bool(gaps["20 %"].max() < 0.02),
-            too_short=short,
+        Claim(f"{source}: the optimum of the objective maximises the log evidence (within 0.001)").by(
+            f"every mask enumerated, L-BFGS: {optimum:.4f} short", optimum < 0.001
         ),
-        Claim(
-            f"{source}, 20 %: the optimum of the objective maximises the log evidence (within 0.001)",
-            f"every mask enumerated, L-BFGS: {optimum:.4f} short",
-            optimum < 0.001,
-        ),
-        Claim(
-            f"{source}, 20 %: the bias is constant during training (within 0.1 after a tenth of it)",
+        Claim(f"{source}: the bias is constant during training (within 0.1 after a tenth of it)").by(
             f"mean bias {course}; over the second half it still moves by up to {late:.2f}",
-            bool(np.ptp(bias[:, 1:], axis=1).max() < 0.1),
+            moved < 0.1,
             too_short=short,
         ),
     ]

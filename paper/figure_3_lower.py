@@ -16,7 +16,7 @@ from torch.autograd.functional import hessian
 import maskevidence as me
 from maskevidence.show import Table
 from paper import image_training
-from paper.figures import GREEN, PINK, SEEDS, SKY, Claim, PaperFigure, new_figure, plus_minus, put
+from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put
 from paper.image_training import (
     draw_runs,
     file_stem,
@@ -26,6 +26,7 @@ from paper.image_training import (
     rows_of,
     when,
 )
+from paper.panels import GREEN, PINK, SKY, new_figure
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded

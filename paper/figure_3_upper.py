@@ -12,7 +12,7 @@ from jaxtyping import Float64
 import maskevidence as me
 from maskevidence.show import Table
 from paper import image_training
-from paper.figures import SEEDS, Claim, PaperFigure, new_figure, plus_minus, put
+from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put
 from paper.image_training import (
     draw_runs,
     file_stem,
@@ -22,6 +22,7 @@ from paper.image_training import (
     rows_of,
     when,
 )
+from paper.panels import new_figure
 
 N_IMAGES, N_COMPONENTS, EPOCHS, LEARNING_RATE, RATE = 2000, 2, 800, 0.01, 0.15
 QUICK = {"seeds": SEEDS[:2], "epochs": 60, "n_images": 500, "n_points": 5}

@@ -10,39 +10,19 @@ import torch
 from jaxtyping import Float64
 
 import maskevidence as me
-from paper.figures import (
-    BLACK,
-    BLUE,
-    COLOURS,
-    SCORE,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    name_axes,
-    near_exact,
-    new_figure,
-    points,
-    put,
-    shown,
-    standard_error,
-)
+from paper.figures import SEEDS, Claim, PaperFigure, near_exact, points, put, shown, standard_error
 from paper.known_noise import best_with_known_noise, published
+from paper.panels import BLACK, BLUE, COLOURS, SCORE, name_axes, new_figure
 
 N_ROWS, N_FEATURES = 1000, 200
 LOST, FLAT_RATE = 0.05, 0.15
 QUICK = {"masks_per_size": (1, 10, 2)}
+Estimates = Sequence[me.EvidenceEstimate]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The settings of one panel.
-
-    Attributes:
-        n_components: K.
-        masks_per_size: P.
-        drop: the mask rates between which the paper sees the score fall.
-        said: the same in the words of the paper.
-    """
+    """The settings of one panel: K, P, the rates between which the paper sees a fall, its words for it."""
 
     n_components: int
     masks_per_size: int
@@ -63,10 +43,7 @@ PANELS = (
 
 
 def drop_rate(score: Float64[np.ndarray, " D"]) -> float:
-    """The rate at which a curve starts to fall.
-
-    This is the largest M/D at which S(x; M) has covered at most 5 % of the way from its mean over the rates
-    up to 15 % down to S(x; D).
+    """The largest M/D at which S(x; M) has fallen at most 5 % of the way from its mean up to 15 % to S(x; D).
 
     Example:
         >>> drop_rate(np.r_[np.zeros(90), np.linspace(-0.1, -1.0, 10)])
@@ -87,7 +64,8 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
     panels: Sequence[Panel] = PANELS
     if masks_per_size is not None:
         panels = [replace(p, masks_per_size=n) for p, n in zip(PANELS, masks_per_size, strict=True)]
-    estimates, numbers, claims, rows = [], [], [], []
+    estimates, numbers, rows = [], [], []
+    claims: list[Claim] = []
     for panel in panels:
         x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
         moments = me.GaussianMoments.from_rows(x)
@@ -111,25 +89,20 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
         ]
     noise = [np.mean([_roughness(e.curve.score) for e in of_panel]) for of_panel in estimates[:2]]
     few, many = (panel.masks_per_size for panel in panels[:2])
-    claims.append(
-        Claim(
-            f"P={few} is noisy, P={many} is not (mean step from size to size, flat part, K=5)",
-            f"{noise[0]:.4f} nats against {noise[1]:.4f}",
-            noise[0] > 2 * noise[1],
-        )
-    )
+    noisy = Claim(f"P={few} is noisy, P={many} is not (mean step from size to size, flat part, K=5)")
+    claims.append(noisy.by(f"{noise[0]:.4f} nats against {noise[1]:.4f}", noise[0] > 2 * noise[1]))
     title = "Figure 4: the score by mask size of trained PPCA models, D=200"
     drawing = partial(_draw, estimates, numbers, seeds)
     return PaperFigure("figure_4", title, claims, rows, {"panels": numbers}, drawing)
 
 
-def _mean_score(estimates: Sequence[me.EvidenceEstimate]) -> Float64[np.ndarray, " D"]:
+def _mean_score(estimates: Estimates) -> Float64[np.ndarray, " D"]:
     """The mean curve over the mask seeds."""
     mean: Float64[np.ndarray, " D"] = np.mean([estimate.curve.score for estimate in estimates], axis=0)
     return mean
 
 
-def _pooled_se(estimates: Sequence[me.EvidenceEstimate]) -> float:
+def _pooled_se(estimates: Estimates) -> float:
     """Standard error of the mean area, from the mask_se of the runs or, for P=1, from their spread."""
     known = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
     if len(known) == len(estimates):
@@ -143,13 +116,10 @@ def _claims(panel: Panel, area: float, se: float, exact: float, drop: float) -> 
     claims = [near_exact(area_claim, area, se, exact, digits=4)]
     if panel.masks_per_size > 1:
         low, high = panel.drop
+        chosen = f"between {low:.2f} and {high:.2f}, a window that was chosen after the fact"
+        measured = f"5 % of the fall is lost after a rate of {drop:.3f}"
         claims.append(
-            Claim(
-                f"{panel.name}: the score falls {panel.said} (between {low:.2f} and {high:.2f}, a "
-                "window that was chosen after the fact)",
-                f"5 % of the fall is lost after a rate of {drop:.3f}",
-                low <= drop <= high,
-            )
+            Claim(f"{panel.name}: the score falls {panel.said} ({chosen})", measured, low <= drop <= high)
         )
     return claims
 
@@ -159,11 +129,7 @@ def _roughness(score: Float64[np.ndarray, " D"]) -> float:
     return float(np.abs(np.diff(score[: int(0.8 * len(score))])).mean())
 
 
-def _draw(
-    estimates: Sequence[Sequence[me.EvidenceEstimate]],
-    numbers: Sequence[dict[str, Any]],
-    seeds: Sequence[int],
-) -> Any:
+def _draw(estimates: Sequence[Estimates], numbers: Sequence[dict[str, Any]], seeds: Sequence[int]) -> Any:
     figure, axes = new_figure(len(PANELS), 12.0, 3.6)
     for ax, of_panel, number in zip(axes, estimates, numbers, strict=True):
         size = of_panel[0].curve.size

@@ -8,20 +8,9 @@ from typing import Any
 import numpy as np
 
 import maskevidence as me
-from paper.figures import (
-    BLACK,
-    SCORE,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    legend_below,
-    name_axes,
-    near_exact,
-    new_figure,
-    points,
-    put,
-)
+from paper.figures import SEEDS, Claim, PaperFigure, near_exact, points, put
 from paper.known_noise import PRECISION, best_with_known_noise, initial_loadings, log_evidence, published
+from paper.panels import BLACK, SCORE, legend_below, name_axes, new_figure
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 1000, 50, 2
 EPOCHS, EVERY, MASKS_PER_SIZE, LEARNING_RATE = 600, 100, 20, 0.01
@@ -34,12 +23,7 @@ def figure_5_left(
     """Curves of PPCA (D=50, N=1000, K=2, β=5) at epochs 0, 100, ..., 600 of training by all sizes, P=20.
 
     Training starts from W = randn(D, K), with known noise, and uses Adam with learning rate 0.01 and new
-    masks at every epoch. The curves use other masks.
-
-    Args:
-        seeds: the first one is the seed of the initialisation and the masks.
-        epochs: the number of epochs.
-        masks_per_size: P, for training and for the curves.
+    masks at every epoch. The curves use other masks. The first seed is that of the initialisation and masks.
     """
     seed = seeds[0]
     x, true_model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
@@ -60,16 +44,9 @@ def figure_5_left(
             exact[epoch] = log_evidence(model, moments)
 
     look(None, model)
-    history = me.fit(
-        model,
-        x,
-        me.MaskedObjective(design, seed=seed, masks="shared"),
-        learning_rate=LEARNING_RATE,
-        epochs=epochs,
-        seed=seed,
-        evidence_every=every,
-        callbacks=[look],
-    )
+    objective = me.MaskedObjective(design, seed=seed, masks="shared")
+    settings: dict[str, Any] = {"epochs": epochs, "seed": seed, "evidence_every": every, "callbacks": [look]}
+    history = me.fit(model, x, objective, learning_rate=LEARNING_RATE, **settings)
     true = log_evidence(true_model, moments)
     best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
     rows = [
@@ -101,29 +78,21 @@ def _claims(
     halves = flat[: len(flat) // 2].mean(), flat[len(flat) // 2 :].mean()
     spread = float(abs(halves[0] - halves[1]) / -flat.mean())
     below = (start.curve.score < end.curve.score).mean()
+    final = f"the final area is the exact log evidence of the trained model (epoch {last}, within 3 se)"
+    reached = "the area ends at the true log evidence (exact, within 0.1 nats of the true model's or above)"
+    at_start = "at random initialisation the curve is"
     return [
-        near_exact(
-            f"the final area is the exact log evidence of the trained model (epoch {last}, within 3 se)",
-            end.log_evidence,
-            se,
-            exact[last],
-            digits=3,
-        ),
-        Claim(
-            "the area ends at the true log evidence (exact, within 0.1 nats of the true model's or above)",
+        near_exact(final, end.log_evidence, se, exact[last], digits=3),
+        Claim(reached).by(
             f"{exact[last]:.3f}; true model {true:.3f}, maximum likelihood {best:.3f}",
             exact[last] >= true - 0.1,
             too_short=last < EPOCHS,
         ),
-        Claim(
-            "at random initialisation the curve is low (below the final one at every size)",
-            f"below at {below:.0%} of the sizes; area {start.log_evidence:.0f}",
-            bool(below == 1),
+        Claim(f"{at_start} low (below the final one at every size)").by(
+            f"below at {below:.0%} of the sizes; area {start.log_evidence:.0f}", below == 1
         ),
-        Claim(
-            "at random initialisation the curve is flat (halves of the range to 80 % within a tenth)",
-            f"{halves[0]:.2f} and {halves[1]:.2f} nats per hidden token",
-            spread < 0.1,
+        Claim(f"{at_start} flat (halves of the range to 80 % within a tenth)").by(
+            f"{halves[0]:.2f} and {halves[1]:.2f} nats per hidden token", spread < 0.1
         ),
     ]
 

@@ -19,7 +19,8 @@ from paper.bert_curves import (
     rate_curve,
 )
 from paper.berts import base_curves, small_text
-from paper.figures import BLACK, BLUE, ORANGE, Claim, PaperFigure, new_figure
+from paper.figures import Claim, PaperFigure
+from paper.panels import BLACK, BLUE, ORANGE, new_figure
 
 BERT_STEPS = 1000
 QUICK = {"steps": 100, "block_size": 64, "limit": 32}

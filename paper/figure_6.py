@@ -10,18 +10,8 @@ from jaxtyping import Float
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
-from paper.figures import (
-    BLUE,
-    ORANGE,
-    SEEDS,
-    Claim,
-    PaperFigure,
-    current_device,
-    legend_below,
-    new_figure,
-    points,
-    put,
-)
+from paper.figures import SEEDS, Claim, PaperFigure, current_device, points, put
+from paper.panels import BLUE, ORANGE, legend_below, new_figure
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]

@@ -1,4 +1,4 @@
-"""What the paper's tables and figures share: claims with their numbers, files, panels, and a device."""
+"""What the paper's tables and figures share: claims with their numbers, files, and a device."""
 
 import csv
 import io
@@ -19,9 +19,6 @@ import maskevidence as me
 from maskevidence.show import Page, Table
 
 SEEDS = (4, 44, 444, 4444, 44444)
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
-BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
-SCORE = "score S(x; M)  (nats per hidden token)"
 _DEVICE: ContextVar[torch.device | None] = ContextVar("device", default=None)
 _T = TypeVar("_T")
 
@@ -37,20 +34,24 @@ class Claim:
         too_short: the training was too short for a verdict, as with --quick; `holds` is then None.
 
     Example:
-        >>> Claim("it converges", "1 nat short", False).verdict
+        >>> Claim("it converges").by("1 nat short", False).verdict
         'does not hold'
-        >>> Claim("it converges", "9 nats short", False, too_short=True).verdict
+        >>> Claim("it converges").by("9 nats short", False, too_short=True).verdict
         'too short to tell'
     """
 
     claim: str
-    measured: str
-    holds: bool | np.bool_ | None
+    measured: str = ""
+    holds: bool | np.bool_ | None = None
     too_short: bool = False
 
     def __post_init__(self) -> None:
         known = self.holds is not None and not self.too_short
         object.__setattr__(self, "holds", bool(self.holds) if known else None)
+
+    def by(self, measured: str, holds: bool | np.bool_ | None = None, *, too_short: bool = False) -> "Claim":
+        """The same claim with its measurement."""
+        return Claim(self.claim, measured, holds, too_short)
 
     @property
     def verdict(self) -> str:
@@ -184,38 +185,6 @@ def shown(each: Iterable[_T], what: str, total: int | None = None) -> Iterable[_
     """The same values with a bar of progress in a terminal."""
     bar: Iterable[_T] = tqdm(each, what, total, leave=False, delay=0.5, disable=None)
     return bar
-
-
-def new_figure(n_panels: int, width: float, height: float, n_rows: int = 1) -> tuple[Any, Sequence[Any]]:
-    """An empty figure, in inches, and its panels row by row; an ImportError without matplotlib."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(n_rows, n_panels, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8)
-        ax.xaxis.label.set_fontsize(9)
-        ax.yaxis.label.set_fontsize(9)
-    return figure, axes
-
-
-def name_axes(
-    ax: Any, x: str, y: str = "", title: str = "", limits: tuple[float, float] | None = None
-) -> None:
-    """What a panel and its axes show, and where its horizontal axis ends."""
-    ax.set_title(title, fontsize=10)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    if limits is not None:
-        ax.set_xlim(*limits)
-
-
-def legend_below(figure: Any, ax: Any, **settings: Any) -> None:
-    """Put the legend of a panel below all panels."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, **settings)
 
 
 def picture(figure: Any, kind: str) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 import maskevidence as me
-from paper.figures import BLUE, ORANGE, name_axes
+from paper.panels import BLUE, ORANGE, name_axes
 
 DATA_SETS = {"mnist": "mnist:train", "fashion-mnist": "fashion-mnist"}
 

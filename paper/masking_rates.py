@@ -14,18 +14,8 @@ import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe
 from maskevidence.show import Table
 from paper.berts import SmallText, small_text
-from paper.figures import (
-    BLACK,
-    COLOURS,
-    Claim,
-    PaperFigure,
-    legend_below,
-    name_axes,
-    new_figure,
-    points,
-    shown,
-    standard_error,
-)
+from paper.figures import Claim, PaperFigure, points, shown, standard_error
+from paper.panels import BLACK, COLOURS, legend_below, name_axes, new_figure
 
 SEEDS = (1, 2, 3)
 STEPS, WARMUP = 700, 50

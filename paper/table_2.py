@@ -9,7 +9,8 @@ import numpy as np
 from maskevidence.show import Table
 from paper.bert_curves import WIDTH, Curves, RateCurve, curve_rows, draw_base, mean_curve, published_curves
 from paper.berts import ALL, base_curves
-from paper.figures import Claim, PaperFigure, legend_below, new_figure
+from paper.figures import Claim, PaperFigure
+from paper.panels import legend_below, new_figure
 
 SEEDS = (1, 2, 3)
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}

@@ -12,7 +12,8 @@ from _ranks import hierarchical_mean
 from _records import Record
 
 sys.path.append(str(Path(__file__).parents[1]))
-from paper.figures import COLOURS, PaperFigure, legend_below, new_figure
+from paper.figures import PaperFigure
+from paper.panels import COLOURS, legend_below, new_figure
 
 CRITERIA = {  # of each part, with words for them
     "tables": {
