@@ -69,7 +69,7 @@ def integrate(
     def on_line(t: Floats) -> Floats:
         return log_prob(middle + width * np.sinh(t))
 
-    def log_slope(t: Floats) -> Floats:
+    def log_slope(t: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
         return np.log(width * np.cosh(t))
 
     t = np.union1d(np.linspace(-_REACH, _REACH, _GRID), np.arcsinh((points - middle) / width))
@@ -111,7 +111,7 @@ def _halved(
     t: Floats,
     log_p: Floats,
     tolerance: float,
-    log_slope: Callable[[Floats], Floats],
+    log_slope: Callable[[Float64[np.ndarray, "..."]], Float64[np.ndarray, "..."]],
 ) -> Nodes:
     """Simpson's rule between neighbouring nodes; the intervals that err most are halved."""
 
