@@ -16,7 +16,7 @@ from maskevidence.tokens import Tokens
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 Placed = TypeVar("Placed", Tokens, GaussianMoments)
 
-# Base measures; a model may name another one, such as "density per level (0..255) of each pixel".
+# Base measures; a model may name another base measure, such as "density per level (0..255) of each pixel".
 MASS = "probability mass"
 DENSITY = "density per unit of each column"
 
@@ -73,7 +73,7 @@ def to_device_of(model: object, data: Placed) -> Placed:
 
 
 def check_conditionals(model: "MaskedModel") -> None:
-    """Check the word that decides what an estimate is called.
+    """Check the attribute `conditionals` of a model, which decides the kind of its estimates.
 
     Raises:
         InputError: the model has no `conditionals`, or an unknown word.
@@ -95,7 +95,7 @@ def check_conditionals(model: "MaskedModel") -> None:
 
 
 def how_to_wrap(model: object) -> str:
-    """How an object that is no `MaskedModel` becomes one, as far as its looks tell.
+    """Advice on wrapping an object that is not a `MaskedModel`, by its methods and submodules.
 
     Example:
         >>> print(how_to_wrap(nn.ModuleDict({"encoder": nn.Linear(3, 2), "decoder": nn.Linear(1, 3)})))
@@ -116,8 +116,8 @@ class MaskedModel(Protocol):
 
     Attributes:
         conditionals: "exact" if `log_conditionals` are the conditionals of one joint density, "approximate"
-            if they approximate those of one, "learned" if no joint density stands behind them,
-            "transformed" if what is scored is not the tokens themselves (every sum is then `pseudo`).
+            if they approximate the conditionals of a joint density, "learned" if no joint density has them,
+            "transformed" if the model scores something else than the tokens (every sum is then `pseudo`).
 
     A model should also have the attribute `base_measure`: `MASS` ("probability mass") if it gives
     probabilities of discrete values, otherwise the density and its unit in words, such as `DENSITY` ("density
@@ -137,7 +137,7 @@ class MaskedModel(Protocol):
 
 
 def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """What a model answers for a mask of each observation, after a check of the masks and of its shape.
+    """Ask a model for the conditionals of one mask per observation, and check the masks and its answer.
 
     Args:
         model: any `MaskedModel`.
@@ -168,7 +168,7 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
 
 
 def not_finite(log_conditionals: Float[Tensor, "B D"], tokens: Tokens) -> NumericalError:
-    """What is said of log-probabilities that are not finite, or have no finite sum over an observation."""
+    """The error for log-probabilities that are not finite, or whose sum over an observation is not."""
     bad = torch.nonzero(~torch.isfinite(log_conditionals)).tolist()
     if not bad:
         row = int(torch.nonzero(~torch.isfinite(log_conditionals.sum(1)))[0])
@@ -187,7 +187,7 @@ def base_measure_of(model: object) -> str | None:
     """The attribute `base_measure` of a model: a probability mass, or a density and its unit.
 
     Returns:
-        The attribute, or None if the model does not say.
+        The attribute, or None if the model has none.
 
     Example:
         >>> import maskevidence as me
@@ -208,7 +208,7 @@ class HasLogEvidence(Protocol):
 
 @runtime_checkable
 class HasNotesOn(Protocol):
-    """A model that knows what a user should know about its answers on some data."""
+    """A model with notes for the user on its answers for some data."""
 
     def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
         """Notes on these observations, a sentence each, such as that the model was fitted to them."""
@@ -273,7 +273,7 @@ class HasLogDistributions(Protocol):
 
 @runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
-    """A model that predicts a value at a place that it sees, as masked language models were trained to do."""
+    """A model that also predicts tokens that it sees, as masked language models are trained to do."""
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
         """log p(v | x) of all V values at some places with nothing hidden, row by row, nats, shape (n, V)."""
@@ -298,10 +298,10 @@ class HasBatches(Protocol):
 
 @runtime_checkable
 class HasTimedBatches(Protocol):
-    """A model that can also find out by a trial how large its fastest calls are.
+    """A model that can also time calls of several sizes, and make the fastest.
 
     Attributes:
-        call_note: what the trial has found, in one sentence; None if there was none.
+        call_note: the result of the trial, in one sentence; None without a trial.
     """
 
     @property
@@ -312,6 +312,6 @@ class HasTimedBatches(Protocol):
     ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
         """Split the pairs as `batches` does, into calls whose size may depend on the time of the first ones.
 
-        Each call is made before the next one is asked for.
+        The reader makes each call before it takes the next.
         """
         ...

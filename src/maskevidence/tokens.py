@@ -91,18 +91,11 @@ give a finite number, or NaN where it is missing
         if not empty_rows and not observed.any(axis=1).all():
             row = int(np.flatnonzero(~observed.any(axis=1))[0])
             raise InputError(f"row {row} has no observed value; leave such rows out")
-        if ids is None and callable(getattr(type(x), "tokens", None)):  # a Table
-            ids = x.ids  # type: ignore[attr-defined]
-        numbers = np.arange(len(array)) if ids is None else np.asarray(ids)
-        if numbers.shape != (len(array),) or numbers.dtype.kind not in "iu":
-            raise InputError(
-                f"ids have shape {numbers.shape} and dtype {numbers.dtype}; give {len(array)} whole numbers"
-            )
         return cls(
             values=values,
             maskable=torch.from_numpy(observed),
             context=torch.zeros(array.shape, dtype=torch.bool),
-            ids=torch.from_numpy(numbers.astype(np.int64)),
+            ids=torch.from_numpy(_row_ids(x, ids, len(array))),
         )
 
     def __len__(self) -> int:
@@ -213,7 +206,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
-    """What numpy reads as a table of numbers, in float64; NaN is the only value that is not finite."""
+    """A table of numbers in float64, in which NaN is the only value that is not finite."""
     x = without_mask(x)
     try:
         cells = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
@@ -248,6 +241,18 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
     return array
 
 
+def _row_ids(x: object, ids: object, n_rows: int) -> Int64[np.ndarray, " B"]:
+    """The ids of the rows: those given, those of a `Table`, or 0..B-1."""
+    if ids is None and callable(getattr(type(x), "tokens", None)):  # a Table
+        ids = x.ids  # type: ignore[attr-defined]
+    numbers = np.arange(n_rows) if ids is None else np.asarray(ids)
+    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"ids have shape {numbers.shape} and dtype {numbers.dtype}; give {n_rows} whole numbers"
+        )
+    return numbers.astype(np.int64)
+
+
 def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
     """Refuse columns with cells that are not numbers, all in one message."""
     bad: dict[int, str] = {}
@@ -268,7 +273,7 @@ def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
 
 
 def _is_number(cell: object) -> bool:
-    """Whether an object is a number, a text of one, or a mark of pandas for a missing one."""
+    """Whether a cell is a number, the text of a number, or pandas' mark for a missing value."""
     if isinstance(cell, str):
         return re.match(NUMBER, cell.strip()) is not None
     try:

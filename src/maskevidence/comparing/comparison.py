@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Float64
 
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
-from maskevidence.comparing.pairing import Floats, Unit, paired_by
+from maskevidence.comparing.pairing import Unit, paired_by
 from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.evidence.result import EvidenceEstimate, Kind
@@ -64,7 +65,7 @@ class Difference(Shown):
         per_observation: shape (n_observations,); the differences whose mean is `difference`.
         kinds: the kinds of the two estimates.
         notes: what a reader needs to know, one sentence each.
-        n_pairs: the number of pairs of models among which this is one, which widens its interval; 1 in a
+        n_pairs: the number of pairs of models that are compared together, which widens the interval; 1 in a
             comparison of two models.
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
@@ -85,7 +86,7 @@ class Difference(Shown):
     log_bayes_factor_se: float | None
     n_observations: int
     curve: Curve | None = field(repr=False)
-    per_observation: Floats = field(repr=False)
+    per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
     kinds: tuple[Kind, Kind]
     notes: tuple[str, ...] = ()
     n_pairs: int = 1
@@ -102,8 +103,8 @@ class Difference(Shown):
         """
         if self.per_observation.size == 1 or (self.mask_se is None and self.masks_shared):
             return None
-        known = [error for error in (self.mask_se, self.data_se) if error is not None]
-        return math.hypot(*known) if known else None
+        errors = [error for error in (self.mask_se, self.data_se) if error is not None]
+        return math.hypot(*errors) if errors else None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
         """Student's t interval of the difference, for masks and observations, its ends moved by `tails`.
@@ -230,8 +231,8 @@ class Comparison(Shown):
         names: names of the models, the best one first.
         unit: unit of `log_evidence` and of the differences.
         log_evidence: the log evidence of each model, in the order of `names`.
-        behind: the differences between the best model and each other one, in the order of `names[1:]`. Their
-            verdicts hold together: one or more of them is wrong with a probability of at most 5 %.
+        behind: the differences between the best model and each other model, in the order of `names[1:]`. The
+            probability that one or more of their verdicts are wrong is at most 5 %.
         notes: what a reader needs to know about the comparison as a whole, one sentence each.
         estimates: the estimates by name.
     """
@@ -271,21 +272,21 @@ class Comparison(Shown):
         """The answer, the ranking with the errors of the differences, and a picture of these."""
         digits = self._digits
         rest = ", ".join(
-            f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_told(each)})"
+            f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_standing(each)})"
             for each in self.behind
         )
         best = f"{self.names[0]} {number(self.log_evidence[0], digits)}"
         columns, rows = ranking(self, digits, typeset)
-        told = ["best", *map(_told, self.behind)]
-        rows = [[name, words, *cells] for (name, *cells), words in zip(rows, told, strict=True)]
+        verdicts = ["best", *map(_standing, self.behind)]
+        rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
         names = self.estimates[self.names[0]].names
         decided = filter(None, (decided_by_few(each, names, typeset) for each in self.behind))
-        found = answer(self)
+        summary = answer(self)
         return Page(
             f"Comparison({best} {self.unit}; behind it {rest})",
-            found.headline,
+            summary.headline,
             parts=[
-                found.words,
+                summary.words,
                 Table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
                 self.picture()[0],
                 "Wins: the share of the observations on which the model is higher than the best one.",
@@ -319,7 +320,7 @@ class Comparison(Shown):
             "low": [nan, *(low for low, _ in intervals)],
             "high": [nan, *(high for _, high in intervals)],
             "wins": [nan, *(1 - each.win_share for each in behind)],
-            "verdict": ["best", *map(_told, behind)],
+            "verdict": ["best", *map(_standing, behind)],
             "kind": [behind[0].kinds[0], *(each.kinds[1] for each in behind)],
             "unit": [self.unit] * len(self.names),
         }
@@ -399,19 +400,11 @@ def compare(
         (('ppca:2', 'ppca:1'), True)
     """
     if not isinstance(estimates, Mapping):
-        estimates = {str(place): estimate for place, estimate in enumerate(estimates, 1)}
+        estimates = {str(k): estimate for k, estimate in enumerate(estimates, 1)}
     if len(estimates) < 2:
         raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
     notes = check_comparable(estimates)
-    per_byte = per_byte or not in_same_tokens(estimates)
-    if per_byte:
-        without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
-        if without:
-            raise InputError(
-                f"the estimates have different tokens, and {without[0]!r} does not know the bytes of its "
-                "text; estimate all on the same tokens, or on text"
-            )
-    unit: Unit = "nats per byte" if per_byte else "nats per observation"
+    unit = _common_unit(estimates, per_byte=per_byte)
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
     names = tuple(sorted(value, key=lambda name: -value[name]))
     if len(names) > 2:
@@ -429,7 +422,23 @@ def compare(
     )
 
 
-def difference_by_rows(names: tuple[str, str], values: tuple[Floats, Floats]) -> Difference:
+def _common_unit(estimates: Mapping[str, EvidenceEstimate], *, per_byte: bool) -> Unit:
+    """Nats per observation if all estimates score the same tokens and `per_byte` is False; else per byte."""
+    if not per_byte and in_same_tokens(estimates):
+        return "nats per observation"
+    without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
+    if without:
+        raise InputError(
+            f"the estimates have different tokens, and {without[0]!r} does not know the bytes of its "
+            "text; estimate all on the same tokens, or on text"
+        )
+    return "nats per byte"
+
+
+def difference_by_rows(
+    names: tuple[str, str],
+    values: tuple[Float64[np.ndarray, " n_observations"], Float64[np.ndarray, " n_observations"]],
+) -> Difference:
     """The difference between two models with a closed form or an accurate integral, without masks.
 
     Args:
@@ -437,8 +446,8 @@ def difference_by_rows(names: tuple[str, str], values: tuple[Floats, Floats]) ->
         values: the log evidence of each observation, nats, of both models.
 
     Example:
-        >>> one, other = np.array([-1.0, -2.0, -1.5]), np.array([-1.5, -2.0, -2.5])
-        >>> difference = difference_by_rows(("a", "b"), (one, other))
+        >>> a, b = np.array([-1.0, -2.0, -1.5]), np.array([-1.5, -2.0, -2.5])
+        >>> difference = difference_by_rows(("a", "b"), (a, b))
         >>> difference.difference, round(difference.data_se, 3), difference.mask_se
         (0.5, 0.289, 0.0)
     """
@@ -476,9 +485,9 @@ def held_together(behind: Sequence[Difference]) -> tuple[Difference, ...]:
     differences, remaining = list(behind), list(range(len(behind)))
     while remaining:
         n_pairs = math.comb(len(remaining) + 1, 2)
-        for place in remaining:
-            differences[place] = replace(differences[place], n_pairs=n_pairs)
-        close = [place for place in remaining if not differences[place].excludes_zero]
+        for k in remaining:
+            differences[k] = replace(differences[k], n_pairs=n_pairs)
+        close = [k for k in remaining if not differences[k].excludes_zero]
         if len(close) == len(remaining):
             break
         remaining = close
@@ -510,7 +519,9 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         notes.append(f"{first} and {second} have different numbers of masks: {common.in_words}")
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
-    blind = [name for name, one in ((first, a), (second, b)) if one.mask_se == 0 and one.no_interval]
+    blind = [
+        name for name, estimate in ((first, a), (second, b)) if estimate.mask_se == 0 and estimate.no_interval
+    ]
     no_interval = None
     if blind:
         no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
@@ -558,24 +569,26 @@ def answer(comparison: Comparison, noun: str = "observation") -> Answer:
         >>> import maskevidence as me
         >>> x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(200)
         >>> models = {f"ppca:{k}": me.models.PPCA(n_features=6, n_components=k).fit(x) for k in (1, 2)}
-        >>> found = answer(me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()}), "row")
-        >>> found.headline
+        >>> result = answer(me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()}), "row")
+        >>> result.headline
         'ppca:2 has the highest log evidence; it is better than ppca:1'
-        >>> found.words.endswith("nats per row ahead of ppca:1.")
+        >>> result.words.endswith("nats per row ahead of ppca:1.")
         True
     """
     best, behind = comparison.names[0], comparison.behind
     ties = [each for each in behind if each.verdict == "not told apart"]
     unknown = [each for each in behind if each.verdict in ("proves nothing", "not known")]
-    told = []
+    statements = []
     if ties:
-        told.append(f"{_listed(ties)} cannot be told apart from it")
+        statements.append(f"{_listed(ties)} cannot be told apart from it")
     if unknown:
-        told.append(f"nothing is known about {_listed(unknown)}")
-    if not told:
+        statements.append(f"nothing is known about {_listed(unknown)}")
+    if not statements:
         others = {1: behind[0].second, 2: "both others"}.get(len(behind), f"all {len(behind)} others")
-        told.append(f"it is better than {others}")
-    headline = f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(told)}"
+        statements.append(f"it is better than {others}")
+    headline = (
+        f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(statements)}"
+    )
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
     if unknown:
@@ -591,7 +604,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Answer:
 
 
 def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
-    """What all of these estimates are called; "number" if they have different names.
+    """The common name of estimates, such as "log evidence"; "number" if they have different names.
 
     Example:
         >>> common_name([])
@@ -640,13 +653,13 @@ def decided_by_few(difference: Difference, names: Sequence[str], write: Write = 
     gains = [sign * float(gain) for gain in difference.per_observation]
     if wins >= 0.5 or len(gains) < 2:
         return None
-    order = sorted(range(len(gains)), key=lambda place: -gains[place])
+    order = sorted(range(len(gains)), key=lambda k: -gains[k])
     rest, few = sum(gains), 0
     while rest > 0.0:
         rest -= gains[order[few]]
         few += 1
     digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[place]} by {write(gains[place], digits)}" for place in order[: min(few, _NAMED)]]
+    listed = [f"{names[k]} by {write(gains[k], digits)}" for k in order[: min(few, _NAMED)]]
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
     share = write(100 * (1 - wins), 0)
     return (
@@ -677,7 +690,7 @@ def verdict(difference: Difference, digits: int, write: Write = number) -> str:
     return f"{first} and {second} cannot be told apart: {between}, which contains zero"
 
 
-def _told(difference: Difference) -> str:
+def _standing(difference: Difference) -> str:
     """The verdict on a model that is compared with the best one."""
     return "behind" if difference.verdict == "better" else difference.verdict
 

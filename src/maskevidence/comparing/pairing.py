@@ -1,4 +1,4 @@
-"""How the estimates of two models are subtracted: mask by mask where they scored the same, or by observation.
+"""Subtract the estimates of two models: mask by mask where they scored the same masks, or by observation.
 
 What is hard for both models cancels mask by mask. Designs that are extended by draws, orders or masks of each
 size keep what they have drawn, so that two runs of one seed and different lengths share the masks of the
@@ -29,8 +29,6 @@ from maskevidence.scores.record import ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
 
-Floats = Float64[np.ndarray, " n_observations"]
-
 
 class Paired(NamedTuple):
     """A mean difference with its errors, the values behind the mean, and its curve.
@@ -49,7 +47,7 @@ class Paired(NamedTuple):
     mask_se: float | None
     mask_df: float | None
     data_se: float | None
-    per_observation: Floats
+    per_observation: Float64[np.ndarray, " n_observations"]
     curve: Curve | None
     tails: Tails
 
@@ -84,7 +82,7 @@ class CommonMasks(NamedTuple):
 
 
 def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, CommonMasks | None]:
-    """The difference a - b, and the masks that it is from; None if it is paired by observation.
+    """The difference a - b, and the masks that it uses; None if it is paired by observation.
 
     Args:
         a: an estimate.

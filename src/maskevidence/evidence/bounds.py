@@ -1,10 +1,10 @@
-"""What orders of the tokens say of learned conditionals: bounds on the evidence of their mixture, and spread.
+"""Bounds on the evidence of the order mixture of learned conditionals, and the spread over orders.
 
 For an order σ, p_σ(x) is the chain rule along it. `Orderings(n, bound="importance")` records log p_σ(x) for n
-random orders of each observation. Of the evidence of the order mixture, p(x) = E_σ p_σ(x), these are
+random orders of each observation. The evidence of the order mixture, p(x) = E_σ p_σ(x), is bounded by
 
 - the area E_σ log p_σ(x), from below;
-- L_n = E log (1/n) Σ_k p_σk(x), from below, too: L_1 is the area, and L_n rises with n to log p(x);
+- L_n = E log (1/n) Σ_k p_σk(x), also from below: L_1 is the area, and L_n rises with n to log p(x);
 - log ψ + p(x)/ψ - 1 for any ψ > 0, from above: the tangent of the logarithm at ψ. With ψ from other orders
   and p_σ(x) in place of p(x), the expectation is an upper bound, the tighter the closer ψ is to p(x).
 """
@@ -22,8 +22,6 @@ from maskevidence.masks.orders import Orderings
 from maskevidence.masks.sizes import Exhaustive
 from maskevidence.scores.record import ScoreTable
 
-Matrix = Float64[np.ndarray, "N n_orders"]
-Vector = Float64[np.ndarray, " N"]
 FEWEST_FOR_UPPER = 16  # orders; an upper bound from fewer holds too seldom
 MAX_RELATIVE_ERROR = 0.25  # of the mean of p_σ over orders, for an upper bound that is worth giving
 _PERMUTATIONS = 32  # of the orders, for the curve of the bound
@@ -40,14 +38,14 @@ class Bracket:
         lower: the importance bound for all orders; a lower bound that is never below the area on average.
         lower_se: its standard error.
         upper: the upper bound; None if it cannot be used. Single observations have none: a few orders that
-            were not drawn may hold most of a mean of p_σ, which the drawn ones then miss without a sign.
+            were not drawn may hold most of their mean of p_σ.
         upper_se: its standard error.
         mixture: the log evidence of the order mixture; None unless it is exact.
         no_upper: the reason for a missing upper bound; None if there is one.
         n_averaged: shape (m,); 1, 2, 4, ... and n_orders.
         curve: shape (m,); L_n for each of these n, from the same orders (U-statistics).
         curve_se: shape (m,); their standard errors; NaN where they are not known.
-        low: shape (N,); for each observation, the lower bound less its error at 95 %.
+        low: shape (N,); for each observation, the lower bound minus its error at 95 %.
     """
 
     n_orders: int
@@ -62,7 +60,7 @@ class Bracket:
     n_averaged: Int64[np.ndarray, " m"]
     curve: Float64[np.ndarray, " m"]
     curve_se: Float64[np.ndarray, " m"]
-    low: Vector
+    low: Float64[np.ndarray, " N"]
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON, without those of single observations."""
@@ -89,7 +87,7 @@ class OrderSpread:
         share_within: within / (within + between); None for a single observation.
     """
 
-    per_observation: Vector
+    per_observation: Float64[np.ndarray, " N"]
     within: float
     between: float | None
     share_within: float | None
@@ -180,7 +178,9 @@ def order_spread(table: ScoreTable, design: MaskDesign | None) -> OrderSpread | 
     return OrderSpread(np.sqrt(variance), within, between, share)
 
 
-def log_probs_of_orders(table: ScoreTable, design: Orderings) -> tuple[Matrix, Int64[np.ndarray, " n_masks"]]:
+def log_probs_of_orders(
+    table: ScoreTable, design: Orderings
+) -> tuple[Float64[np.ndarray, "N n_orders"], Int64[np.ndarray, " n_masks"]]:
     """log p_σ(x) of each observation and order, shape (N, n), and the observation 0..N-1 of each mask."""
     ids, observation = np.unique(table.id, return_inverse=True)
     shape = (len(ids), design.orders)
@@ -188,7 +188,9 @@ def log_probs_of_orders(table: ScoreTable, design: Orderings) -> tuple[Matrix, I
     return np.bincount(flat, weights=table.score, minlength=math.prod(shape)).reshape(shape), observation
 
 
-def _exact_mixture(table: ScoreTable, design: Exhaustive) -> tuple[Vector, Int64[np.ndarray, " n_masks"]]:
+def _exact_mixture(
+    table: ScoreTable, design: Exhaustive
+) -> tuple[Float64[np.ndarray, " N"], Int64[np.ndarray, " n_masks"]]:
     """The log mixture of each observation, and the observation 0..N-1 of each mask."""
     assert table.log_mixture is not None
     _, observation = np.unique(table.id, return_inverse=True)
@@ -202,12 +204,12 @@ def _n_tokens(table: ScoreTable) -> Int64[np.ndarray, " N"]:
     return table.n_tokens[first]
 
 
-def _log_mean_exp(logs: Matrix) -> Vector:
+def _log_mean_exp(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
     largest = logs.max(1, keepdims=True)
     return largest[:, 0] + np.log(np.exp(logs - largest).mean(1))
 
 
-def _log_means_of_others(logs: Matrix) -> Matrix:
+def _log_means_of_others(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
     """For each order, log of the mean of p_σ over all other orders."""
     before = np.logaddexp.accumulate(logs, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(logs[:, ::-1], axis=1)[:, ::-1][:, 1:]
@@ -216,7 +218,7 @@ def _log_means_of_others(logs: Matrix) -> Matrix:
     return others - math.log(logs.shape[1] - 1)
 
 
-def upper_bounds(logs: Matrix) -> Matrix:
+def upper_bounds(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
     """For each order log ψ + p_σ/ψ - 1, with ψ the mean of all other orders: upper bounds on average.
 
     Their mean hardly depends on ψ where ψ is close to p, so that their spread over orders is that of p_σ/ψ,
@@ -227,8 +229,8 @@ def upper_bounds(logs: Matrix) -> Matrix:
         return log_psi + np.exp(logs - log_psi) - 1.0
 
 
-def lower_bounds(logs: Matrix) -> Matrix:
-    """Numbers for each order, whose mean is the importance bound and whose spread over orders its error.
+def lower_bounds(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
+    """One number per order. Their mean is the importance bound; their spread gives its standard error.
 
     They are the pseudo-values of the jackknife, shifted so that their mean is the bound.
     """
@@ -240,7 +242,7 @@ def lower_bounds(logs: Matrix) -> Matrix:
     return value - (n - 1) * (without - without.mean(1, keepdims=True))
 
 
-def _with_error(values: Matrix, masks: Masks) -> tuple[float, float | None]:
+def _with_error(values: Float64[np.ndarray, "N n_orders"], masks: Masks) -> tuple[float, float | None]:
     """The mean over observations of the mean over orders, and its standard error.
 
     With shared masks all observations have the same orders, and it comes from the spread of their means.
@@ -254,17 +256,17 @@ def _with_error(values: Matrix, masks: Masks) -> tuple[float, float | None]:
     return mean, None if equal_by_chance(variance, mean) else math.sqrt(variance)
 
 
-def _low(lowers: Matrix) -> Vector:
-    """The lower bound of each observation less its error at 95 %."""
+def _low(lowers: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
+    """The lower bound of each observation minus its error at 95 %."""
     n = lowers.shape[1]
     return lowers.mean(1) - t_half_width(1.0, n - 1, 0.95) * lowers.std(axis=1, ddof=1) / math.sqrt(n)
 
 
-def _relative_error(logs: Matrix) -> Vector:
+def _relative_error(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
     """The relative standard error of the mean of p_σ over the orders of each observation.
 
-    It is the larger of what the p_σ themselves show and of what their logarithms would give if they were
-    normal, √((exp s² - 1)/n): few orders seldom have those on which a mean of very different p_σ rests.
+    It is the larger of the error that the p_σ show and √((exp s² - 1)/n), the error for normal log p_σ: a few
+    orders seldom include those that dominate the mean of very different p_σ.
     """
     n = logs.shape[1]
     p = np.exp(logs - logs.max(1, keepdims=True))
@@ -273,7 +275,7 @@ def _relative_error(logs: Matrix) -> Vector:
     return np.maximum(seen, normal) / math.sqrt(n)
 
 
-def _why_no_upper(logs: Matrix) -> str | None:
+def _why_no_upper(logs: Float64[np.ndarray, "N n_orders"]) -> str | None:
     """Why these orders give no upper bound; None if they give one."""
     if logs.shape[1] < FEWEST_FOR_UPPER:
         return f"{logs.shape[1]} orders are too few for a mean of p; give {FEWEST_FOR_UPPER} or more"
@@ -288,7 +290,7 @@ def _why_no_upper(logs: Matrix) -> str | None:
 
 
 def _curve(
-    logs: Matrix, masks: Masks
+    logs: Float64[np.ndarray, "N n_orders"], masks: Masks
 ) -> tuple[Int64[np.ndarray, " m"], Float64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
     """L_n for n = 1, 2, 4, ... and all orders, from disjoint sets of orders of many permutations.
 

@@ -1,4 +1,4 @@
-"""Control variates: what is predicted of a score from other masks is subtracted, and added as it is expected.
+"""Control variates: subtract the prediction of each score from other masks, and add its expectation.
 
 With masks of random sizes, most of what varies between the scores S_k of an observation with D tokens follows
 from the sizes M_k alone. Let the masks be in replicates r = 1..R that are independent of each other, and let
@@ -21,8 +21,8 @@ both ends, where a curve may be steep, and minimises
     Σ_i D_i² · Σ_k (S_ik - ĉ(M_ik) - mean_k)² + λ · (second differences of its knots)²,
 
 the variance within the observations, which is that of the estimate. λ is chosen by generalised
-cross-validation. What varies with the size alone then leaves the error, and the differences between the
-replicates of each observation tell the standard error of what is left. Observations are not independent, as
+cross-validation. This removes the variance due to sizes; the standard error is computed from what remains,
+the differences between the replicates of each observation. Observations are not independent, as
 their sizes are drawn together: the sizes of a replicate are assigned at random to n neighbours, n <= 256. The
 variance of the mean over them is therefore at most n/(n - 1) times the one that independent observations with
 these variances have, whatever the scores are (proof: `support.keyed_random.stratified`).
@@ -40,10 +40,6 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.scores.record import ScoreTable
 
-Floats = Float64[np.ndarray, " n_masks"]
-Integers = Int64[np.ndarray, " n_masks"]
-Matrix = Float64[np.ndarray, "n n_knots"]
-Basis = Float64[np.ndarray, "n_knots n_supported"]
 KNOTS_PER_OCTAVE = 2
 MAX_FOLDS = 8
 MAX_MASKS = 20_000  # a curve of 30 knots that is fitted to as many adds 0.2 % to the variance
@@ -64,7 +60,12 @@ class SizeCurves(NamedTuple):
     knots: Float64[np.ndarray, " n_knots"]
     values: Float64[np.ndarray, "n_folds n_knots"]
 
-    def at(self, size: Integers, n_tokens: Integers, fold: Integers) -> Floats:
+    def at(
+        self,
+        size: Int64[np.ndarray, " n_masks"],
+        n_tokens: Int64[np.ndarray, " n_masks"],
+        fold: Int64[np.ndarray, " n_masks"],
+    ) -> Float64[np.ndarray, " n_masks"]:
         """ĉ_r(M) for each mask, nats per masked token."""
         logits = logit_rate(size, n_tokens)
         answer = np.empty(len(size))
@@ -73,7 +74,9 @@ class SizeCurves(NamedTuple):
             answer[of_fold] = np.interp(logits[of_fold], self.knots, values)
         return answer
 
-    def total(self, n_tokens: Integers, fold: Integers) -> Floats:
+    def total(
+        self, n_tokens: Int64[np.ndarray, " n_masks"], fold: Int64[np.ndarray, " n_masks"]
+    ) -> Float64[np.ndarray, " n_masks"]:
         """Σ_{M=1}^{D} ĉ_r(M) for each mask's observation, nats."""
         lengths, group = np.unique(n_tokens, return_inverse=True)
         totals = np.empty((len(lengths), len(self.values)))
@@ -84,22 +87,27 @@ class SizeCurves(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What is predicted of each mask's score from the other replicates: ĝ_r(M) = ĉ_r(M) + level.
+    """The prediction of each mask's score from the other replicates: ĝ_r(M) = ĉ_r(M) + level.
 
     Attributes:
         curves: the curves of all folds.
-        fold: shape (n_masks,); the fold of each mask, which its curve and its level have not seen.
+        fold: shape (n_masks,); the fold of each mask; its curve and level are fitted to the other folds.
         level: shape (n_masks,); nats per masked token.
         token: shape (n_masks,); what the hidden tokens add to ĝ_r, nats per masked token, with expectation 0
             over the masks of each size (token_means.py); None without scores of tokens.
     """
 
     curves: SizeCurves
-    fold: Integers
-    level: Floats
-    token: Floats | None = None
+    fold: Int64[np.ndarray, " n_masks"]
+    level: Float64[np.ndarray, " n_masks"]
+    token: Float64[np.ndarray, " n_masks"] | None = None
 
-    def contributions(self, table: ScoreTable, weight: Floats, n_draws: Integers) -> Floats:
+    def contributions(
+        self,
+        table: ScoreTable,
+        weight: Float64[np.ndarray, " n_masks"],
+        n_draws: Int64[np.ndarray, " n_masks"],
+    ) -> Float64[np.ndarray, " n_masks"]:
         """What each mask adds to the estimate of its observation, shape (n_masks,), nats.
 
         Args:
@@ -110,13 +118,15 @@ class Prediction(NamedTuple):
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
         return weight * self.residuals(table) + expected / n_draws
 
-    def residuals(self, table: ScoreTable) -> Floats:
+    def residuals(self, table: ScoreTable) -> Float64[np.ndarray, " n_masks"]:
         """The scores minus their predictions, shape (n_masks,), nats per masked token."""
         left = table.score - self.level - self.curves.at(table.size, table.n_tokens, self.fold)
         return left if self.token is None else left - self.token
 
 
-def logit_rate(size: Integers, n_tokens: Integers) -> Floats:
+def logit_rate(
+    size: Int64[np.ndarray, " n_masks"], n_tokens: Int64[np.ndarray, " n_masks"]
+) -> Float64[np.ndarray, " n_masks"]:
     """log M - log(D + 1 - M), which spreads out the sizes at both ends.
 
     Example:
@@ -126,7 +136,9 @@ def logit_rate(size: Integers, n_tokens: Integers) -> Floats:
     return np.log(size) - np.log(n_tokens + 1 - size)
 
 
-def predict_by_size(table: ScoreTable, replicate: Integers, n_replicates: int) -> Prediction:
+def predict_by_size(
+    table: ScoreTable, replicate: Int64[np.ndarray, " n_masks"], n_replicates: int
+) -> Prediction:
     """Predict the score of each mask from its size: a curve that is shared, and a level for each observation.
 
     Args:
@@ -158,7 +170,7 @@ def predict_by_size(table: ScoreTable, replicate: Integers, n_replicates: int) -
     return Prediction(curves, fold, level)
 
 
-def fitted_curves(table: ScoreTable, fold: Integers, n_folds: int) -> SizeCurves:
+def fitted_curves(table: ScoreTable, fold: Int64[np.ndarray, " n_masks"], n_folds: int) -> SizeCurves:
     """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few.
 
     Args:
@@ -210,7 +222,9 @@ def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
     return logits[np.unique([*nearest, n_tokens - 1])]
 
 
-def _hats(logits: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Matrix:
+def _hats(
+    logits: Float64[np.ndarray, " n_masks"], knots: Float64[np.ndarray, " n_knots"]
+) -> Float64[np.ndarray, "n n_knots"]:
     """Values of the piecewise linear functions that are 1 at one knot and 0 at all others."""
     hats = np.zeros((len(logits), len(knots)))
     if len(knots) == 1:
@@ -223,7 +237,9 @@ def _hats(logits: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Matrix:
     return hats
 
 
-def _between(knots: Float64[np.ndarray, " n_knots"], supported: Bool[np.ndarray, " n_knots"]) -> Basis:
+def _between(
+    knots: Float64[np.ndarray, " n_knots"], supported: Bool[np.ndarray, " n_knots"]
+) -> Float64[np.ndarray, "n_knots n_supported"]:
     """The matrix that interpolates values at all knots from those at the supported knots.
 
     Beyond the outermost supported knots the value is constant, since a straight line could leave all scores.
@@ -236,7 +252,9 @@ def _between(knots: Float64[np.ndarray, " n_knots"], supported: Bool[np.ndarray,
     return np.column_stack([np.interp(knots, knots[supported], column) for column in unit] or [0.0 * knots])
 
 
-def _smoothed(moments: Float64[np.ndarray, "n n"], df: int, basis: Basis) -> Float64[np.ndarray, " n_all"]:
+def _smoothed(
+    moments: Float64[np.ndarray, "n n"], df: int, basis: Float64[np.ndarray, "n_knots n_supported"]
+) -> Float64[np.ndarray, " n_all"]:
     """The values at the knots from second moments within observations, those of the score in the last column.
 
     λ minimises RSS / (1 - (degrees of freedom of the curve) / df)².

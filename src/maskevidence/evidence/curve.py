@@ -31,8 +31,6 @@ from maskevidence.support.files import csv_text
 RATE_BINS = 20
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
-Floats = Float64[np.ndarray, " n_points"]
-
 
 @dataclass(frozen=True, repr=False)
 class Curve(Shown):
@@ -54,12 +52,12 @@ class Curve(Shown):
     """
 
     n_tokens: int | None
-    size: Floats
-    rate: Floats
-    score: Floats
-    mask_se: Floats
-    mask_df: Floats
-    data_se: Floats
+    size: Float64[np.ndarray, " n_points"]
+    rate: Float64[np.ndarray, " n_points"]
+    score: Float64[np.ndarray, " n_points"]
+    mask_se: Float64[np.ndarray, " n_points"]
+    mask_df: Float64[np.ndarray, " n_points"]
+    data_se: Float64[np.ndarray, " n_points"]
     n_masks: Int64[np.ndarray, " n_points"]
 
     @property
@@ -77,7 +75,9 @@ class Curve(Shown):
             return None
         return float(self.score.sum())
 
-    def band(self, level: float = 0.95) -> tuple[Floats, Floats]:
+    def band(
+        self, level: float = 0.95
+    ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
         """Lower and upper end of each score's Student's t interval for the error of the masks, nats."""
         resolved = ~np.isnan(self.mask_se)
         half = np.full_like(self.score, np.nan)
@@ -197,7 +197,7 @@ def curve_from_scores(
     parts = np.split(order, starts[1:])
     means = [_point(table, summation, part, design, masks) for part in parts]
 
-    def column(name: str) -> Floats:
+    def column(name: str) -> Float64[np.ndarray, " n_points"]:
         values = [getattr(mean, name) for mean in means]
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 

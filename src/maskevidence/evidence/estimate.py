@@ -71,9 +71,9 @@ def estimate_evidence(
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
             sizes smaller without further passes (token_means.py), for 6 bytes each. Those of
             `LeaveOneOut` are in `scores` in any case.
-        share_contexts: whether masks that leave the same tokens visible are one pass of the model, also those
-            of different observations, as the answers to one prompt; of tokens that are whole numbers, and a
-            model with `log_distributions`. Random masks of long texts hardly ever do so.
+        share_contexts: whether masks that leave the same tokens visible share one pass of the model, also
+            across observations, such as the answers to one prompt; for tokens that are whole numbers and a
+            model with `log_distributions`. Random masks of long texts hardly ever share contexts.
 
     Raises:
         InputError: data, design, options or answers of the model that cannot be used.
@@ -106,11 +106,7 @@ def estimate_evidence(
         if share_contexts:
             raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")
         assert not isinstance(design, Precise)
-        table, n_calls = score_shared_moments(model, data, Scoring(design, key, batch_size))
-        estimate = summarize_scores(table, design, key, model.conditionals, n_calls, base_measure_of(model))
-        n_tokens = data.n_rows * estimate.n_tokens
-        estimate = replace(estimate, n_observations=data.n_rows, n_tokens=n_tokens, data_se=None)
-        return replace(estimate, data_fingerprint=data.fingerprint())
+        return _of_moments(model, data, Scoring(design, key, batch_size))
     tokens = as_tokens(model, data)
     notes = model.notes_on(tokens) if isinstance(model, HasNotesOn) else ()
     if refine and isinstance(model, HasRefine):
@@ -138,6 +134,20 @@ def estimate_evidence(
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
         labels=tuple(labels[number] for number in estimate.ids.tolist()) if labels else None,
+    )
+
+
+def _of_moments(model: MaskedModel, moments: GaussianMoments, scoring: Scoring) -> EvidenceEstimate:
+    """The estimate for the rows behind some moments, which share their masks."""
+    table, n_calls = score_shared_moments(model, moments, scoring)
+    base_measure = base_measure_of(model)
+    estimate = summarize_scores(table, scoring.design, scoring.key, model.conditionals, n_calls, base_measure)
+    return replace(
+        estimate,
+        n_observations=moments.n_rows,
+        n_tokens=moments.n_rows * estimate.n_tokens,
+        data_se=None,
+        data_fingerprint=moments.fingerprint(),
     )
 
 

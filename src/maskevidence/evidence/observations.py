@@ -1,4 +1,4 @@
-"""What an estimate says of each observation: its log evidence, the error of its masks, and its length."""
+"""The observations of an estimate: the log evidence, mask error and length of each."""
 
 import math
 from dataclasses import dataclass

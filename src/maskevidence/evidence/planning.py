@@ -1,4 +1,4 @@
-"""Before a run: how many draws of random sizes a target for the error of the masks takes, from a pilot.
+"""Forecast from a pilot how many draws of random sizes reach a target for the mask error.
 
 The pilot is the first stage of `Precise` on a random sample of n of the N observations. With its `mask_se` s
 and ν degrees of freedom, as many draws for each of the N observations have an error of about s·√(n/N) with
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import Precise
@@ -44,7 +45,7 @@ MOST_DRAWS = 2**20
 
 @dataclass(frozen=True)
 class PassPlan:
-    """How many random sizes a target for the error of the masks takes.
+    """How many masks of random sizes reach a target for the mask error.
 
     Attributes:
         design: the word of the design, such as "random-size:36".
@@ -91,7 +92,7 @@ class PassPlan:
 def plan(
     model: MaskedModel, data: object, precise: Precise, *, seed: int = 0, per_token: bool = False
 ) -> PassPlan:
-    """How many random sizes a target takes, from a pilot of at most a few hundred passes.
+    """Forecast how many masks of random sizes reach a target, from a pilot of at most a few hundred passes.
 
     `estimate_evidence` with the same `Precise` stops by itself. A fixed number of draws is for runs that do
     not see the scores of all observations, such as shards.
@@ -122,7 +123,7 @@ def plan(
     lengths, n = tokens.n_tokens.cpu().numpy(), len(tokens)
     pilot = _pilot(model, tokens, precise, seed, per_token=per_token)
     estimate = pilot.estimate
-    enough, target = precise.enough(estimate), precise.target(estimate.log_evidence)
+    enough = precise.enough(estimate)
     if enough == 0.0:
         raise InputError("the pilot's log evidence is 0, and so is any share of it; give target_se")
     needed = max(precise.needed(pilot.draws, estimate), precise.first(lengths).draws)
@@ -137,7 +138,26 @@ def plan(
     memory = n * draws * BYTES_PER_MASK
     if per_token:  # a mask hides half of the tokens on average
         memory += int((lengths + 1).sum() / 2) * draws * BYTES_PER_TOKEN
-    notes = []
+    return PassPlan(
+        design=str(DesignWord(RandomSize(draws), per_token=per_token)),
+        draws=draws,
+        passes=n * draws,
+        minutes=n * draws * pilot.seconds / 60,
+        memory=memory,
+        mask_se=(estimate.mask_se or 0.0) * math.sqrt(pilot.draws / draws),
+        enough=enough,
+        log_evidence=estimate.log_evidence,
+        data_se=estimate.data_se,
+        pilot_passes=pilot.passes,
+        uncertainty=pilot.uncertainty,
+        notes=tuple(_notes(precise, pilot, lengths)),
+    )
+
+
+def _notes(precise: Precise, pilot: "_Pilot", lengths: Int64[np.ndarray, " N"]) -> list[str]:
+    """Notes on the target, on the forecast's uncertainty, and on the cost of all masks of short rows."""
+    enough, target = precise.enough(pilot.estimate), precise.target(pilot.estimate.log_evidence)
+    notes, n = [], len(lengths)
     if enough > target:
         notes.append(
             f"a mask error of {enough:.3g} nats is {precise.negligible:.0%} of the data error, and less no "
@@ -153,20 +173,7 @@ def plan(
     if lengths.max() <= MAX_TOKENS_EXHAUSTIVE:
         every_mask = int(Exhaustive().n_draws(lengths).sum())
         notes.append(f"exhaustive scores every mask, {every_mask:,} passes without an error of the masks")
-    return PassPlan(
-        design=str(DesignWord(RandomSize(draws), per_token=per_token)),
-        draws=draws,
-        passes=n * draws,
-        minutes=n * draws * pilot.seconds / 60,
-        memory=memory,
-        mask_se=(estimate.mask_se or 0.0) * math.sqrt(pilot.draws / draws),
-        enough=enough,
-        log_evidence=estimate.log_evidence,
-        data_se=estimate.data_se,
-        pilot_passes=pilot.passes,
-        uncertainty=pilot.uncertainty,
-        notes=tuple(notes),
-    )
+    return notes
 
 
 class _Pilot(NamedTuple):

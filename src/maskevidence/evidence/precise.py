@@ -1,4 +1,4 @@
-"""As few masks as an error takes: `Precise` in place of a number of masks.
+"""`Precise`: draw masks until their standard error reaches a target.
 
 Random sizes are drawn in stages, each of which adds draws to those of all observations. After a stage with K
 draws for each of N observations, let s be the masks' standard error, ν its degrees of freedom, and s₀ the
@@ -57,7 +57,7 @@ FEWEST = RandomSize(8, replicates=2**20)
 
 @dataclass(frozen=True)
 class Precise:
-    """As many random sizes as an error of the masks takes, for `estimate_evidence` in place of a design.
+    """Draw random sizes until the mask error reaches a target; for `estimate_evidence` in place of a design.
 
     The masks are drawn in stages until their standard error is at the target, or until it no longer matters
     beside the sampling error of the observations: at a tenth of that, the total error √(mask_se² + data_se²)
@@ -154,7 +154,7 @@ class Precise:
         return design
 
     def drawn(self, design: RandomSize, score: Callable[[RandomSize], EvidenceEstimate]) -> EvidenceEstimate:
-        """Draw stage by stage, and give the estimate of the last one.
+        """Draw stage by stage, and return the estimate of the last stage.
 
         Args:
             design: that of the first stage.
@@ -231,7 +231,7 @@ class Precise:
         return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
-        """The error that is wanted of an estimate, in nats.
+        """The target for the mask error of an estimate, in nats.
 
         Example:
             >>> Precise(target_relative=0.01).target(-50.0)
@@ -247,7 +247,7 @@ class Precise:
         return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
 
     def needed(self, draws: int, estimate: EvidenceEstimate) -> float:
-        """How many draws for each observation that error takes; `draws` or fewer if they are enough.
+        """How many draws per observation reach the error `enough`; at most `draws` if these are enough.
 
         Args:
             draws: those of the estimate.

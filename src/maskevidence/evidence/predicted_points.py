@@ -1,4 +1,4 @@
-"""The points of a curve from masks of random sizes: what is predicted of a size, and the residuals there.
+"""The points of a curve from masks of random sizes: the prediction at each size plus the residuals there.
 
 With the prediction ĝ of `control_variates.py`, the score at size M is estimated by
 
@@ -30,9 +30,7 @@ from maskevidence.masks.design import MaskDesign
 from maskevidence.scores.record import ScoreTable
 
 NEAREST, SHARE = 32, 1 / 4  # of the masks whose spread tells that of a point: the fewest, and their share
-Floats = Float64[np.ndarray, " n_points"]
-Integers = Int64[np.ndarray, " n"]
-PointOf = Callable[[Integers, Integers], Integers]
+PointOf = Callable[[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]]
 
 
 class Points(NamedTuple):
@@ -49,11 +47,11 @@ class Points(NamedTuple):
     """
 
     point: Int64[np.ndarray, " n_points"]
-    rate: Floats
-    score: Floats
-    mask_se: Floats
-    mask_df: Floats
-    data_se: Floats
+    rate: Float64[np.ndarray, " n_points"]
+    score: Float64[np.ndarray, " n_points"]
+    mask_se: Float64[np.ndarray, " n_points"]
+    mask_df: Float64[np.ndarray, " n_points"]
+    data_se: Float64[np.ndarray, " n_points"]
     n_masks: Int64[np.ndarray, " n_points"]
 
 
@@ -92,10 +90,10 @@ def predicted_points(
 def _between(
     table: ScoreTable,
     prediction: Prediction,
-    point: Integers,
+    point: Int64[np.ndarray, " n"],
     n_masks: Int64[np.ndarray, " n_points"],
     point_of: PointOf,
-) -> Floats:
+) -> Float64[np.ndarray, " n_points"]:
     """v/N of each point: the variance of the observations around their curve, over their number."""
     _, first = np.unique(table.id, return_index=True)
     n_rows = np.zeros(len(n_masks))
@@ -108,7 +106,7 @@ def _between(
 
 
 def _expected(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integers
+    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Int64[np.ndarray, " n"]
 ) -> Float64[np.ndarray, "n 4"]:
     """What the observations with as many tokens as there are sizes add to the sums of each size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
@@ -130,8 +128,8 @@ def _expected(
 
 
 def _nearest_squares(
-    point: Integers, square: Float64[np.ndarray, " n"], n_masks: Int64[np.ndarray, " n_points"]
-) -> tuple[Floats, Floats]:
+    point: Int64[np.ndarray, " n"], square: Float64[np.ndarray, " n"], n_masks: Int64[np.ndarray, " n_points"]
+) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
     """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 
     The weights are those of a running mean over a window of the masks, in the order of their points, that is

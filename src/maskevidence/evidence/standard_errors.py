@@ -38,8 +38,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-Floats = Float64[np.ndarray, " n_masks"]
-Integers = Int64[np.ndarray, " n_masks"]
 Tails = tuple[float, float]  # d/n below and above
 UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
 
@@ -76,14 +74,14 @@ class MeanWithErrors(NamedTuple):
 
 
 def mean_with_errors(
-    contribution: Floats,
-    observation: Integers,
-    stratum: Integers,
-    replicate: Integers,
+    contribution: Float64[np.ndarray, " n_masks"],
+    observation: Int64[np.ndarray, " n_masks"],
+    stratum: Int64[np.ndarray, " n_masks"],
+    replicate: Int64[np.ndarray, " n_masks"],
     n_replicates: int,
     *,
     joint: bool,
-    unseen: Floats | None = None,
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
     enough_masks: bool = True,
 ) -> MeanWithErrors:
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
@@ -136,11 +134,11 @@ def mean_with_errors(
 
 
 def cell_variances(
-    contribution: Floats,
-    cell: Integers,
-    replicate: Integers,
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Int64[np.ndarray, " n_masks"],
+    replicate: Int64[np.ndarray, " n_masks"],
     n_replicates: int,
-    unseen: Floats | None = None,
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Float64[np.ndarray, " n_cells"]:
     """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums.
 
@@ -151,7 +149,11 @@ def cell_variances(
 
 
 def _totals(
-    contribution: Floats, cell: Integers, replicate: Integers, n_replicates: int, unseen: Floats | None
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Int64[np.ndarray, " n_masks"],
+    replicate: Int64[np.ndarray, " n_masks"],
+    n_replicates: int,
+    unseen: Float64[np.ndarray, " n_masks"] | None,
 ) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
     """The sum of each replicate of each cell, and the finite-population correction of each cell."""
     _, dense = np.unique(cell, return_inverse=True)
@@ -165,7 +167,12 @@ def _totals(
     return totals.reshape(n_cells, n_replicates), correction
 
 
-def tails(contribution: Floats, cell: Integers, unit: Integers, unseen: Floats | None = None) -> Tails:
+def tails(
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Int64[np.ndarray, " n_masks"],
+    unit: Int64[np.ndarray, " n_masks"],
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+) -> Tails:
     """d/n below and above for a sum of contributions (formula above).
 
     Args:

@@ -1,4 +1,4 @@
-"""Token means as a control variate: which tokens a mask hides is predicted to matter by the other replicates.
+"""Token means as a control variate: predict from other replicates how hard the hidden tokens of a mask are.
 
 A score is a mean over the hidden tokens, and some tokens are harder than others: the mask that happens to
 hide them scores lower. Let τ_j be the mean residual of token j of an observation, log p(x_j | visible) minus
@@ -13,8 +13,8 @@ with probability M/D, and the first mean has the second one as its expectation. 
 expectation 0 at every size, and any weights of the sizes keep that.
 
 The terms of different replicates are correlated a little, since each of them is in the means of the others.
-Measured on PPCA with 12 to 200 columns and 8 draws, the variance is 1 % to 3 % above what the differences
-between the replicates tell, which is half as much of the standard error, and intervals of 95 % cover 95 %.
+Measured on PPCA with 12 to 200 columns and 8 draws, the variance is 1 % to 3 % above its estimate from the
+differences between replicates (the standard error half as much), and 95 % intervals cover 95 %.
 
 Each τ_j is the sum of two shrunk means: that of its column, over all observations,
 and that of the token itself around it. Each is shrunk by the ratio of its sampling variance to the variance
@@ -37,10 +37,6 @@ from maskevidence.scores.hidden_tokens import HiddenTokens
 from maskevidence.scores.record import ScoreTable
 
 MAX_CELLS = 2_000_000  # pairs of an observation and a column that are held at once
-Floats = Float64[np.ndarray, " n_masks"]
-Integers = Int64[np.ndarray, " n"]
-Entries = Int64[np.ndarray, " n_entries"]
-Matrix = Float64[np.ndarray, "n_rows n_columns"]
 
 
 class _Cells(NamedTuple):
@@ -52,8 +48,8 @@ class _Cells(NamedTuple):
         square: the sum of all their squares.
     """
 
-    total: Matrix
-    times: Matrix
+    total: Float64[np.ndarray, "n_rows n_columns"]
+    times: Float64[np.ndarray, "n_rows n_columns"]
     square: float
 
 
@@ -68,7 +64,7 @@ class _Effects(NamedTuple):
     column_means: Float64[np.ndarray, " n_columns"]
     shrinkage: float
 
-    def means(self, cells: _Cells) -> Matrix:
+    def means(self, cells: _Cells) -> Float64[np.ndarray, "n_rows n_columns"]:
         """τ of each token."""
         times = cells.times
         own = (cells.total - times * self.column_means) / np.maximum(times + self.shrinkage, 1e-300)
@@ -90,10 +86,10 @@ class _Fold:
     table: ScoreTable
     hidden: HiddenTokens
     row: Int64[np.ndarray, " n_masks"]
-    expected: Floats
+    expected: Float64[np.ndarray, " n_masks"]
     n_columns: int
 
-    def cells(self, masks: Integers, rows: range) -> _Cells:
+    def cells(self, masks: Int64[np.ndarray, " n"], rows: range) -> _Cells:
         """The residuals of some masks, which are of these rows."""
         entries, cell = self.entries(masks, rows)
         size = self.table.size[masks]
@@ -103,7 +99,9 @@ class _Fold:
         count = np.bincount(cell, minlength=len(rows) * self.n_columns).reshape(shape).astype(np.float64)
         return _Cells(total, count, float(residual @ residual))
 
-    def entries(self, masks: Integers, rows: range) -> tuple[Entries, Entries]:
+    def entries(
+        self, masks: Int64[np.ndarray, " n"], rows: range
+    ) -> tuple[Int64[np.ndarray, " n_entries"], Int64[np.ndarray, " n_entries"]]:
         """Where the hidden tokens of some masks are in the record, and in the cells of these rows."""
         size = self.table.size[masks]
         entries = self.hidden[masks].entries(size)
@@ -111,7 +109,7 @@ class _Fold:
         return entries, np.repeat((self.row[masks] - rows.start) // rows.step, size) * self.n_columns + column
 
 
-def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
+def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndarray, " n_masks"]:
     """The control variate of each mask, shape (n_masks,), nats per masked token; its expectation is 0.
 
     Args:
@@ -141,7 +139,9 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
     return controls
 
 
-def _centred(fold: _Fold, masks: Integers, rows: range, means: Matrix) -> Float64[np.ndarray, " n_some"]:
+def _centred(
+    fold: _Fold, masks: Int64[np.ndarray, " n"], rows: range, means: Float64[np.ndarray, "n_rows n_columns"]
+) -> Float64[np.ndarray, " n_some"]:
     """The mean of τ over the hidden tokens of each mask, minus that over all tokens of its observation."""
     size = fold.table.size[masks]
     _, cell = fold.entries(masks, rows)

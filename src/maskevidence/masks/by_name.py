@@ -1,8 +1,8 @@
 """A design in one word: "random-size:16,per-token", "fixed-rate:0.15", "policy:entropy,blocks=4,shared".
 
 A word is the design's name, its first option after a colon, and others after commas. The options are the
-arguments of the design's class: KEY=VALUE, a value alone for the first of them, or a key alone for one that
-is true or false. `shared` and `per-token` go with every design; they do what masks="shared" and
+arguments of the design's class: KEY=VALUE, a value alone for the first argument, or a key alone for an
+option that is true or false. `shared` and `per-token` go with every design; they do what masks="shared" and
 per_token=True do. In keys, - and _ are the same. A list is FIRST-LAST-STEP, numbers between +, or, for the
 `order` of a policy, a file of whole numbers.
 """
@@ -37,7 +37,7 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
 
 
 def design_class(name: str) -> type[MaskDesign]:
-    """The design with this name.
+    """The class of the designs with this name.
 
     Raises:
         InputError: an unknown name; the message lists the close matches.
@@ -49,7 +49,7 @@ def design_class(name: str) -> type[MaskDesign]:
 
 
 def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
-    """The design that `MaskDesign.settings` describes, as it is or after a way through JSON.
+    """The design that `MaskDesign.settings` describes, also after a round trip through JSON.
 
     Raises:
         InputError: a design that is not one of this package's, or options that it does not have.
@@ -73,7 +73,7 @@ _EXAMPLES: dict[Any, str] = {float: "0.15", tuple: "0.1-0.9-0.2"}
 
 @dataclass(frozen=True)
 class DesignWord:
-    """What a word says: a design, whether all observations share its masks, and what is recorded.
+    """The meaning of a word: a design, whether all observations share its masks, and what is recorded.
 
     Attributes:
         design: how masks are drawn.
@@ -101,19 +101,19 @@ class DesignWord:
         return f"{self.design.name}:{','.join(options)}" if options else self.design.name
 
     def without_tokens(self, owner: str) -> "DesignWord":
-        """The word, unless it asks for scores of tokens, which `owner` does not record."""
+        """The same word; an InputError if it asks for scores of tokens, which `owner` does not record."""
         if self.per_token:
             raise InputError(f"{owner} records no scores of tokens; leave per-token out")
         return self
 
 
 def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> DesignWord:
-    """A design or the word of one, with the arguments that stand beside it in a call.
+    """The `DesignWord` of a design or of its word, and of the arguments `masks` and `per_token` of a call.
 
     Masks are shared, and the scores of tokens kept, if the word or the argument says so.
 
     Raises:
-        InputError: neither a design nor a word of one.
+        InputError: neither a design nor the word of a design.
 
     Example:
         >>> as_design("fixed-rate:0.15").design
@@ -138,7 +138,7 @@ def parse_design(word: str, **defaults: int) -> DesignWord:
 
     Args:
         word: such as "every-size", "random-size:8,replicates=4" or "policy:order=places.txt".
-        defaults: in place of the defaults of the class, for those of its arguments that the word leaves out.
+        defaults: values for arguments that the word leaves out, in place of the defaults of the class.
 
     Raises:
         InputError: an unknown design (the message lists close matches) or option, an option that is given
@@ -209,7 +209,7 @@ def _option(
 
 
 def _value(word: str, key: str, text: str, kind: Any) -> Any:
-    """The value of an option, of the type that the design has for it."""
+    """The value of an option, in the type of the design's argument."""
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,30}", text):
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a whole number")
@@ -265,7 +265,7 @@ def parse_places(text: str) -> tuple[int, ...]:
 
 
 def _written(design: MaskDesign) -> list[str]:
-    """The options of a design's word: its first argument, and those that do not follow from the others."""
+    """The options in a design's word: its first argument, and all that the others do not imply."""
     values = {name: getattr(design, name) for name in _parameters(type(design))}
     first = next(iter(values), None)
     for name in reversed(tuple(values)):
@@ -287,7 +287,7 @@ def _makes(design: type[MaskDesign], values: Mapping[str, Any], expected: MaskDe
 
 
 def _text(value: Any) -> str:
-    """A value as a word has it."""
+    """A value as it is written in a word."""
     if not isinstance(value, tuple):
         return str(value)
     if len(value) > 2 and isinstance(value[0], float):

@@ -1,4 +1,4 @@
-"""What a mask design is: its masks, and the weights of their scores in the estimate.
+"""A mask design: which masks are scored, and the weights of their scores in the estimate.
 
 A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
 and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). A mask is a
@@ -85,7 +85,7 @@ class MaskDesign(ABC):
     """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
 
     Attributes:
-        name: of the design, with which its words begin (by_name.py).
+        name: the design's name, with which its words begin (by_name.py).
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
             A larger value adds masks to those of a smaller one, so that a run can be extended.
@@ -160,8 +160,8 @@ class MaskDesign(ABC):
     def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
         """Why the masks' error on observations with these numbers of tokens is unknown; None if it is known.
 
-        An interval from too few independent masks covers less than its nominal share, so that none is given
-        (measured in benchmarks/coverage.py).
+        An interval from too few independent masks covers less than its nominal share (measured in
+        benchmarks/coverage.py), so that no interval is given.
         """
         if self.n_replicates >= self.min_replicates:
             return None
@@ -217,7 +217,7 @@ class MaskDesign(ABC):
         return n_draws // n_repeats
 
     def in_training(self) -> "MaskDesign":
-        """The design as training uses it: by default as it is.
+        """The design that training uses; by default this design.
 
         Raises:
             InputError: a design whose estimate is not the area under the curve.
@@ -232,9 +232,9 @@ class MaskDesign(ABC):
         return self
 
     def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
-        """The design for more masks of a run: with options of its design, except those `asked` for.
+        """The design that adds masks to a run of the design `other`: it keeps that design's options.
 
-        By default no option is kept.
+        It does not keep those that the user `asked` for. By default no option is kept.
         """
         return self
 
@@ -280,7 +280,7 @@ def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Ma
 
 
 def token_numbers(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
-    """The number of each maskable token among those of its row, from 0; any such number elsewhere."""
+    """The number of each maskable token in its row, counted from 0; other entries have no meaning."""
     if maskable.all():
         return np.arange(maskable.shape[1])[None]
     return np.maximum(np.cumsum(maskable, axis=1) - 1, 0)

@@ -14,11 +14,11 @@ BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and co
 
 @dataclass(frozen=True)
 class DrawnMasks:
-    """Masks of a design for B observations: which observation each is of, its draw and its size.
+    """Masks of a design for B observations: the observation, draw and size of each mask.
 
     Attributes:
         design: how they were drawn.
-        key: what they depend on.
+        key: the seed of the masks, and whether all observations share them.
         ids: shape (B,); the observations.
         maskable: shape (B, D).
         row: shape (n_masks,); the position 0..B-1 of each mask's observation.
@@ -49,7 +49,7 @@ class DrawnMasks:
     def scored(
         self, part: slice | Int64[np.ndarray, " n_part"], masked: Bool[np.ndarray, "n_part D"]
     ) -> Bool[np.ndarray, "n_part D"]:
-        """Which of the hidden tokens of some masks count for their scores, shape (n_part, D)."""
+        """Which of the hidden tokens count for the scores of some masks, shape (n_part, D)."""
         row = self.row[part]
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 

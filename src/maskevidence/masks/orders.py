@@ -34,8 +34,8 @@ class Orderings(MaskDesign):
     A single order is an unbiased estimate by the chain rule. The design is fast for a model that gives the
     conditionals at every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
 
-    With bound="importance" the score of each mask is that of the one token which the order shows next, so
-    that the scores of an order add up to log p_σ(x). The estimate of an observation is then
+    With bound="importance" the score of a mask is the log-probability of the token that the order shows next,
+    so that the scores of an order add up to log p_σ(x). The estimate of an observation is then
 
         log (1/n) Σ_σ p_σ(x),
 

@@ -28,8 +28,8 @@ class Policy(MaskDesign):
     which draws each value from the model, writes the observation. Tokens that are shown together are drawn
     independently, and their probabilities are multiplied. An observation takes one pass for each step.
 
-    The next tokens are those of the first block with a hidden token which come first in the order, or whose
-    distributions rank first (ties go to the earlier token):
+    The next tokens come from the first block with a hidden token: the tokens that are first in the order, or
+    whose distributions rank first (ties go to the earlier token):
 
     | policy | next |
     | --- | --- |

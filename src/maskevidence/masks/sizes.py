@@ -1,4 +1,4 @@
-"""Designs that draw sizes, and random masks of each; and those that list all masks of a size, or all."""
+"""Designs that draw random masks of every size, of random sizes or at rates, and designs that list masks."""
 
 import math
 from collections.abc import Collection
@@ -159,7 +159,7 @@ class EverySize(MaskDesign):
         return too_few(self, self.masks_per_size, int(random[group].sum()), masks)
 
     def _n_left_out(self, n_masks: Integers) -> float:
-        """How many masks of an observation are not scored; n_masks has those of each size, 0 for many."""
+        """How many masks of an observation are not scored; n_masks counts those of each size, 0 for many."""
         if (n_masks == 0).any():
             return math.inf
         return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
@@ -252,7 +252,7 @@ class RandomSize(MaskDesign):
         return np.full_like(n_tokens, self.draws)
 
     def continuing(self, other: MaskDesign, asked: Collection[str]) -> MaskDesign:
-        """The design for more masks of a run, whose draws and replicates it keeps, except those `asked` for.
+        """This design with the draws and replicates of a run, except those that the user `asked` for.
 
         Example:
             >>> RandomSize(16).continuing(RandomSize(4, 4), asked=["draws"])
@@ -301,7 +301,7 @@ class RandomSize(MaskDesign):
         )
 
     def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
-        """The number of draws from which the error on observations of these numbers of tokens is known.
+        """The fewest draws with which the error is known, for observations of these numbers of tokens.
 
         Args:
             n_tokens: shape (N,).

@@ -1,8 +1,7 @@
-"""The one place that asks a model for the log-probabilities of many hidden tokens.
+"""Ask a model for the log-probabilities of many hidden tokens, in calls that fit its device and memory.
 
-A question is a row of tokens with some hidden. Its visible tokens are its context, and the model is asked for
-the values at the hidden places. An `Asker` packs contexts into calls of the model, and `Reads` asks each
-distinct context once, whatever the values at its hidden places are.
+A context is a row of tokens of which some are hidden. An `Asker` packs contexts into calls of the model.
+`Reads` asks each distinct context once, whatever the values of its hidden tokens are.
 """
 
 from array import array
@@ -33,15 +32,15 @@ from maskevidence.tokens import Tokens
 Ints = Int64[np.ndarray, " _"]
 RowIndex = slice | Int64[np.ndarray, " _"]
 
-_ROWS = 1024  # in a call of a model that does not say how many
+_ROWS = 1024  # rows in a call of a model without `batches`
 _NUMBERS = 2**24  # log-probabilities of a call: 64 MiB in single precision
-_MANY_VALUES = 2**15  # what a vocabulary is taken for before the first answer tells its size
+_MANY_VALUES = 2**15  # the size that a vocabulary is taken to have before the first answer
 _HIDDEN, ABSENT = -1, -2  # in place of a token's id
 
 
 @runtime_checkable
 class Contexts(Protocol):
-    """Rows of tokens with some hidden, which are made when the model is about to be asked."""
+    """Rows of tokens of which some are hidden; they are built when the model is asked."""
 
     @property
     def n_present(self) -> Ints:
@@ -83,14 +82,14 @@ class MaskedRows:
 
 
 class Answer(NamedTuple):
-    """What a model says of some contexts.
+    """A model's answer for some contexts.
 
     Attributes:
-        part: which contexts.
+        part: the positions of the contexts.
         tokens: their b rows.
         hidden: shape (b, D).
-        log_probs: shape (b, D), the log-probability of each hidden token, nats; or, of distributions, shape
-            (n_hidden, V), that of every value of each hidden token, row by row.
+        log_probs: shape (b, D), the log-probability of each hidden token, nats; for distributions shape
+            (n_hidden, V), the log-probability of every value of each hidden token, row by row.
     """
 
     part: RowIndex
@@ -100,14 +99,14 @@ class Answer(NamedTuple):
 
 
 class Asker:
-    """Asks a model, in calls that fit its device and memory, without gradients.
+    """Asks a model without gradients, in calls that fit its device and memory.
 
     Args:
         model: any `MaskedModel`.
         batch_size: how many rows go into one call; None leaves it to the model, and takes 1,024 rows for a
             model without `batches`.
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
-        advance: is told how many rows were answered since the last call.
+        advance: called with the number of rows that were answered since its last call.
 
     Attributes:
         n_calls: how many times the model was called so far.
@@ -144,8 +143,8 @@ class Asker:
         Args:
             contexts: the rows.
             among: which of them; by default all.
-            share: whether rows that look the same are one pass of the model, whatever their hidden tokens
-                are; of tokens and a model that `check_shared` accepts.
+            share: whether rows with the same visible tokens share one pass of the model; for tokens and a
+                model that `check_shared` accepts.
 
         Raises:
             InputError: a mask that is empty or hides a token that is not maskable, or an answer that is not
@@ -241,7 +240,7 @@ class Asker:
 def mean_score(
     answer: Float[Tensor, "B D"], tokens: Tokens, scored: Bool[Tensor, "B D"]
 ) -> Float[Tensor, " B"]:
-    """The mean of a model's answer over the tokens that count, after a check that it is finite there."""
+    """The mean log-probability of the scored tokens of each row, after a check that it is finite."""
     scored = scored.to(answer.device)
     total = (answer * scored).sum(1)  # finite if every term is, at a fraction of the work of the following
     if not bool(torch.isfinite(total).all()):
@@ -253,7 +252,7 @@ def mean_score(
 
 
 class Reads:
-    """Log-probabilities to read in rows of token ids; rows that look the same are one pass of the model.
+    """Requests for log-probabilities in rows of token ids; rows with the same visible tokens are one pass.
 
     Args:
         largest: the largest id; it decides how many bytes a token takes.
@@ -293,8 +292,8 @@ class Reads:
 
         Args:
             ids: the row; -2 where there is no token.
-            hidden: the places that the model does not see; without one, it sees what it is asked for.
-            places: what is read; by default all hidden places.
+            hidden: the places that the model does not see; without any, it sees the tokens that are read.
+            places: the places that are read; by default all hidden places.
             values: the value that is read at each of them; by default the row's own.
 
         Returns:
@@ -313,7 +312,7 @@ class Reads:
         return number, slice(first, len(self._value))
 
     def answers(self, asker: Asker) -> Float64[np.ndarray, " n_reads"]:
-        """Ask for all contexts once, and give the log-probabilities of all that is read, nats.
+        """Ask for all contexts once, and return the log-probability of each read, nats.
 
         A context with one value at each place is asked for that value, and another for its distributions.
 
@@ -355,7 +354,7 @@ class _Distinct:
     """The distinct contexts of some reads.
 
     Attributes:
-        rows: the ids of each context, or what stands in place of them.
+        rows: the ids of each context, with -1 for a hidden and -2 for an absent token.
         context: shape (n_reads,); the number of the context of each read.
         column: shape (n_reads,); the column that it reads.
         value: shape (n_reads,); the value whose log-probability is read.
@@ -422,7 +421,7 @@ class _Distinct:
 
 
 def check_shared(model: MaskedModel, tokens: Tokens) -> None:
-    """Raise an InputError for a model, or for tokens, whose rows cannot be told to look the same."""
+    """Raise an InputError for a model or tokens whose contexts cannot be shared."""
     if tokens.values.is_floating_point() or tokens.values.ndim != 2:
         raise InputError(
             "contexts are shared between tokens that are whole numbers, one for each place; these have shape "
@@ -436,7 +435,7 @@ def check_shared(model: MaskedModel, tokens: Tokens) -> None:
 
 
 def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:
-    """The conditionals of contexts of which those that look the same are one pass."""
+    """The conditionals of contexts; those with the same visible tokens share one pass of the model."""
     number = np.arange(len(contexts.n_present)) if among is None else among
     parts = [number[part] for part in slices(len(number), _ROWS)]
     reads = Reads(2**31 - 1)

@@ -1,11 +1,11 @@
-"""The cheapest checks, which `estimate_evidence` makes before it scores: at most one pass in twenty."""
+"""The checks that `estimate_evidence` makes before it scores: at most one pass in twenty."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Bool, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
@@ -15,7 +15,7 @@ from maskevidence.scores.score import check_tokens
 from maskevidence.tokens import Tokens
 
 _FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked
-# The room for rounding, relative to 1 + |answer|: what rows that share a call add to each other's sums.
+# Relative tolerance for rounding, by bytes of a number: rows in one call change each other's sums slightly.
 _ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 _MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
 
@@ -43,12 +43,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     order = some.maskable.cumsum(1)
     masked = some.maskable & (order > some.n_tokens[:, None] // 2)  # the right half of each row
     probe = masked & (order == some.n_tokens[:, None])
-    present = tokens.maskable | tokens.context
-    following = (rows + 1) % len(tokens)
-    others = masked & ~probe & present[following]
-    changed = torch.where(like(others, some.values), tokens.values[following], some.values)
-    both = tokens[torch.cat([rows, rows])]
-    both = to_device_of(model, replace(both, values=torch.cat([some.values, changed])))
+    both = to_device_of(model, _with_changed_values(tokens, rows, masked & ~probe))
     twice, device = torch.cat([masked, masked]), both.values.device
     with torch.no_grad():
         answer = model.log_conditionals(both, twice.to(device))
@@ -66,11 +61,11 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     before, after = answer.chunk(2)
     leaks = probe.cpu() & ((after - before).abs() > room * (1 + before.abs()))
     if bool(leaks.any()):
-        row, column = torch.nonzero(leaks)[0].tolist()
         if any("Dropout" in type(part).__name__ and part.training for part in _modules(model)):
             raise InputError(
                 f"{name} is in training mode, so that dropout makes its answers random; call eval() first"
             )
+        row, column = torch.nonzero(leaks)[0].tolist()
         raise InputError(
             f"the answer of {name} for token {column} of observation {int(some.ids[row])} changes "
             f"from {float(before[row, column]):.6g} to {float(after[row, column]):.6g} nats with the values "
@@ -78,12 +73,20 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
         )
 
 
+def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool[Tensor, "b D"]) -> Tokens:
+    """Some rows twice: as they are, and with the hidden values of the rows that follow."""
+    some, following = tokens[rows], (rows + 1) % len(tokens)
+    others = hidden & (tokens.maskable | tokens.context)[following]
+    changed = torch.where(like(others, some.values), tokens.values[following], some.values)
+    return replace(tokens[torch.cat([rows, rows])], values=torch.cat([some.values, changed]))
+
+
 def _modules(model: object) -> Iterable[torch.nn.Module]:
     return model.modules() if isinstance(model, torch.nn.Module) else ()
 
 
 def rounding(model: Any, answer: Tensor | None = None) -> float:
-    """The room for rounding of a model's least precise parameters, buffers or answers.
+    """The tolerance for rounding of a model's least precise parameters, buffers or answers.
 
     Example:
         >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())

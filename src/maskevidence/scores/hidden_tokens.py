@@ -1,4 +1,4 @@
-"""What each hidden token scored, beside the mean over the tokens of its mask."""
+"""The log-probability of each hidden token, recorded in addition to the mean score of its mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Float32, Int32, Int64
 
 from maskevidence.support.checks import check_memory
 
-BYTES_PER_TOKEN = 24  # while it is scored and summarised: its place, its score, and copies of them
+BYTES_PER_TOKEN = 24  # while it is scored and summarised: its column, its score, and copies of them
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class HiddenTokens:
     def __getitem__(
         self, masks: slice | Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"]
     ) -> "HiddenTokens":
-        """Those of some masks."""
+        """The scores of some masks."""
         return replace(self, start=self.start[masks])
 
     def packed(self, size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
-        """The same with the entries in the order of the masks, and no others."""
+        """The same scores, stored in the order of the masks without gaps."""
         entries = self.entries(size)
         return HiddenTokens(np.cumsum(size) - size, self.column[entries], self.log_prob[entries])
 
     @staticmethod
     def empty(size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
-        """Room for masks of these sizes.
+        """A record of zeros for masks of these sizes.
 
         Args:
             size: shape (n_masks,); the sizes of the masks.
@@ -80,7 +80,7 @@ class HiddenTokens:
 
     @staticmethod
     def join(parts: Sequence["HiddenTokens"]) -> "HiddenTokens":
-        """Those of several records, one after the other."""
+        """The scores of several records, one after the other."""
         before = np.cumsum([0, *(len(part.column) for part in parts)])
         return HiddenTokens(
             np.concatenate([part.start + shift for part, shift in zip(parts, before[:-1], strict=True)]),

@@ -5,8 +5,8 @@ rule along its own order,
 
     log p(x) = Σ_t Σ_{j shown at step t} log p(x_j | x_visible before step t),
 
-which is that of the decoder which draws each shown value from these conditionals. Over all x, these
-probabilities add up to one.
+which is the log-probability that a decoder writes x if it draws each shown value from these conditionals.
+Over all x, these probabilities add up to one.
 """
 
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ def steps(
 
     Args:
         asker: asks the model.
-        tokens: B observations, beside the model; a decoder writes its tokens into their values.
+        tokens: B observations, on the model's device; a decoder writes its tokens into their values.
         hidden: shape (B, D); what is hidden, which the reader of a step changes before the next one.
         n_steps: shape (B,); how many steps each observation takes; a smaller number ends it early.
         listed: whether distributions are asked for.
@@ -131,7 +131,7 @@ def decode(
         model: a `MaskedModel` with `log_distributions`.
         tokens: the observations; their maskable values are not read.
         policy: how the next tokens are chosen: a `Policy`, or a word such as "policy:confidence".
-        generator: of the values that are drawn; by default torch's own.
+        generator: draws the values; by default torch's own.
 
     Returns:
         The same observations with drawn values.
@@ -200,7 +200,7 @@ def most_urgent(
 
 
 def _turn(policy: Policy, number: Int64[Tensor, "b D"], tokens: Tokens) -> Int64[Tensor, "b D"]:
-    """The turn of each token in an order that is known beforehand."""
+    """The turn of each token in an order that does not depend on values."""
     if policy.policy == "left-to-right":
         return number
     if policy.policy == "right-to-left":

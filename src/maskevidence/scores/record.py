@@ -25,7 +25,7 @@ class ScoreTable:
         n_bytes: shape (n_masks,); the observation's bytes of text; None without text.
         log_mixture: shape (n_masks,); log E_σ p_σ of the hidden tokens that are scored given the visible
             ones, nats; None unless the order mixture was computed.
-        hidden: what each hidden token scored; None where it was not recorded.
+        hidden: the log-probability of each hidden token; None where it was not recorded.
     """
 
     id: Int64[np.ndarray, " n_masks"]

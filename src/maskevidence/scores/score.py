@@ -86,8 +86,8 @@ class Scoring:
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
         per_token: whether the score of each hidden token is recorded, too; of random sizes.
-        share: whether masks that leave the same tokens visible are one pass of the model, also those of
-            different observations.
+        share: whether masks that leave the same tokens visible share one pass of the model, also across
+            observations.
     """
 
     design: MaskDesign
@@ -162,7 +162,7 @@ def score_repeats(
         tokens: the observations, with different ids.
         scoring: how they are scored.
         repeats: which of the design's repeats, with a step of 1.
-        advance: is told how many masks were scored since the last call.
+        advance: called with the number of masks that were scored since its last call.
 
     Returns:
         The scores, and how many times the model was called.
@@ -175,7 +175,7 @@ def score_repeats(
 
 
 def score_by(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
-    """The same scores by an asker, which decides how many masks go into one call and counts the passes."""
+    """`score_repeats` with an asker, which packs masks into calls and counts the passes."""
     if isinstance(scoring.design, Policy):
         return score_policy(asker, tokens, scoring.design)
     return _score_pairs(asker, tokens, scoring, repeats)
@@ -200,7 +200,7 @@ def check_scorable(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> No
 
 
 def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
-    """Raise an InputError for a design whose masks are not predicted, so that it has no use for tokens."""
+    """Raise an InputError for a design without control variates, which has no use for scores of tokens."""
     if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
         raise InputError(
             f"per_token belongs to random-size with own masks and 2 or more replicates, and not to {design} "

@@ -30,7 +30,7 @@ def whole_number(name: str, value: object) -> int:
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Refuse what this machine's memory cannot hold, before any of it is allocated.
+    """Refuse to allocate more than this machine's memory.
 
     Args:
         n_bytes: the memory that is needed at least.
@@ -38,7 +38,7 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
         remedy: what the user can do.
 
     Raises:
-        InputError: the machine has less memory than that; systems that do not tell their memory pass.
+        InputError: the machine has less memory; systems that do not report their memory pass.
 
     Example:
         >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS
@@ -55,7 +55,7 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
 
 
 def machine_memory() -> int | None:
-    """The bytes of memory of this machine; None on systems other than Linux and macOS, which do not tell."""
+    """The bytes of memory of this machine; None on systems other than Linux and macOS."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The words that an option may take, for the modules that use them and for a command line without torch."""
+"""The words that options may take, in a module that does not import torch."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The word for a device as a device of torch."""
+"""Devices of torch by their words on the command line."""
 
 import torch
 
@@ -48,6 +48,6 @@ cuda, cuda:N, mps or auto (this machine has cpu...)
 
 
 def _devices(float64: bool) -> list[str]:
-    """What this machine has, the fastest last."""
+    """The devices of this machine, the fastest last."""
     mps = ["mps"] if torch.backends.mps.is_available() and not float64 else []
     return ["cpu", *mps, *(["cuda"] if torch.cuda.is_available() else [])]

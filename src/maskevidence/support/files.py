@@ -46,7 +46,7 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a place is a pipe or a device, which holds no file that could be replaced."""
+    """Whether a path is a pipe or a device, which is written to and not replaced."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -112,7 +112,7 @@ def replacing_files(folder: Path) -> Iterator[Path]:
 
 
 def check_place(path: str | Path, *, folder: bool = False) -> None:
-    """Refuse a place that nothing can be written to, before work is done for it. Nothing is left there.
+    """Refuse a path that cannot be written to, before any work is done. Nothing is left there.
 
     A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
 

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: whether it answers, found out within seconds instead of minutes of retries."""
+"""The Hugging Face hub: a quick check whether it answers, and small files from it."""
 
 from functools import cache
 from pathlib import Path

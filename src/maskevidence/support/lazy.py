@@ -11,7 +11,7 @@ from typing import Any
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package that imports nothing until it is asked for.
 
-    The public names are those that `__init__.pyi` beside the package's `__init__.py` imports, each by its
+    The public names are those that the package's `__init__.pyi` imports, each by its
     own `from .module import Name as Name`: type checkers, editors and this function read the same lines.
     Modules of the package are attributes as well, but are not listed.
 

@@ -1,4 +1,4 @@
-"""What a training recorded: a row per epoch."""
+"""The history of a training: a row per epoch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

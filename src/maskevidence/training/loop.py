@@ -122,7 +122,7 @@ class TrainingLoop:
         )
 
     def _add_device(self) -> None:
-        """Note where the model is, unless the checkpoint holds the last epoch."""
+        """Record the model's device, unless the checkpoint holds the last epoch."""
         target = device_of(self.model)
         if target is not None and str(target) not in self.devices and len(self.records) < self.options.epochs:
             self.devices.append(str(target))
