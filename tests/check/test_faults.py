@@ -39,9 +39,9 @@ class PeeksAtHiddenValues(Strings):
         every = torch.zeros_like(masked)
         answer = torch.zeros(masked.shape, dtype=torch.float64)
         for column in range(masked.shape[1]):
-            one = every.clone()
-            one[:, column : column + 2] = masked[:, column : column + 2]
-            answer[:, column] = super().log_conditionals(tokens, one)[:, column]
+            pair = every.clone()
+            pair[:, column : column + 2] = masked[:, column : column + 2]
+            answer[:, column] = super().log_conditionals(tokens, pair)[:, column]
         return torch.where(masked, answer, 0.0)
 
 
@@ -222,9 +222,9 @@ class ReadsOnePlaceOff(torch.nn.Module):
 
 def steep() -> me.models.Gaussian:
     """Columns that rise steadily, each around a level of its own."""
-    place = torch.arange(10.0, dtype=torch.float64)
-    covariance = 0.5 * torch.exp(-(place[:, None] - place).abs() / 5) + 0.1 * torch.eye(10)
-    return me.models.Gaussian(place, covariance)
+    level = torch.arange(10.0, dtype=torch.float64)
+    covariance = 0.5 * torch.exp(-(level[:, None] - level).abs() / 5) + 0.1 * torch.eye(10)
+    return me.models.Gaussian(level, covariance)
 
 
 def one_place_off() -> tuple[Any, Any]:

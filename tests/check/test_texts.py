@@ -93,8 +93,8 @@ def test_tokens_of_the_prompt_are_caught(model: MaskedLM) -> None:
 
 def test_many_unknown_tokens_are_caught(model: MaskedLM) -> None:
     with pytest.warns(me.errors.UnknownTokensWarning):
-        some = model.tokens([*TEXTS, "1 2 3 4"])
-    assert me.check_model(model, some)["unknown tokens"].status == "noted"
+        few = model.tokens([*TEXTS, "1 2 3 4"])
+    assert me.check_model(model, few)["unknown tokens"].status == "noted"
     with pytest.warns(me.errors.UnknownTokensWarning):
         many = model.tokens(["1 2 3 4 5 6 7 rain"] * 4, allow_unknown=True)
     assert failed(me.check_model(model, many)) == {"unknown tokens"}
@@ -142,10 +142,10 @@ def test_logits_of_the_next_place_are_caught() -> None:
 
     def knows_the_order(shown: Tensor) -> Tensor:
         """Each token follows the one before it in the vocabulary: the first visible one tells all others."""
-        place = torch.arange(shown.shape[1])
+        position = torch.arange(shown.shape[1])
         seen = shown != tokenizer.mask_token_id
-        start = torch.where(seen, (shown - 6 - place) % 50, 0).amax(1, keepdim=True)
-        expected = (start + place) % 50 + 6
+        start = torch.where(seen, (shown - 6 - position) % 50, 0).amax(1, keepdim=True)
+        expected = (start + position) % 50 + 6
         return 3.0 * torch.nn.functional.one_hot(expected, len(tokenizer)).float()
 
     every = torch.ones(ids.shape, dtype=torch.bool)

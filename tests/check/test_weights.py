@@ -117,8 +117,8 @@ class TestCollators:
     def test_the_packages_own_passes(self, tokenizer: Any) -> None:
         from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 
-        found = findings(MaskSizeCollator(tokenizer))
-        assert {name: one.status for name, one in found.items()} == {
+        results = findings(MaskSizeCollator(tokenizer))
+        assert {name: finding.status for name, finding in results.items()} == {
             "mask tokens": "passed",
             "weights": "passed",
         }
@@ -128,17 +128,17 @@ class TestCollators:
     def test_a_mask_token_left_unmasked_is_caught(self, tokenizer: Any) -> None:
         from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 
-        found = findings(MaskSizeCollator(tokenizer, mask_replace_prob=0.9))
-        assert found["mask tokens"].status == "failed"
-        assert "of the tokens to predict are not replaced" in found["mask tokens"].found
-        assert found["weights"].status == "passed"
+        results = findings(MaskSizeCollator(tokenizer, mask_replace_prob=0.9))
+        assert results["mask tokens"].status == "failed"
+        assert "of the tokens to predict are not replaced" in results["mask tokens"].found
+        assert results["weights"].status == "passed"
 
     def test_transformers_own_collator_is_no_evidence(self, tokenizer: Any) -> None:
         from transformers import DataCollatorForLanguageModeling
 
-        found = findings(DataCollatorForLanguageModeling(tokenizer))
-        assert {name: one.status for name, one in found.items()} == {
+        results = findings(DataCollatorForLanguageModeling(tokenizer))
+        assert {name: finding.status for name, finding in results.items()} == {
             "mask tokens": "failed",
             "weights": "failed",
         }
-        assert "no weights" in found["weights"].found
+        assert "no weights" in results["weights"].found

@@ -23,9 +23,9 @@ class Strings(torch.nn.Module):
         self.register_buffer("states", states)
         self.register_buffer("log_joint", start[states[:, 0]] + step[moves].sum(1))
 
-    def log_sum(self, values: Tensor, known: Tensor) -> Tensor:
-        """The log of the total probability of the strings that agree with the known tokens, shape (B,)."""
-        differ = ((self.states != values[:, None, :]) & known[:, None, :]).any(2)
+    def log_sum(self, values: Tensor, visible: Tensor) -> Tensor:
+        """The log of the total probability of the strings that agree with the visible tokens, shape (B,)."""
+        differ = ((self.states != values[:, None, :]) & visible[:, None, :]).any(2)
         return torch.logsumexp(torch.where(differ, -torch.inf, self.log_joint), 1)
 
     def distributions(self, tokens: Tokens, masked: Tensor) -> Tensor:
@@ -56,8 +56,8 @@ def strings(n: int = 40, seed: int = 0) -> Tokens:
     rng = np.random.default_rng(seed)
     values = np.empty((n, LENGTH), dtype=np.int64)
     values[:, 0] = rng.choice(N_VALUES, size=n, p=[0.5, 0.3, 0.2])
-    for place in range(1, LENGTH):
-        values[:, place] = (values[:, place - 1] + rng.choice(3, size=n, p=[0.1, 0.8, 0.1])) % N_VALUES
+    for column in range(1, LENGTH):
+        values[:, column] = (values[:, column - 1] + rng.choice(3, size=n, p=[0.1, 0.8, 0.1])) % N_VALUES
     maskable = np.ones((n, LENGTH), dtype=bool)
     context = np.zeros((n, LENGTH), dtype=bool)
     maskable[::4, -2:] = False

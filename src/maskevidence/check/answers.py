@@ -306,8 +306,8 @@ def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "
 
 def _t(difference: Float64[Tensor, "n D"], where: Bool[Tensor, "n D"]) -> tuple[float, float]:
     """The mean of the rows' mean differences, in standard errors and in nats."""
-    some = where.any(1)
-    means = (torch.where(where, difference, 0.0).sum(1)[some] / where.sum(1)[some]).cpu().numpy()
+    rows = where.any(1)
+    means = (torch.where(where, difference, 0.0).sum(1)[rows] / where.sum(1)[rows]).cpu().numpy()
     if len(means) < _FEWEST_ROWS or not np.isfinite(means).all():
         return 0.0, -math.inf
     mean, error = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(len(means))

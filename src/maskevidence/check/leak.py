@@ -7,7 +7,18 @@ import torch
 from torch import Tensor
 
 from maskevidence.check.findings import signs_by_chance
-from maskevidence.check.trial import Change, Outcome, Trial, check, compare, failed, noted, passed, skipped
+from maskevidence.check.trial import (
+    Change,
+    Outcome,
+    Trial,
+    check,
+    compare,
+    failed,
+    noted,
+    passed,
+    raised,
+    skipped,
+)
 from maskevidence.scores.first_batch import like
 from maskevidence.tokens import Tokens
 
@@ -75,8 +86,7 @@ def absent(trial: Trial) -> Outcome:
     except Exception as error:
         if not complete:
             raise
-        message = " ".join(str(error).split())[:200]
-        outcome = failed(f"the model raised {type(error).__name__}: {message}")
+        outcome = failed(raised("absent values", error).found)
     if outcome.status != "failed" or not complete:
         return outcome
     message = f"the model cannot leave out tokens, and these data have no absent token ({outcome.message})"

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -73,12 +72,12 @@ def _of_decoded(trial: Trial) -> Outcome:
     }
     decode = getattr(tokenizer, "decode", None)
     if decode is None:
-        return _with(skipped("neither texts nor a tokenizer to decode tokens with"), did)
+        return skipped("neither texts nor a tokenizer to decode tokens with", **did)
     unknown_id = getattr(tokenizer, "unk_token_id", None)
     is_unknown = data.maskable & (data.values == (-1 if unknown_id is None else unknown_id))
     rows = torch.nonzero(~is_unknown.any(1))[:_MOST_ROWS, 0]
     if len(rows) == 0:
-        return _with(skipped("every text has unknown tokens, which cannot be decoded"), did)
+        return skipped("every text has unknown tokens, which cannot be decoded", **did)
     texts = [decode(data.values[row, data.maskable[row]].tolist()) for row in rows.tolist()]
     assert data.n_bytes is not None
     total, n_tokens = int(data.n_bytes[rows].sum()), int(data.n_tokens[rows].sum())
@@ -91,11 +90,6 @@ def _of_decoded(trial: Trial) -> Outcome:
     return failed(
         message, look_at="what n_bytes counts; with texts=, it is compared exactly", **did, **numbers
     )
-
-
-def _with(outcome: Outcome, fields: dict[str, Any]) -> Outcome:
-    """The outcome with other fields."""
-    return replace(outcome, fields=outcome.fields | fields)
 
 
 @check(

@@ -209,9 +209,9 @@ def noted(message: str, **fields: Any) -> Outcome:
     return Outcome("noted", message, fields)
 
 
-def skipped(reason: str) -> Outcome:
+def skipped(reason: str, **fields: Any) -> Outcome:
     """The check does not apply."""
-    return Outcome("skipped", reason, {"n_rows": 0, "n_masks": 0})
+    return Outcome("skipped", reason, {"n_rows": 0, "n_masks": 0} | fields)
 
 
 def compare(trial: Trial, changes: Iterable[Change]) -> Outcome:
