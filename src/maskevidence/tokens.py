@@ -64,7 +64,7 @@ class Tokens:
         Args:
             x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame, `Table`);
                 masked entries of a masked array are missing values.
-            ids: shape (B,), whole numbers; by default those of a `Table`, and 0..B-1 for others.
+            ids: shape (B,), whole numbers; by default the ids of a `Table`, and 0..B-1 for other data.
             dtype: dtype of the values.
             empty_rows: whether a row may be without an observed value.
 
@@ -242,7 +242,7 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
 
 
 def _row_ids(x: object, ids: object, n_rows: int) -> Int64[np.ndarray, " B"]:
-    """The ids of the rows: those given, those of a `Table`, or 0..B-1."""
+    """The ids of the rows: the argument, the ids of a `Table`, or 0..B-1."""
     if ids is None and callable(getattr(type(x), "tokens", None)):  # a Table
         ids = x.ids  # type: ignore[attr-defined]
     numbers = np.arange(n_rows) if ids is None else np.asarray(ids)

@@ -59,7 +59,7 @@ def test_says_how_well_the_pilot_knows_it(plans: list[PassPlan]) -> None:
     assert plan.pilot_passes == 512
     assert 0.05 < plan.uncertainty < 0.5
     assert plan.minutes > 0
-    assert plan.notes[0].startswith("the pilot of 512 passes knows their number to about ")
+    assert plan.notes[0].startswith("the number of passes is forecast from a pilot of 512, to about ")
     assert plan.notes[1].startswith("exhaustive scores every mask, 153,300 passes without an error")
     assert f"random-size:{plan.draws} reaches a mask error of 0.02 nats: {plan.passes:,} passes" in repr(plan)
 

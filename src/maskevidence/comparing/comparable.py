@@ -22,14 +22,14 @@ def check_comparable(estimates: Estimates) -> list[str]:
 
     The data must have the same fingerprint, or come from the same texts. A number of kind `pseudo` is
     compared only with numbers of the same design, and base measures must be equal. An area is compared with
-    areas, an importance bound with those of as many orders, a policy with the same policy, and a mixture
+    areas, an importance bound with bounds of as many orders, a policy with the same policy, and a mixture
     with mixtures; bounds and mixtures also with the log evidence of a joint density.
 
     Args:
         estimates: two or more, by name.
 
     Returns:
-        What could not be checked, one sentence each.
+        The checks that could not be made, one sentence each.
 
     Raises:
         InputError: the estimates cannot be compared; the message names two of them and the reason.

@@ -51,8 +51,8 @@ class Difference(Shown):
         difference: mean over observations of (first - second), in this unit.
         mask_se: Monte-Carlo standard error of the masks, given these observations; None if not known.
         mask_df: its degrees of freedom; None if unknown or infinite.
-        data_se: sampling standard error of the observations; None for a single one, and if it is not
-            resolved beside mask_se. If mask_se is None, it includes the error of the masks, unless the masks
+        data_se: sampling standard error of the observations; None for a single observation, and if mask_se is
+            too large to resolve it. If mask_se is None, it includes the error of the masks, unless the masks
             are shared.
         pairing: "masks" if both models scored the same masks, otherwise "observations".
         masks_shared: whether all observations of a run had the same masks.
@@ -69,7 +69,7 @@ class Difference(Shown):
             comparison of two models.
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
-        no_interval: why the difference has no interval; None if both estimates have one.
+        no_interval: why the difference has no interval; None if both estimates have intervals.
     """
 
     first: str
@@ -97,7 +97,7 @@ class Difference(Shown):
     def standard_error(self) -> float | None:
         """√(mask_se² + data_se²), for the mean difference over the population of the observations.
 
-        mask_se alone if data_se is not resolved beside it. None if the error is not known: for a single
+        mask_se alone if it is too large to resolve data_se. None if the error is not known: for a single
         observation, and for shared masks without replicates, whose error is the same for all observations
         and therefore cannot be seen.
         """
@@ -113,8 +113,8 @@ class Difference(Shown):
         without a standard error, and where an estimate has no interval.
 
         Args:
-            level: nominal coverage, in (0, 1), of the intervals of all `n_pairs` pairs together; this one has
-                1 - (1 - level) / n_pairs.
+            level: nominal coverage, in (0, 1), of the intervals of all `n_pairs` pairs together; the level of
+                this interval is 1 - (1 - level) / n_pairs.
 
         Raises:
             InputError: the level is outside (0, 1).
@@ -247,8 +247,8 @@ class Comparison(Shown):
     def between(self, first: str, second: str) -> Difference:
         """The difference between any two models, first minus second.
 
-        Its interval holds together with those of `behind` if one of the two is the best model, otherwise with
-        those of all pairs of models.
+        Its interval holds together with the intervals of `behind` if one of the two is the best model,
+        otherwise with the intervals of all pairs of models.
 
         Raises:
             InputError: the name of a model that was not compared.
@@ -295,7 +295,7 @@ class Comparison(Shown):
         )
 
     def picture(self) -> tuple[Values, str]:
-        """How far each model is behind the best one, with its interval."""
+        """How far each model is behind the best model, with its interval."""
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
         for each in self.behind:
             words, mark = _LEGEND[each.verdict]
@@ -376,8 +376,9 @@ def compare(
     """Rank models by their log evidence on the same observations, with the errors of their differences.
 
     Two estimates with the same design, seed and observations have the same masks: their scores are
-    subtracted mask by mask, Δ = (1/n) Σ_i Σ_k weight_ik (score_ik - score'_ik), and the errors are those of
-    this one estimate. What is hard for both models cancels, so that Δ is known better than either of them.
+    subtracted mask by mask, Δ = (1/n) Σ_i Σ_k weight_ik (score_ik - score'_ik), and the errors are
+    computed for this difference. What is hard for both models cancels, so that Δ has a smaller error than
+    either estimate.
     If one has more masks than the other, as `Precise` may draw, the masks that both have are subtracted
     where that is better (pairing.py). Otherwise the estimates are subtracted observation by observation.
 
@@ -550,7 +551,7 @@ class Answer(NamedTuple):
     """The answer of a comparison.
 
     Attributes:
-        headline: which model is best, and which ones cannot be told apart from it.
+        headline: which model is best, and which models cannot be told apart from it.
         words: how far it is ahead, with its error.
     """
 
@@ -691,7 +692,7 @@ def verdict(difference: Difference, digits: int, write: Write = number) -> str:
 
 
 def _standing(difference: Difference) -> str:
-    """The verdict on a model that is compared with the best one."""
+    """The verdict on a model that is compared with the best model, as tables show it."""
     return "behind" if difference.verdict == "better" else difference.verdict
 
 

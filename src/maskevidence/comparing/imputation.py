@@ -55,12 +55,12 @@ class Imputation(Shown):
                 cells[-1].append(value)
         words = "Filled values are bold, with one standard deviation of the conditional distribution."
         if len(shown) < int(missing.any(axis=1).sum()) or len(columns) < n_columns:
-            words += f" The first {count(len(shown), 'row')} with one, and {count(len(columns), 'column')}."
+            words += f" The first {count(len(shown), 'filled row')} and {count(len(columns), 'column')}."
         headings = ["row", *(f"column {k}" if self.names is None else self.names[k] for k in columns)]
         return Page(line, headline, parts=[Table(headings, cells, bold=bold), words])
 
     def picture(self) -> tuple[Strips, str]:
-        """The filled values of each column with their errors, beside the spread of the observed ones."""
+        """The filled values of each column with their errors, and the spread of the observed values."""
         missing = self.variance > 0
         order = np.argsort(-missing.sum(axis=0), kind="stable")[:_MOST_STRIPS]
         columns = np.sort(order[missing[:, order].any(axis=0)])
@@ -126,7 +126,7 @@ class Imputation(Shown):
 
 @runtime_checkable
 class HasImpute(Protocol):
-    """A model that knows the mean and variance of missing values given the observed ones."""
+    """A model that gives the mean and variance of missing values given the observed values."""
 
     def impute(self, x: object) -> Imputation:
         """Conditional mean and variance of every missing (NaN) value of an (N, D) table."""

@@ -4,9 +4,9 @@ What is hard for both models cancels mask by mask. Designs that are extended by 
 size keep what they have drawn, so that two runs of one seed and different lengths share the masks of the
 shorter one: their difference is one estimate from these masks alone. The rest of the longer run is left out
 then, which loses more than it gains if the scores of the two models hardly vary together, or if one run is
-much longer. Of the difference by common masks and the one by observation, the one with the smaller mask_se is
-therefore taken where the numbers of masks differ. Both are unbiased for any number of masks; that the scores
-choose between them has the size of the error of mask_se itself, which is small with many masks.
+much longer. Where the numbers of masks differ, the pairing with the smaller mask_se is therefore taken: by
+common masks or by observation. Both are unbiased for any number of masks. The choice by the scores adds an
+error of the size of the error of mask_se itself, which is small with many masks.
 """
 
 import math
@@ -87,7 +87,7 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
     Args:
         a: an estimate.
         b: one of the same observations.
-        unit: that of the difference; nats per byte are paired by observation.
+        unit: the unit of the difference; nats per byte are paired by observation.
     """
     common = _common_masks(a, b) if unit == "nats per observation" else None
     if common is None:
@@ -175,7 +175,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
     With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
     u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up, and so do tails, which a rare mask of the
     first model makes longer below and of the second model above. As in standard_errors.py, the sampling
-    variance is s²(u - u')/n minus the share of the masks, which each estimate knows.
+    variance is s²(u - u')/n minus the masks' variance within each estimate.
     """
     n = len(a.ids)
     values, variances, tails, lost, within = [], [], [], 0.0, 0.0

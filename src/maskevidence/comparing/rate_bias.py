@@ -36,7 +36,7 @@ class RateBias(Shown):
         bias: mean over the observations of D·S(x; M) - log p(x).
         mask_se: Monte-Carlo standard error of the bias, from the masks.
         data_se: sampling standard error of the bias, from the observations; None for a single observation,
-            and if it is not resolved beside mask_se.
+            and if mask_se is too large to resolve it.
         mask_variance: variance of D times the score of a single random mask about D·S(x; M), nats². With own
             masks, it is the mean over the observations; with shared masks, the variance of their mean.
         rmse: √(bias² + mask_variance), the root mean square error of a single mask.

@@ -41,7 +41,7 @@ class Bracket:
             were not drawn may hold most of their mean of p_σ.
         upper_se: its standard error.
         mixture: the log evidence of the order mixture; None unless it is exact.
-        no_upper: the reason for a missing upper bound; None if there is one.
+        no_upper: the reason for a missing upper bound; None if the bound exists.
         n_averaged: shape (m,); 1, 2, 4, ... and n_orders.
         curve: shape (m,); L_n for each of these n, from the same orders (U-statistics).
         curve_se: shape (m,); their standard errors; NaN where they are not known.
@@ -63,7 +63,7 @@ class Bracket:
     low: Float64[np.ndarray, " N"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON, without those of single observations."""
+        """The numbers in a form for JSON, without single observations."""
         names = "n_orders area area_se lower lower_se upper upper_se mixture no_upper"
         points = zip(self.n_averaged.tolist(), self.curve.tolist(), self.curve_se.tolist(), strict=True)
         curve = [
@@ -93,15 +93,15 @@ class OrderSpread:
     share_within: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON, without those of single observations."""
+        """The numbers in a form for JSON, without single observations."""
         return {name: getattr(self, name) for name in ("within", "between", "share_within")}
 
 
 def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, " n_masks"]:
-    """Scores whose weighted sum is the estimate of an observation, and whose spread over draws is its error.
+    """Scores whose weighted sum estimates an observation, and whose spread over draws gives its error.
 
-    For the area and for policies these are the scores themselves. For the order mixture, all scores of an
-    observation are equal; for the importance bound, those of an order are (`lower_bounds`).
+    For the area and for policies these are the scores themselves. For the order mixture, all masks of an
+    observation have the same number; for the importance bound, all masks of an order do (`lower_bounds`).
 
     Args:
         table: the scores, in any order.
@@ -221,8 +221,8 @@ def _log_means_of_others(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.
 def upper_bounds(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
     """For each order log ψ + p_σ/ψ - 1, with ψ the mean of all other orders: upper bounds on average.
 
-    Their mean hardly depends on ψ where ψ is close to p, so that their spread over orders is that of p_σ/ψ,
-    and their standard deviation over √n the error of the mean.
+    Their mean hardly depends on ψ where ψ is close to p, so that they spread over orders as p_σ/ψ does, and
+    their standard deviation over √n is the error of the mean.
     """
     log_psi = _log_means_of_others(logs)
     with np.errstate(over="ignore"):
@@ -276,7 +276,7 @@ def _relative_error(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarr
 
 
 def _why_no_upper(logs: Float64[np.ndarray, "N n_orders"]) -> str | None:
-    """Why these orders give no upper bound; None if they give one."""
+    """Why these orders give no upper bound; None if they do."""
     if logs.shape[1] < FEWEST_FOR_UPPER:
         return f"{logs.shape[1]} orders are too few for a mean of p; give {FEWEST_FOR_UPPER} or more"
     usable = _relative_error(logs) <= MAX_RELATIVE_ERROR
@@ -295,7 +295,7 @@ def _curve(
     """L_n for n = 1, 2, 4, ... and all orders, from disjoint sets of orders of many permutations.
 
     The value of a union of two sets is never below the mean of theirs, so that the curve rises at each
-    doubling. An error is that of the sets of one permutation, which are independent; their mean over
+    doubling. The error is computed from the sets of one permutation, which are independent; the mean over
     permutations varies less.
     """
     n = logs.shape[1]

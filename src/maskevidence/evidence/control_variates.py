@@ -9,10 +9,10 @@ observation's estimate is
 
 with the weights w_k = 1 / (K · q(M_k)) for sizes of density q, D / K for uniform sizes.
 
-It is unbiased whatever ĝ is. Proof: the masks of replicate r are independent of those of the others, and
-hence of ĝ_r. Given ĝ_r, the expectation of w_k · ĝ_r(M_k) is Σ_M q(M) · ĝ_r(M) / (K · q(M)), which is what
-is added again; and Σ_k E[w_k · S_k] = Σ_M S(x; M), as without a prediction. The masks of other observations
-do not matter: those of the same replicate, whose sizes are drawn together with M_k, have no part in ĝ_r.
+It is unbiased whatever ĝ is. Proof: the masks of replicate r are independent of the other replicates, and
+hence of ĝ_r. Given ĝ_r, the expectation of w_k · ĝ_r(M_k) is Σ_M q(M) · ĝ_r(M) / (K · q(M)), which is what is
+added again; and Σ_k E[w_k · S_k] = Σ_M S(x; M), as without a prediction. The masks of other observations do
+not matter: their masks of the same replicate, whose sizes are drawn together with M_k, have no part in ĝ_r.
 
 The prediction here is a curve that all observations share, ĉ_r(M), plus a level for each observation, the
 mean of its S - ĉ_r in the other replicates. The curve is piecewise linear between knots that lie densely at
@@ -20,12 +20,12 @@ both ends, where a curve may be steep, and minimises
 
     Σ_i D_i² · Σ_k (S_ik - ĉ(M_ik) - mean_k)² + λ · (second differences of its knots)²,
 
-the variance within the observations, which is that of the estimate. λ is chosen by generalised
+the variance within the observations, which is the variance of the estimate. λ is chosen by generalised
 cross-validation. This removes the variance due to sizes; the standard error is computed from what remains,
-the differences between the replicates of each observation. Observations are not independent, as
-their sizes are drawn together: the sizes of a replicate are assigned at random to n neighbours, n <= 256. The
-variance of the mean over them is therefore at most n/(n - 1) times the one that independent observations with
-these variances have, whatever the scores are (proof: `support.keyed_random.stratified`).
+the differences between the replicates of each observation. Observations are not independent, as their sizes
+are drawn together: the sizes of a replicate are assigned at random to n neighbours, n <= 256. The variance of
+the mean over them is therefore at most n/(n - 1) times the variance for independent observations with the
+same variances, whatever the scores are (proof: `support.keyed_random.stratified`).
 
 Source:
     Owen (2013), Monte Carlo theory, methods and examples, Section 8.9, on control variates. Craven and Wahba
@@ -255,7 +255,7 @@ def _between(
 def _smoothed(
     moments: Float64[np.ndarray, "n n"], df: int, basis: Float64[np.ndarray, "n_knots n_supported"]
 ) -> Float64[np.ndarray, " n_all"]:
-    """The values at the knots from second moments within observations, those of the score in the last column.
+    """The values at the knots, from second moments within observations; the last column is the score.
 
     λ minimises RSS / (1 - (degrees of freedom of the curve) / df)².
     """

@@ -30,7 +30,7 @@ _COLUMNS = (
 class ObservationTable:
     """The observations of an estimate, in the order of their ids; nats.
 
-    The mean of `log_evidence` is that of the estimate. The square of `mask_se` is unbiased for the variance
+    The mean of `log_evidence` is the estimate. The square of `mask_se` is unbiased for the variance
     over masks; an interval takes Student's t with `mask_df` degrees of freedom, which are few unless an
     observation has many masks.
 

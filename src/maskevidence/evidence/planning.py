@@ -165,10 +165,13 @@ def _notes(precise: Precise, pilot: "_Pilot", lengths: Int64[np.ndarray, " N"]) 
         )
     if pilot.uncertainty > 0:
         unseen = max(0, n - PILOT_ROWS)
-        alike = f", if the {unseen:,} of {n:,} rows that it has not scored are like its own" if unseen else ""
+        alike = (
+            f", if the {unseen:,} of {n:,} rows that the pilot left out are like its own" if unseen else ""
+        )
         notes.append(
-            f"the pilot of {pilot.passes:,} passes knows their number to about {pilot.uncertainty:.0%}, or "
-            f"less well if scores have heavy tails{alike}; Precise (--target-se) measures as it goes"
+            f"the number of passes is forecast from a pilot of {pilot.passes:,}, to about "
+            f"{pilot.uncertainty:.0%}, or less well if scores have heavy tails{alike}; Precise (--target-se) "
+            "measures as it goes"
         )
     if lengths.max() <= MAX_TOKENS_EXHAUSTIVE:
         every_mask = int(Exhaustive().n_draws(lengths).sum())

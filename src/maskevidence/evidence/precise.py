@@ -1,20 +1,19 @@
 """`Precise`: draw masks until their standard error reaches a target.
 
-Random sizes are drawn in stages, each of which adds draws to those of all observations. After a stage with K
+Random sizes are drawn in stages; each stage adds draws to every observation. After a stage with K
 draws for each of N observations, let s be the masks' standard error, ν its degrees of freedom, and s₀ the
-error that is wanted: the target, or the share `negligible` of the data error if that is more. With the 5 %
+required error: the target, or the share `negligible` of the data error if that is more. With the 5 %
 quantile of the χ² distribution, s·√(ν / χ²_ν) is an upper 95 % bound on the error that s estimates, and is to
 be at most 1.2·s₀. The masks' variance falls as 1/K, so that the draws end if K is at least
 
     K · (c·s / s₀)²,   c = max(1, √(ν / χ²_ν) / 1.2),
 
 which is s <= s₀ from 49 degrees of freedom on. Otherwise the next stage has this number of draws, but at most
-twice as many as this one, since control variates get better with more masks, and 5 % more at least.
+twice as many as this stage, since control variates get better with more masks, and at least 5 % more.
 
-The draws of a stage belong to those of the next one, and each of them is a replicate of its own. Draw k of an
-observation depends on (seed, position, N, k) alone, so that the masks are those of `RandomSize(K, K)`,
-whatever the stages were. A run that was interrupted takes up the stage that it was in, and the stages after
-it follow from the scores.
+Each stage keeps the draws of the stage before, and each draw is a replicate. Draw k of an observation depends
+on (seed, position, N, k) alone, so that `RandomSize(K, K)` draws the same masks, whatever the stages were. A
+run that was interrupted takes up the stage that it was in, and the stages after it follow from the scores.
 
 That the number of draws depends on the scores makes the estimate neither biased to first order nor its
 interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the
@@ -23,7 +22,7 @@ first stage has enough masks for the error to be known and for control variates.
 tails end too early in runs that met few of the rare bad masks, so that the mean of all runs is too high. The
 interval holds, since it allows for rare masks (standard_errors.py), and a first stage has 8 draws for each
 row, because more of them are met before the first decision. The benchmark
-`stopping.py` measures coverage, the error at the end, and the passes over those of an oracle.
+`stopping.py` measures coverage, the error at the end, and the ratio of the passes to an oracle's.
 
 Source:
     Chow and Robbins (1965), On the asymptotic theory of fixed-width sequential confidence intervals for the
@@ -59,13 +58,13 @@ FEWEST = RandomSize(8, replicates=2**20)
 class Precise:
     """Draw random sizes until the mask error reaches a target; for `estimate_evidence` in place of a design.
 
-    The masks are drawn in stages until their standard error is at the target, or until it no longer matters
-    beside the sampling error of the observations: at a tenth of that, the total error √(mask_se² + data_se²)
-    is 0.5 % larger than without any error of the masks. A note of the estimate says which it was. The stages
+    The masks are drawn in stages until their standard error is at the target, or is negligible relative to
+    the sampling error of the observations: at a tenth of data_se, the total error √(mask_se² + data_se²) is
+    0.5 % larger than without any error of the masks. A note of the estimate says which it was. The stages
     and their formula are explained in `precise.py`.
 
     Args:
-        target_se: the standard error of the masks that is wanted, nats per observation.
+        target_se: the target for the standard error of the masks, nats per observation.
         target_relative: the same as a share of the log evidence, such as 0.01, in place of `target_se`.
         max_passes: the largest number of masks, over all observations. By default there is none, but a target
             that takes more masks than this machine's memory holds ends the draws at once.
@@ -125,8 +124,8 @@ class Precise:
 
         Args:
             n_tokens: shape (N,).
-            design: whose draws are extended; by default `FEWEST`.
-            begun: whether it has been scored, so that it may have more draws than `max_passes`.
+            design: the design whose draws are extended; by default `FEWEST`.
+            begun: whether the design was scored before; it may then have more draws than `max_passes`.
 
         Raises:
             InputError: the draws are more than `max_passes`, or have too few replicates to know their error.
@@ -157,7 +156,7 @@ class Precise:
         """Draw stage by stage, and return the estimate of the last stage.
 
         Args:
-            design: that of the first stage.
+            design: the design of the first stage.
             score: scores the draws of a design that were not scored before, and gives the estimate of all.
         """
         while True:
@@ -171,7 +170,7 @@ class Precise:
         """The design of the next stage; None if the draws end.
 
         Args:
-            design: that of the last stage.
+            design: the design of the last stage.
             estimate: from all draws so far.
         """
         draws, n = design.draws, estimate.n_observations
@@ -250,7 +249,7 @@ class Precise:
         """How many draws per observation reach the error `enough`; at most `draws` if these are enough.
 
         Args:
-            draws: those of the estimate.
+            draws: the draws per observation of the estimate.
             estimate: its errors, log evidence and number of observations are used.
         """
         if not estimate.mask_se:  # 0, or all masks gave the same number
@@ -265,7 +264,9 @@ class Precise:
 def check_own_masks(key: MaskKey) -> None:
     """Refuse shared masks, whose error has few degrees of freedom whatever the number of observations."""
     if key.masks != "own":
-        raise InputError("a target for the mask error needs masks='own', for rows one by one; give that")
+        raise InputError(
+            "a target for the mask error needs masks='own', separate masks for each row; give that"
+        )
 
 
 def _upper_bound(df: float) -> float:

@@ -8,14 +8,14 @@ which is unbiased by the proof there, size by size, and the points add up to the
 mask has is estimated, too. Observations of different lengths have points at bins of the rate: the same sums,
 divided by the number of sizes in the bin.
 
-The error is that of independent residuals. Their variance is s²/M for masks of size M, where s² changes
-slowly with M; s² is the mean of M · (S - ĝ)² over the masks of the point and those next to it, with weights
-that fall to 0 over a quarter of all masks on either side (`SHARE`). The scores of a few unlikely values would
-otherwise make the error of one size many times that of its neighbours.
+The error assumes independent residuals. Their variance is s²/M for masks of size M, where s² changes slowly
+with M; s² is the mean of M · (S - ĝ)² over the masks of the point and those next to it, with weights that
+fall to 0 over a quarter of all masks on either side (`SHARE`). Otherwise a few very unlikely values would
+make the error of one size many times the errors of its neighbours.
 
-The sampling error of the observations includes that of the masks: data_se² = v/N + mask_se², where v is the
-mean of (S - ĉ(M) - mean)² over the same masks, the variance of the observations around their curve, and N is
-the number of observations, all of which have a part in the point through their levels.
+The sampling error of the observations includes the error of the masks: data_se² = v/N + mask_se², where v is
+the mean of (S - ĉ(M) - mean)² over the same masks, the variance of the observations around their curve, and N
+is the number of observations, all of which have a part in the point through their levels.
 """
 
 import math
@@ -29,7 +29,7 @@ from maskevidence.evidence.control_variates import Prediction
 from maskevidence.masks.design import MaskDesign
 from maskevidence.scores.record import ScoreTable
 
-NEAREST, SHARE = 32, 1 / 4  # of the masks whose spread tells that of a point: the fewest, and their share
+NEAREST, SHARE = 32, 1 / 4  # of the masks that give the spread at a point: the fewest, and their share of all
 PointOf = Callable[[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]]
 
 
@@ -42,7 +42,7 @@ class Points(NamedTuple):
         score: nats per masked token.
         mask_se: Monte-Carlo standard error; NaN where all residuals are equal by chance.
         mask_df: its degrees of freedom.
-        data_se: sampling standard error of the observations, including that of the masks; NaN for one row.
+        data_se: sampling standard error of the observations, including the masks' error; NaN for one row.
         n_masks: how many masks were scored.
     """
 
@@ -132,9 +132,9 @@ def _nearest_squares(
 ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
     """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 
-    The weights are those of a running mean over a window of the masks, in the order of their points, that is
-    taken twice. With the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most
-    n; the weights count as n = 3/2 of a window.
+    They come from a running mean over a window of the masks, in the order of their points, taken twice. With
+    the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most n; the weights
+    count as n = 3/2 of a window.
     """
     window = min(len(point), max(NEAREST, math.ceil(SHARE * len(point))))
     order = np.argsort(point, kind="stable")

@@ -62,7 +62,7 @@ class EvidenceEstimate(Shown):
             too few independent masks to know it, 0 if every mask was scored.
         mask_df: degrees of freedom of mask_se; None if unknown or infinite.
         data_se: sampling standard error of the observations, for the mean over their population; None for
-            a single observation, and if it is not resolved beside mask_se.
+            a single observation, and if mask_se is too large to resolve it.
         kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture" or
             "policy".
         n_observations: number of scored observations.
@@ -77,12 +77,12 @@ class EvidenceEstimate(Shown):
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
         curve: the score by mask size.
         scores: the record, one row per observation and mask.
-        notes: what a reader needs to know besides the numbers, one sentence each.
-        no_interval: why there is no interval; None if there is one.
+        notes: facts that qualify the numbers, one sentence each.
+        no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
             be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
         base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
-            None if the model does not say.
+            None if the model has no such attribute.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
         text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
         labels: the name of each observation, such as the index of a data frame; None where they have none.
@@ -363,9 +363,9 @@ def summarize_scores(
         scores: one row per observation and mask, in any order.
         design: the design that drew the masks.
         key: their seed, and whether they were shared.
-        conditionals: those of the model.
+        conditionals: the model's attribute `conditionals`.
         n_model_calls: number of calls of the model.
-        base_measure: that of the model; None if it does not say.
+        base_measure: the model's base measure; None if it has no such attribute.
         labels: the names of the observations by their ids; None where they have none.
     """
     table = scores.sorted()
@@ -384,7 +384,7 @@ def summarize_scores(
         notes += _note_on_rows(by_row, ids, labels)
     if conditionals == "approximate" and mean.mask_se == 0.0:
         no_interval = (
-            "the masks are enumerated, and the error that is left, that of the approximate conditionals, is "
+            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
             "not known"
         )
         notes.append(f"there is no interval: {no_interval}")

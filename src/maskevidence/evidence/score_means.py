@@ -1,4 +1,4 @@
-"""The mean of a record of scores over observations, with its errors, and those of each observation."""
+"""The mean of the scores over observations with its errors, and the error of each observation."""
 
 from typing import NamedTuple
 

@@ -10,10 +10,10 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
 - Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. They are too low on average,
   as E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores. But scores have heavier tails, for which the corrected
   (R + 1) (Σ v)²/Σ v² - 2 makes intervals too narrow (both are measured in benchmarks/coverage.py).
-- data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them,
-  Var(ē | data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = (s²(e) - v̄ + c)/n. With own
-  masks c = 0 and this is s²(e)/n - mask_se². If it is not above 0, the observations' error is not resolved
-  beside the masks' error, and data_se is None.
+- data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them, Var(ē |
+  data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = (s²(e) - v̄ + c)/n. With own masks c = 0
+  and this is s²(e)/n - mask_se². If it is not above 0, the masks' error is too large to resolve the
+  observations' error, and data_se is None.
 - If k of the C masks of a stratum are drawn without replacement, the variance of its mean is s²/k·(1 - k/C).
 - Replicates that are equal may be equal by chance, so that mask_se is None, unless every mask is scored.
 
@@ -27,9 +27,10 @@ stands for d, less the largest drop that n normal numbers of the same width woul
 
 where v_k is the estimate of ē by mask k, and s̃ = 1.4826 times the median of |drops| is a standard deviation
 that rare masks do not move. Few masks cannot show that a tail is light, hence the factor, 0 up to 8 masks.
-The lower end of an interval lies 3·d/n below that of Student's t. Differences have it at both ends, with the
-largest rise above. Masks that are drawn without replacement have √(1 - k/C) times their drop. Normal scores
-make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures the coverage.
+The lower end of an interval lies 3·d/n below the end of Student's t interval. Differences are widened at both
+ends, above by the largest rise. Masks that are drawn without replacement have √(1 - k/C) times their drop.
+Normal scores make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures
+the coverage.
 """
 
 import math
@@ -49,8 +50,8 @@ class MeanWithErrors(NamedTuple):
         mean: the estimate.
         mask_se: Monte-Carlo standard error of the masks, given the observations.
         mask_df: its degrees of freedom; infinite without Monte-Carlo error.
-        data_se: sampling standard error of the observations; None for a single observation, and if it is not
-            resolved beside the masks' error. If mask_se is None, it includes the error of own masks (shared
+        data_se: sampling standard error of the observations; None for a single observation, and if the masks'
+            error is too large to resolve it. If mask_se is None, it includes the error of own masks (shared
             masks move all observations together, which it cannot show).
         tails: d/n below and above, in the unit of the mean; 0 for light tails.
     """
@@ -64,7 +65,7 @@ class MeanWithErrors(NamedTuple):
     def interval(self, level: float) -> tuple[float, float]:
         """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
 
-        The upper end is that of Student's t, since log-probabilities have a heavy tail on one side.
+        The upper end is not moved, since log-probabilities have a heavy tail only below.
 
         Args:
             level: nominal coverage, in (0, 1).
@@ -235,7 +236,7 @@ def equal_by_chance(variance: float, mean: float) -> bool:
 
 
 def student_t_quantile(probability: float, df: float) -> float:
-    """The quantile of Student's t distribution; that of the normal distribution for infinite df.
+    """The quantile of Student's t distribution; the normal distribution's for infinite df.
 
     Args:
         probability: in (0, 1).

@@ -16,10 +16,10 @@ The terms of different replicates are correlated a little, since each of them is
 Measured on PPCA with 12 to 200 columns and 8 draws, the variance is 1 % to 3 % above its estimate from the
 differences between replicates (the standard error half as much), and 95 % intervals cover 95 %.
 
-Each τ_j is the sum of two shrunk means: that of its column, over all observations,
-and that of the token itself around it. Each is shrunk by the ratio of its sampling variance to the variance
-between columns or tokens. Both variances come from the other replicates, too: the second one from products of
-two residuals of a token in different masks.
+Each τ_j is the sum of two shrunk means: the mean of its column over all observations, and the mean of the
+token itself around it. Each is shrunk by the ratio of its sampling variance to the variance between columns
+or tokens. Both variances come from the other replicates, too: the second one from products of two residuals
+of a token in different masks.
 
 Source:
     Robinson (1991), That BLUP is a good thing, Statistical Science 6, on means that are shrunk like this.

@@ -90,7 +90,7 @@ def all_pairs(
 
 
 def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
-    """How many masks each observation has, shape (B,); the arguments are those of `all_pairs`.
+    """How many masks each observation has, shape (B,); with the arguments of `all_pairs`.
 
     Example:
         >>> import maskevidence as me

@@ -194,7 +194,7 @@ class RandomSize(MaskDesign):
     unbiased. In each turn of a replicate, n <= 256 neighbours have one u in each of n equal intervals,
     assigned at random; the u of an observation are even over the turns. Whatever the scores are, the
     variance of the estimate is at most n/(n - 1) times that for independent sizes. Weights: D over the number
-    of draws. In training, where a step has some of the observations only, i is the id, and u is that of the
+    of draws. In training, where a step has only some of the observations, i is the id, and u comes from the
     sequence of `kronecker`.
 
     The standard error comes from the spread of the replicates. It needs R >= 4 and enough masks to meet each
@@ -330,7 +330,7 @@ class Rates(MaskDesign):
     """`masks_per_size` masks at each of a list of mask rates, as in the paper's sweep of 1 %..99 %.
 
     Weights: D over the number of masks, so that the estimate is D times the mean score over the rates. Strata
-    are the rates. With several rates the standard error needs as many masks as that of `EverySize`.
+    are the rates. With several rates the standard error needs as many masks as `EverySize` does.
 
     Example:
         >>> Rates((0.15, 0.5, 0.85)).plan(MaskKey(), *[np.array([20])] * 2, np.array([1]))[1].tolist()

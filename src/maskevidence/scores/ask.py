@@ -381,7 +381,7 @@ class _Distinct:
 
     @cached_property
     def _in_order(self) -> tuple[Ints, Ints]:
-        """The reads in the order of their contexts and places, and where those of each context begin."""
+        """The order of the reads by context and column, and where each context begins in it."""
         order = np.lexsort([self.column, self.context])
         return order, np.searchsorted(self.context[order], np.arange(len(self.rows) + 1))
 
@@ -431,7 +431,7 @@ def check_shared(model: MaskedModel, tokens: Tokens) -> None:
     if not isinstance(model, HasLogDistributions):
         raise InputError(f"{name} has no log_distributions, which contexts that are shared are asked for")
     if getattr(model, "widened", None) is not None:
-        raise InputError(f"{name} hides whole words, which it knows by the row; contexts cannot be shared")
+        raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 
 
 def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:

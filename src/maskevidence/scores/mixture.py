@@ -29,7 +29,7 @@ def order_mixture(
             bit i of the row number S says whether token i is hidden. Entries with j not in S are not read.
 
     Returns:
-        Shape (..., 2^n), nats; entry S is log f(S), 0 for the empty set, and the last one that of all tokens.
+        Shape (..., 2^n), nats; entry S is log f(S), 0 for the empty set; the last entry is of all tokens.
 
     Raises:
         InputError: the shape is not (..., 2^n, n) with 1 <= n <= 20.

@@ -106,7 +106,7 @@ def steps(
     Args:
         asker: asks the model.
         tokens: B observations, on the model's device; a decoder writes its tokens into their values.
-        hidden: shape (B, D); what is hidden, which the reader of a step changes before the next one.
+        hidden: shape (B, D); the hidden tokens, which the reader of a step changes before the next step.
         n_steps: shape (B,); how many steps each observation takes; a smaller number ends it early.
         listed: whether distributions are asked for.
 

@@ -72,7 +72,7 @@ class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
 
 
 class _LogLines(_Bar):
-    """A line every 30 seconds, and another at the end of work that has written one."""
+    """A line every 30 seconds, and a last line at the end of work that has written any."""
 
     def __init__(self, **options: Any) -> None:
         options |= {"bar_format": _LINE, "mininterval": LOG_EVERY, "delay": LOG_EVERY, "miniters": 1}

@@ -60,7 +60,7 @@ class MaskedObjective:
         masks: "own" for each observation, or "shared" by all.
 
     Attributes:
-        step: the step of the next call without one; each such call increases it by one.
+        step: the step of the next call that gives none; each such call increases it by 1.
 
     Raises:
         InputError: something other than a mask design, or a seed that is not a whole number.
@@ -92,7 +92,7 @@ class MaskedObjective:
             model: any `MaskedModel`; if it has `score_orderings`, whole orders are scored at once.
             data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
                 values; or `GaussianMoments` for a model that scores them, with masks shared by all rows.
-            step: which masks to draw; by default those of the next step.
+            step: the step whose masks are drawn; by default the next step.
 
         Raises:
             InputError: data or a model that does not go with the design.
@@ -243,7 +243,7 @@ class Elbo:
         seed: seed of the draws.
 
     Attributes:
-        step: the step of the next call without one; each such call increases it by one.
+        step: the step of the next call that gives none; each such call increases it by 1.
 
     Raises:
         InputError: a number of draws below 1, or a seed that is not a whole number.
@@ -278,7 +278,7 @@ class Elbo:
             model: a model with `elbo`.
             data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
                 values.
-            step: which draws to use; by default those of the next step.
+            step: the step whose draws are used; by default the next step.
         """
         if step is None:
             step, self.step = self.step, self.step + 1
