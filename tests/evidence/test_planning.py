@@ -98,7 +98,7 @@ def test_the_uncertainty_covers_which_rows_the_pilot_saw(ppca: me.models.PPCA) -
     assert stated > 0.3
     assert 0.5 < np.std(variances, ddof=1) / np.mean(variances) / stated < 1.6
     assert np.mean(variances) > 0.85 * truth.mask_se**2 * truth.n_masks
-    assert ", if the 336 of 400 rows that it has not scored are like its own" in " ".join(found[0].notes)
+    assert ", if the 336 of 400 rows that the pilot left out are like its own" in " ".join(found[0].notes)
 
 
 def test_the_error_that_no_longer_matters_is_enough(ppca: me.models.PPCA, rows: np.ndarray) -> None:

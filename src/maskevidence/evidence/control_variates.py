@@ -242,7 +242,7 @@ def _between(
 ) -> Float64[np.ndarray, "n_knots n_supported"]:
     """The matrix that interpolates values at all knots from those at the supported knots.
 
-    Beyond the outermost supported knots the value is constant, since a straight line could leave all scores.
+    Beyond the outermost supported knots the curve is constant: a straight line could end far from all scores.
 
     Example:
         >>> _between(np.array([0.0, 1.0, 2.0, 3.0]), np.array([True, False, True, False])) @ [4.0, 6.0]

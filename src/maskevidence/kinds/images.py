@@ -20,7 +20,7 @@ from maskevidence.models.image.summary import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.support.keyed_random import keyed_bits
 
-CALIBRATION_FRACTION = 0.2
+CALIBRATION_FRACTION = 0.2  # of the images, to fit variances before the others are scored
 MAX_CALIBRATION_IMAGES = 512
 _CALIBRATION = 0x696D6167
 

@@ -21,7 +21,8 @@ from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, ReconstructionLoss, image_summary
 from maskevidence.runs.lock import locked
 
-TEST_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1
+IMAGE_TEST_FRACTION = 0.2
+TRAINING_CALIBRATION_FRACTION = 0.1  # of the images that are not held out, to fit variances
 MAX_CALIBRATION_IMAGES, MAX_SCORED_IMAGES, MAX_MEASURED_IMAGES = 512, 1000, 2000
 STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
@@ -45,7 +46,7 @@ def train(data: str, options: ImageTraining) -> TrainingResult:
     job = transformer_job("vit-mae", data, options, default, CHECKPOINT_EVERY)
     images = read(data, options.reading, limit=options.limit)
     train, calibration, test = _parts(
-        images, TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
+        images, IMAGE_TEST_FRACTION if options.test_fraction is None else options.test_fraction, options.seed
     )
     model = _model(options, train, job.device)
     config = options.config
@@ -98,7 +99,7 @@ def _parts(images: Images, test_fraction: float, seed: int) -> tuple[Images, Ima
     if len(images) < 10:
         raise InputError(f"{len(images)} images are too few to train on; give 10 or more")
     rest, test = (images, None) if test_fraction == 0 else images.split(test_fraction, seed)
-    share = min(CALIBRATION_FRACTION, MAX_CALIBRATION_IMAGES / len(rest))
+    share = min(TRAINING_CALIBRATION_FRACTION, MAX_CALIBRATION_IMAGES / len(rest))
     train, calibration = rest.split(max(share, 1 / len(rest)), seed)
     return train, calibration, test
 

@@ -34,7 +34,7 @@ from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.runs.lock import locked
 from maskevidence.tokens import Tokens
 
-TEST_FRACTION = 0.1
+TEXT_TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
 _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
@@ -63,7 +63,7 @@ def train(data: str, options: TextTraining) -> TrainingResult | None:
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)))
     train_texts, test_texts = _parts(
-        texts, TEST_FRACTION if options.test_fraction is None else options.test_fraction
+        texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
     given = _given_model(options, job.device)
     start = {
