@@ -132,9 +132,9 @@ def _nearest_squares(
 ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
     """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 
-    The weights come from a running mean over a window of the masks, in the order of their points, taken twice. With
-    the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most n; the weights
-    count as n = 3/2 of a window.
+    The weights come from a running mean over a window of the masks, in the order of their points, taken
+    twice. With the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most n;
+    the weights count as n = 3/2 of a window.
     """
     window = min(len(point), max(NEAREST, math.ceil(SHARE * len(point))))
     order = np.argsort(point, kind="stable")
