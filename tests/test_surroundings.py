@@ -31,7 +31,7 @@ HOSTILE = {
 SENSITIVE = (
     "tests/test_surroundings.py::test_tests_see_nothing_of_it",
     "tests/show/test_terminal.py",
-    "tests/cli/test_cli.py::TestBadInput::test_help",
+    "tests/commands/test_cli.py::TestBadInput::test_help",
 )
 
 

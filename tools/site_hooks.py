@@ -54,7 +54,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     sys.path.insert(0, str(ROOT / "src"))
     import typer
 
-    from maskevidence.cli.app import app
+    from maskevidence.commands.app import app
 
     return markdown.replace(COMMANDS, "\n".join(described("maskevidence", typer.main.get_command(app))))
 

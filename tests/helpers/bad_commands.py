@@ -19,7 +19,7 @@ import typer
 from pyarrow import parquet
 
 from bad_files import mutate
-from maskevidence.cli.app import app
+from maskevidence.commands.app import app
 from protein_models import save_protein_model
 from small_world import RUNS, write_runs, write_world
 

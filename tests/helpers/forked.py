@@ -172,7 +172,7 @@ def _be_the_command(words: Sequence[str], world: Path, out: int, err: int) -> No
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.argv = ["maskevidence", *words]
         torch.set_num_threads(1)
-        from maskevidence.cli import main
+        from maskevidence.commands.app import main
 
         main()
     except SystemExit as end:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from command_line import prepared_commands
-from maskevidence.cli.app import app
+from maskevidence.commands.app import app
 from maskevidence.errors import UnknownTokensWarning
 from text_models import small_bert, small_tokenizer
 

@@ -21,6 +21,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine, start
 from listening import listening
+from maskevidence.commands.score import score
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
@@ -31,7 +32,6 @@ from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Work
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.score import Scoring
-from maskevidence.tasks.score import score
 from ray_models import (
     Budgeted,
     Troubled,

@@ -11,8 +11,8 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface import vit_mae_training
 from maskevidence.kinds.images import read
+from maskevidence.kinds.options import ImageTraining
 from maskevidence.kinds.training_folder import TrainingResult, begin_training
-from maskevidence.kinds.training_options import ImageTraining
 from maskevidence.kinds.transformer_training import numbers_of, transformer_job
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint

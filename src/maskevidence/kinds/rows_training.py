@@ -4,7 +4,7 @@ import re
 
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError
-from maskevidence.kinds.options import RowDevice
+from maskevidence.kinds.options import RowDevice, RowTraining
 from maskevidence.kinds.prepared import recorded
 from maskevidence.kinds.rows import TEST_FRACTION, model_on, new_model, read
 from maskevidence.kinds.training_folder import (
@@ -15,7 +15,6 @@ from maskevidence.kinds.training_folder import (
     prepare_folder,
     write_result,
 )
-from maskevidence.kinds.training_options import RowTraining
 from maskevidence.masks.by_name import parse_design
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel

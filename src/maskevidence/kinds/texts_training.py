@@ -14,13 +14,13 @@ from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm as train_in_place
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.kinds.options import TextTraining
 from maskevidence.kinds.training_folder import (
     RESULT,
     TrainingResult,
     begin_training,
     finished_training,
 )
-from maskevidence.kinds.training_options import TextTraining
 from maskevidence.kinds.transformer_training import numbers_of, transformer_job
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint

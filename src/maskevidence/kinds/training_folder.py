@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
-from maskevidence.kinds.training_options import Training
+from maskevidence.kinds.options import Training
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
 from maskevidence.support.provenance import command, versions

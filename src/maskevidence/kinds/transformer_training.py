@@ -12,6 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.huggingface.processes import is_main_process, training_device
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
+from maskevidence.kinds.options import TransformerTraining
 from maskevidence.kinds.prepared import recorded
 from maskevidence.kinds.training_folder import (
     HISTORY,
@@ -22,7 +23,6 @@ from maskevidence.kinds.training_folder import (
     remove_checkpoints,
     write_result,
 )
-from maskevidence.kinds.training_options import TransformerTraining
 from maskevidence.masks.by_name import parse_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.models.image.masked_image import MaskedImage

@@ -1,0 +1,270 @@
+"""The application: its commands, how results are shown, and how an error becomes a line and an exit code."""
+
+import inspect
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from maskevidence.commands.bias import bias
+from maskevidence.commands.check import check
+from maskevidence.commands.compare import compare_runs
+from maskevidence.commands.impute import impute
+from maskevidence.commands.lm_eval import lm_eval
+from maskevidence.commands.parser import Models, add_command
+from maskevidence.commands.plan import plan
+from maskevidence.commands.report import report
+from maskevidence.commands.result import Result
+from maskevidence.commands.score import score
+from maskevidence.commands.select import select
+from maskevidence.commands.show import reconstructions
+from maskevidence.commands.summarize import summarize
+from maskevidence.commands.train import train
+from maskevidence.commands.variants import variants
+from maskevidence.errors import (
+    CollapsedWeightsWarning,
+    ConvergenceWarning,
+    InputError,
+    MaskEvidenceError,
+    UnknownTokensWarning,
+    UntrustedFileWarning,
+)
+from maskevidence.kinds.options import Json, Threads
+from maskevidence.kinds.words import kind_of_model, kind_of_training
+from maskevidence.show.terminal import print_page
+from maskevidence.support import files
+
+DEBUG = "--debug"
+_IN_DESIGNS = {  # flags of their own once, and how a design has them
+    "--masks-per-size": "every-size:4",
+    "--draws": "random-size:16",
+    "--replicates": "random-size:8,replicates=4",
+    "--orders": "orderings:16",
+    "--bound": "orderings:16,bound=importance",
+    "--order-mixture": "exhaustive:order-mixture",
+    "--blocks": "policy:entropy,blocks=4",
+    "--tokens-per-step": "policy:entropy,tokens-per-step=2",
+    "--masks": "every-size:4,shared",
+    "--per-token": "random-size:8,per-token",
+}
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
+
+app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="The log marginal likelihood of any model that predicts hidden tokens from visible ones, "
+    "with error bars.",
+    epilog="Start with: **maskevidence score ppca:8 digits**",
+)
+_SCORED = Models(kind_of_model, ("ppca:8", "google-bert/bert-base-uncased", "facebook/vit-mae-base"))
+_TRAINED = Models(kind_of_training, ("ppca:8", "masked-lm", "vit-mae"))
+
+
+def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
+    """A command as the application runs it: with --json and --threads, and its result printed or dumped.
+
+    Args:
+        function: gives a result, or None where another process has it.
+
+    Returns:
+        A function that gives the exit code.
+    """
+    own = inspect.signature(function)
+    added = {"threads": Threads, "json": Json}
+    if any(hasattr(each.annotation, "threads") for each in own.parameters.values()):
+        del added["threads"]  # the options of a run have them, for its workers
+
+    @wraps(function)
+    def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
+        result = function(**options)
+        if result is None:
+            return 0
+        show(result, json)
+        return result.code
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in added.items()
+    ]
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
+    command.__signature__ = inspect.Signature([*keywords, *parameters])  # type: ignore[attr-defined]
+    return command
+
+
+def show(result: Result, json: str | None) -> None:
+    """Print a result, on the error output if standard output has its JSON, and write its JSON.
+
+    Raises:
+        InputError: the file that the result was read from was changed.
+    """
+    screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
+    try:
+        content = result.to_dict()
+        with screen.capture() as printed:  # as a whole or not at all
+            print_page(screen, result.page())
+    except MaskEvidenceError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if result.file is None:
+            raise
+        raise InputError(
+            f"{str(result.file)!r} was changed after it was written ({type(error).__name__}: {error}); "
+            "restore it, or use --overwrite"
+        ) from error
+    screen.file.write(printed.get())
+    for line in result.written:
+        screen.print(line, soft_wrap=True)
+    if json == "-":
+        sys.stdout.write(files.json_text(content))
+    elif json is not None:
+        files.write_json(json, content)
+
+
+add_command(app, shown(score), models=_SCORED)
+add_command(app, shown(plan), models=_SCORED)
+add_command(app, shown(check), models=_SCORED)
+add_command(app, shown(summarize))
+add_command(app, shown(compare_runs), "compare")
+add_command(app, shown(report))
+add_command(app, shown(train), models=_TRAINED)
+add_command(app, shown(select))
+add_command(app, shown(impute))
+add_command(app, shown(bias))
+add_command(app, shown(variants))
+_pictures = typer.Typer(help="Pictures of what a model does.")
+add_command(_pictures, shown(reconstructions))
+app.add_typer(_pictures, name="show")
+app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
+
+
+@_pictures.callback(invoke_without_command=True)
+def pictures(context: typer.Context) -> None:
+    """Pictures of what a model does."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def paper(context: typer.Context) -> None:
+    """Say where the paper's tables and figures are made."""
+    words = " ".join(["paper", *(context.args or ["--help"])])
+    raise InputError(
+        f"the paper's tables and figures are not in the package; type python -m {words} in a clone"
+    )
+
+
+@app.callback(invoke_without_command=True)
+def version_option(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show the traceback of an error; goes with every command.")
+    ] = False,
+) -> None:
+    if version:
+        from maskevidence import __version__
+
+        typer.echo(f"maskevidence {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line.
+
+    The exit code is 0 after success, 1 if `check` found a fault, 2 after bad input, 70 after an error of this
+    package (the last two with one line on the error output), and 130 after an interruption. With `--debug`,
+    the traceback comes before the line.
+    """
+    warnings.showwarning = _with_notes(warnings.showwarning)
+    words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
+    try:
+        code = app(words, standalone_mode=False)
+        if code == 130:  # typer itself has caught Ctrl-C
+            _say("interrupted")
+    except MaskEvidenceError as error:
+        code = _failed(str(error))
+    except typer.TyperException as error:  # an unknown option or command, or a missing argument
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "maskevidence"
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        message = _in_design(error) or (message and f"{message} Try: {command} --help")
+        code = _failed(message) if message else 2  # typer has printed the help
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        code = 130
+    except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
+        sys.stderr.close()
+        code = 0
+    except Exception as error:
+        code = _failed_unexpectedly(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _in_design(error: typer.TyperException) -> str | None:
+    """The design that says what an unknown option said once; None for another error or command."""
+    word, context = _IN_DESIGNS.get(getattr(error, "option_name", "")), getattr(error, "ctx", None)
+    if word is None or context is None:
+        return None
+    flags = [one.opts[0] for one in context.command.params if one.opts[0] in ("--design", "--objective")]
+    return f"{error.option_name} is written in the design: {flags[0]} {word}" if flags else None  # type: ignore[attr-defined]
+
+
+def _failed(message: str) -> int:
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
+    _say("error: " + " ".join(message.split()))
+    return 2
+
+
+def _failed_unexpectedly(error: Exception) -> int:
+    """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
+    reason = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
+    ):
+        return _failed(
+            f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
+        )
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
+    frames = traceback.extract_tb(error.__traceback__)
+    package = str(Path(__file__).parents[1])
+    frame = next((one for one in reversed(frames) if one.filename.startswith(package)), frames[-1])
+    place = Path(frame.filename)
+    where = place.relative_to(Path(package).parent) if place.is_relative_to(package) else place.name
+    message = (
+        f"internal error, please report: {type(error).__name__} in {where}, line {frame.lineno}: {reason}"
+    )
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
+    _say(message if DEBUG in sys.argv else f"{message} ({DEBUG} shows the traceback)")
+    return 70
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def _with_notes(show_warning: Any) -> Any:
+    """Print warnings of this package as notes of one line, and others as before."""
+
+    def shown(message: Any, category: Any, *where: Any) -> None:
+        if issubclass(
+            category,
+            CollapsedWeightsWarning | ConvergenceWarning | UnknownTokensWarning | UntrustedFileWarning,
+        ):
+            _say(f"note: {message}")
+        else:
+            show_warning(message, category, *where)
+
+    return shown

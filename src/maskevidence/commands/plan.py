@@ -1,0 +1,69 @@
+"""maskevidence plan: how many random sizes a target for the masks' error takes."""
+
+from typing import Annotated
+
+from maskevidence.commands.arguments import Data, Model
+from maskevidence.commands.result import Reported
+from maskevidence.errors import InputError
+from maskevidence.kinds.declaring import Option, one_of_kind
+from maskevidence.kinds.options import PrecisionOptions, Preparation
+from maskevidence.kinds.words import kind_of_model
+from maskevidence.show.parts import Page
+
+
+def plan(
+    model: Model,
+    data: Data,
+    precision: PrecisionOptions,
+    options: Preparation | None = None,
+    design: Annotated[
+        str | None,
+        Option("random-size:per-token, if the run is to record the score of each hidden token.", "DESIGN"),
+    ] = None,
+) -> Reported:
+    """How many passes, minutes and MiB a target for the masks' error takes, from a small pilot.
+
+    The pilot scores a few hundred masks and writes nothing. `score --target-se` stops by itself; where no
+    run sees all scores, as with `--shard`, give `score` the design that plan prints.
+
+    Examples:
+
+        maskevidence plan ppca:8 digits --target-se 0.05
+
+        maskevidence plan google-bert/bert-base-uncased glue/qnli:validation --target-relative 0.01
+
+    Args:
+        model: the MODEL word.
+        data: the DATA word.
+        precision: the target.
+        options: how the model and the data are prepared, as for `score`.
+        design: random-size:per-token if the run will record the scores of hidden tokens.
+
+    Raises:
+        InputError: options, a model or data that cannot be used.
+
+    Example:
+        >>> planned = plan("ppca:2", "digits", PrecisionOptions(target_se=0.5))
+        >>> planned.to_dict()["design"].startswith("random-size:"), len(planned.to_dict()["notes"]) > 0
+        (True, True)
+    """
+    from maskevidence.evidence.planning import plan as plan_passes
+    from maskevidence.evidence.precise import FEWEST
+    from maskevidence.kinds.precision import parse_precise
+    from maskevidence.kinds.prepare import prepare
+    from maskevidence.masks.by_name import parse_design
+    from maskevidence.support.provenance import command, versions
+
+    word = None if design is None else parse_design(design)
+    precise = parse_precise(precision, word)
+    if precise is None:
+        raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
+    if precise.max_passes is not None:
+        raise InputError("--max-passes belongs to score; plan says how many passes a target takes")
+    options = one_of_kind(kind_of_model(model), model, options, Preparation)
+    ready = prepare(model, data, FEWEST, options)
+    per_token = word is not None and word.per_token
+    passes = plan_passes(ready.model, ready.tokens, precise, seed=options.sample.seed, per_token=per_token)
+    notes = [*ready.notes, *passes.notes]
+    content = passes.to_dict() | {"notes": notes, "versions": versions(), "command": command()}
+    return Reported(Page("", f"--design {passes}", notes=notes), content)

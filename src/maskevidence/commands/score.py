@@ -1,0 +1,171 @@
+"""maskevidence score: the log evidence of a model on data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from maskevidence.commands.arguments import Data, Model
+from maskevidence.commands.result import Result
+from maskevidence.kinds.declaring import Kind, one_of_kind
+from maskevidence.kinds.options import Design, Preparation, RunOptions
+from maskevidence.kinds.words import kind_of_model
+from maskevidence.show.parts import Page, Table
+
+MAX_TOKENS_SHOWN = 40
+_DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+
+
+@dataclass(frozen=True)
+class Scored(Result):
+    """The result of scoring.
+
+    Attributes:
+        result: what `estimate.json` holds.
+        folder: the run directory that was written, or None.
+        tokens: with `per_token`, log p of each token given all others, nats.
+        files: the names of the files in `folder`.
+        finished_before: whether the run was finished already, so that nothing was scored.
+        missing: one line on what could not be drawn, or None.
+    """
+
+    result: dict[str, Any]
+    folder: Path | None = None
+    tokens: list[dict[str, Any]] | None = None
+    files: tuple[str, ...] = ()
+    finished_before: bool = False
+    missing: str | None = None
+
+    def page(self) -> Page:
+        """The numbers of the estimate, and the scores of the first tokens."""
+        from maskevidence.evidence.result import page_of_numbers
+
+        page = page_of_numbers(self.result)
+        return (
+            page if self.tokens is None else replace(page, parts=[*page.parts, *self._of_tokens(self.tokens)])
+        )
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """What `estimate.json` holds, and the scores of tokens."""
+        return self.result if self.tokens is None else self.result | {"tokens": self.tokens}
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The files of the run, and what could not be drawn."""
+        missing = [] if self.missing is None else [self.missing]
+        if self.finished_before:
+            return [
+                f"This run in {self.folder} was finished before; --overwrite computes it again.",
+                *missing,
+            ]
+        if self.folder is None:
+            return missing
+        return [f"Written to {self.folder}: {', '.join(self.files)}", *missing]
+
+    @property
+    def file(self) -> Path | None:
+        """The estimate of a run that was finished before."""
+        return self.folder / "estimate.json" if self.folder and self.finished_before else None
+
+    def _of_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> list[Table | str]:
+        """The scores of the first tokens, and where the others are."""
+        cells = [
+            [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+            for entry in tokens[:MAX_TOKENS_SHOWN]
+        ]
+        title = "log-probability of each token given all others, nats"
+        table = Table(["observation", "position", "token", "log p"], cells, title)
+        if len(tokens) <= MAX_TOKENS_SHOWN:
+            return [table]
+        place = "--json" if self.folder is None else str(self.folder / "tokens.csv")
+        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {place} has all of them."]
+
+
+def score(
+    model: Model,
+    data: Data,
+    design: Design = None,
+    options: Preparation | None = None,
+    run: RunOptions = RunOptions(),
+) -> Scored:
+    """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
+
+    With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
+    a larger number of masks, as of random-size:16 after random-size:8, adds to the existing scores.
+
+    A model word such as `ppca:8` is fitted to a training part of the rows and scored on the others; a saved
+    model is scored as it is. Standard errors are given for the masks (Monte Carlo) and for the observations.
+
+    Examples:
+
+        maskevidence score ppca:8 digits
+
+        maskevidence score gaussian table.csv --design orderings:16 --out runs/a
+
+        maskevidence score runs/a/model table.csv --design leave-one-out --json -
+
+        maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
+
+        maskevidence score runs/a/model table.csv --out runs/b --engine ray --workers 8
+
+    Args:
+        model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
+        data: a file, a data set, or a folder of images.
+        design: how masks are drawn, such as "random-size:8,per-token"; None for "every-size", and
+            "random-size" for transformers.
+        options: how the model and the data are prepared, as `RowOptions`, `TextOptions` or `ImageOptions`.
+        run: how scores are computed, and where they are saved.
+
+    Raises:
+        InputError: options that exclude each other or belong to other models, or a model or data that cannot
+            be used.
+
+    Example:
+        >>> scored = score("gaussian", "digits", "leave-one-out")
+        >>> scored.result["kind"], scored.result["n_observations"]
+        ('pseudo', 359)
+    """
+    from maskevidence.evidence.precise import FEWEST
+    from maskevidence.kinds import scoring as numbers
+    from maskevidence.kinds.precision import parse_precise
+    from maskevidence.kinds.prepare import prepare
+    from maskevidence.masks.by_name import parse_design
+    from maskevidence.masks.design import MaskKey
+    from maskevidence.masks.sizes import LeaveOneOut, RandomSize
+    from maskevidence.runs import RunDirectory, read_run
+    from maskevidence.scores.score import Scoring
+
+    word = None if design is None else parse_design(design)
+    precise = parse_precise(run.precision, word, run.shard)
+    numbers.check_run(run)
+    kind = kind_of_model(model)
+    word = word or parse_design(_DESIGN[kind])
+    resumed = None if run.overwrite else run.out
+    mask_design = word.design if precise is None else FEWEST
+    existing = numbers.existing_design(mask_design, resumed)
+    if existing is not None:
+        mask_design = mask_design.continuing(existing, word.named)
+    options = one_of_kind(kind, model, options, Preparation)
+    key = MaskKey(options.sample.seed, word.masks)
+    reports = word.per_token and isinstance(mask_design, LeaveOneOut)
+    records = word.per_token and not reports
+    numbers.check_per_token(kind, mask_design, key, reports=reports, records=records)
+    scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
+    numbers.check_folder(run, model, scoring)
+    ready = prepare(model, data, mask_design, options, resumed)
+    if precise is not None:
+        assert isinstance(mask_design, RandomSize)
+        first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
+        scoring = replace(scoring, design=first)
+    elif existing is None:
+        scoring, ready = numbers.with_enough_draws(scoring, word, ready)
+    if run.out is None:
+        result, estimate = numbers.score_prepared(ready, scoring, precise)
+        scored = Scored(result)
+    else:
+        saved = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
+        scored = Scored(saved.result, run.out, None, saved.files, saved.finished_before, saved.missing)
+    if not reports:
+        return scored
+    scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
+    return replace(scored, tokens=numbers.tokens_of(ready, scores, run.out))

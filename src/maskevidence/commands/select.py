@@ -1,0 +1,158 @@
+"""maskevidence select: the family of models and the number of components that the data support."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from maskevidence.commands.result import Result
+from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.options import SelectOptions
+from maskevidence.kinds.words import parse_components
+from maskevidence.show.parts import Page
+
+if TYPE_CHECKING:
+    from maskevidence.kinds.selection import Selection
+
+RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
+
+
+@dataclass(frozen=True)
+class Selected(Result):
+    """A choice, and where it was written.
+
+    Attributes:
+        selection: the candidates and the choice.
+        result: what `selection.json` holds.
+        folder: the folder, or None.
+        files: the names of its files.
+        missing: one line on what could not be drawn, or None.
+    """
+
+    selection: "Selection"
+    result: dict[str, Any]
+    folder: Path | None = None
+    files: tuple[str, ...] = ()
+    missing: str | None = None
+
+    def page(self) -> Page:
+        """The choice, and the best candidates."""
+        return self.selection.page()
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """What `selection.json` holds."""
+        return self.result
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The files, and what could not be drawn."""
+        if self.folder is None:
+            return []
+        missing = [] if self.missing is None else [self.missing]
+        return [*missing, f"Written to {self.folder}: {', '.join(self.files)}"]
+
+
+def select(
+    families: Annotated[
+        str,
+        Argument(
+            "FAMILIES",
+            "Families between commas: ppca, factor-analysis, gaussian, kernel-gaussian, vae; or "
+            "bernoulli-pca, bernoulli-vae. A word such as ppca:3 stands for one model.",
+        ),
+    ],
+    data: Annotated[
+        str,
+        Argument("DATA", "digits, or a .csv, .tsv, .parquet, .feather or .npy table, or its address."),
+    ],
+    options: SelectOptions = SelectOptions(),
+) -> Selected:
+    """Choose a family of models and its number of components by held-out evidence.
+
+    Every row is held out once and scored by models that were fitted to the others. The choice is the model
+    with the highest log evidence of these rows. The smallest model that cannot be told apart from it is
+    printed, too, with what it gives up: no other model beats it, and these comparisons hold together at 95 %.
+    With --out, the chosen model is fitted to all rows and saved for `score` and `impute`.
+
+    Examples:
+
+        maskevidence select ppca,factor-analysis table.csv --components 1-20
+
+        maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
+
+        maskevidence impute runs/chosen/model table.csv --out filled.csv
+
+    Args:
+        families: words between commas, such as "ppca,factor-analysis".
+        data: a file, a data set or images, as `rows.read` takes them.
+        options: the numbers of components, how candidates are compared, and where the choice is written.
+
+    Raises:
+        InputError: words, options, data or a folder that cannot be used.
+        NumericalError: no candidate could be fitted.
+
+    Example:
+        >>> selected = select("ppca", "digits", SelectOptions("4,16", folds=2))
+        >>> selected.selection.choice
+        'ppca:16'
+    """
+    from maskevidence.kinds.rows import note_on_units, read, reading_options
+    from maskevidence.kinds.select import candidates
+    from maskevidence.kinds.select import select as select_model
+    from maskevidence.masks.by_name import as_design
+    from maskevidence.runs.lock import refuse_unrelated
+    from maskevidence.support.provenance import command, versions
+
+    components = parse_components(options.components)
+    candidates(families, components)  # refuses unknown words before anything is read
+    if options.design is not None:
+        as_design(options.design).without_tokens("select")  # before anything is read
+    out = options.out
+    if out is not None:
+        refuse_unrelated(out, (RESULT, TABLE), "selection")
+        if (out / RESULT).exists() and not options.overwrite:
+            raise InputError(
+                f"{str(out)!r} holds a selection; give another folder, or --overwrite to replace it"
+            )
+    reading, id_column = options.reading, options.id_column
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
+    selection = select_model(
+        table,
+        families,
+        components,
+        folds=options.folds,
+        design=options.design,
+        seed=options.seed,
+    )
+    notes = [*table.notes, *selection.notes]
+    if any(candidate.family == "ppca" for candidate in selection.candidates):
+        notes += note_on_units(table.select(list(selection.column_names)))
+    selection = replace(selection, notes=tuple(notes))
+    given = {"limit": options.limit, "id_column": id_column} | reading_options(reading)
+    read_with = {name: value for name, value in given.items() if value}
+    result = {"data": data, "options": read_with, **selection.to_dict()}
+    result |= {"versions": versions(), "command": command()}
+    return Selected(selection, result) if out is None else _write(selection, result, out)
+
+
+def _write(selection: "Selection", result: dict[str, Any], out: Path) -> Selected:
+    """The table, the picture and the chosen model; and last what shows that the folder is complete."""
+    from maskevidence.runs.lock import locked
+    from maskevidence.show.draw import image
+    from maskevidence.support.files import remove_temporaries, write_atomic, write_json
+
+    missing = None
+    with locked(out):
+        remove_temporaries(out)
+        (out / RESULT).unlink(missing_ok=True)
+        write_atomic(out / TABLE, selection.to_csv())
+        files = [TABLE]
+        try:
+            write_atomic(out / PICTURE, image(*selection.picture()))
+            files.append(PICTURE)
+        except MissingExtraError as error:
+            missing = f"{PICTURE} was not drawn: {error}"
+        selection.model.save(out / MODEL)
+        write_json(out / RESULT, result)
+    return Selected(selection, result, out, (*files, MODEL, RESULT), missing)

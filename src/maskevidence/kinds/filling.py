@@ -1,0 +1,245 @@
+"""The missing values of a table, filled by a model; the table is written as it was otherwise."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from maskevidence.data.table import Table, column_of, decode, with_columns_of
+from maskevidence.data.tables import (
+    RawTable,
+    check_ending,
+    is_text,
+    names_of,
+    to_table,
+    write_table,
+)
+from maskevidence.errors import InputError
+from maskevidence.kinds.options import ImputeOptions, RowReading
+from maskevidence.kinds.rows import (
+    is_table_file,
+    model_on,
+    new_model,
+    note_on_units,
+    raw_table,
+    read,
+    selection_of,
+)
+from maskevidence.kinds.words import kind_of_model
+from maskevidence.models import PPCA
+from maskevidence.models.base import TableModel
+from maskevidence.support.provenance import command, versions
+
+DRAW = "draw"
+
+
+class _Filling(NamedTuple):
+    """What stands in the holes of a table.
+
+    Attributes:
+        values: shape (n, N, D); the filled table, or n of them.
+        deviation: shape (N, D); standard deviations, 0 where a value was observed; None for draws.
+        constant: the columns that do not vary, which are filled by their one value.
+    """
+
+    values: Float64[np.ndarray, "n N D"]
+    deviation: Float64[np.ndarray, "N D"] | None
+    constant: tuple[str, ...] = ()
+
+
+def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
+    """Fill the missing values of a table by a model, and write it with its columns and rows in order.
+
+    The file has all columns of the data, those that are not used included, and after them a column NAME_sd
+    of standard deviations for every column with holes. With draws, it has the filled tables one below the
+    other, and a first column that counts them. Cells of a CSV file that are not filled are copied as text,
+    byte for byte.
+
+    Args:
+        model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
+            all rows of the table first.
+        data: a file or an address of a table, or the name of a data set.
+        options: how it is read, filled and written.
+
+    Returns:
+        Which values were filled, and how surely.
+
+    Raises:
+        InputError: a model, a table, or a place that cannot be used.
+    """
+    if kind_of_model(model) != "rows":
+        raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
+    check_ending(options.out)
+    if options.out.exists() and not options.overwrite:
+        raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
+    build, saved = model_on(model, options.device)
+    raw, table = _read(data, options)
+    as_text = raw.first_line > 0 and is_text(options.out)
+    source = raw.columns.slice(0, options.limit)
+    notes = list(table.notes)
+    if build is not None:
+        fitted, dropped = new_model(build, table)
+        filling = _fill(_fit(fitted, table), table, options, tuple(dropped))
+        notes.append(f"fitted to the {len(table):,} rows of the table")
+        if isinstance(fitted, PPCA):
+            notes += note_on_units(table.select(fitted.columns or []))
+    else:
+        table = table if saved.columns is None else with_columns_of(table, saved.columns)
+        saved.check_width(len(table.columns))
+        fitted, filling, notes = saved, _fill(saved, table, options), list(table.notes)
+    if filling.constant:
+        notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
+    if not np.isnan(table.values).any():
+        notes.append("no value is missing: the table is written as it is")
+    write_table(_written(source, as_text, raw, table, filling), options.out, raw.delimiter)
+    return _result(model, data, table, filling, notes, options)
+
+
+def _read(data: str, options: ImputeOptions) -> tuple[RawTable, Table]:
+    """The columns as they are in the file, and those that are used as numbers, of the same rows."""
+    if is_table_file(data):
+        raw = raw_table(data, options.table)
+        table = to_table(raw, selection_of(options.table, options.id_column), empty_rows=True)
+    else:
+        import pyarrow as pa
+
+        table = read(data, RowReading(table=options.table), id_column=options.id_column)
+        raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
+    return raw, (table if options.limit is None else table.head(options.limit))
+
+
+def _fit(model: TableModel, table: Table) -> TableModel:
+    """Fit a model to the rows that have a value in its columns."""
+    assert model.columns is not None
+    values = table.select(model.columns).values
+    return model.fit(values[~np.isnan(values).all(axis=1)])
+
+
+def _fill(
+    model: TableModel, table: Table, options: ImputeOptions, constant: tuple[str, ...] = ()
+) -> _Filling:
+    """The filled table in the order of its columns, some of which the model does not have."""
+    kept = [column for column in table.columns if column not in constant]
+    places = [table.columns.index(column) for column in kept]
+    holed = table.select(kept).values
+    n = 1 if options.draws is None else options.draws
+    values = np.broadcast_to(table.values, (n, *table.values.shape)).copy()
+    for name in constant:
+        column = values[:, :, table.columns.index(name)]
+        column[np.isnan(column)] = np.nanmax(column)
+    if options.draws is not None:
+        values[:, :, places] = model.draw_missing(holed, options.draws, options.seed)
+        return _Filling(values, None, constant)
+    filled = model.impute(holed)
+    values[0][:, places] = filled.values
+    deviation = np.zeros_like(table.values)
+    deviation[:, places] = np.sqrt(filled.variance)
+    return _Filling(values, deviation, constant)
+
+
+def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
+    """The columns of the file with their holes filled, and what was asked for beside them."""
+    import pyarrow as pa
+
+    def added(name: str, values: np.ndarray) -> tuple[str, Any]:
+        if name in raw.columns.column_names:
+            raise InputError(
+                f"the table has a column {name!r} already, which is to be added; rename that one"
+            )
+        return name, pa.array(_numbers(values, raw) if as_text else values)
+
+    tables = [_one(source, as_text, raw, table, values) for values in filling.values]
+    if filling.deviation is not None:
+        (whole,) = tables
+        for name, deviation in zip(table.columns, filling.deviation.T, strict=True):
+            if deviation.any() and not _of_category(table, name):
+                whole = whole.append_column(*added(f"{name}_sd", deviation))
+        return whole
+    numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
+    below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
+    return below.add_column(0, *added(DRAW, numbers))
+
+
+def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
+    """The columns of the file with the holes filled by these values."""
+    import pyarrow as pa
+
+    whole = source
+    for place, name in enumerate(names_of(raw)):
+        of_numbers = name in table.columns
+        if of_numbers:
+            of_column = table.columns.index(name)
+        elif name in table.categories and column_of(name, table.categories[name][-1]) in table.columns:
+            of_column = table.columns.index(column_of(name, table.categories[name][-1]))
+        else:
+            continue
+        holes = np.isnan(table.values[:, of_column])
+        if of_numbers and not as_text and (holes.any() or raw.first_line > 0):
+            column = pa.array(np.ascontiguousarray(values[:, of_column]))
+        elif holes.any():
+            new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
+            column = _filled(source.column(place), holes, new)
+        else:
+            continue
+        whole = whole.set_column(place, source.column_names[place], column)
+    return whole
+
+
+def _filled(given: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
+    """A column with its holes filled, in its own type; as text if this type cannot hold a new category."""
+    import pyarrow as pa
+
+    cells = given.to_pylist()
+    known = {str(cell): cell for cell in cells}
+    for row in np.flatnonzero(holes).tolist():
+        cells[row] = known.get(new[row], new[row])
+    try:
+        return pa.array(cells, given.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(list(map(str, cells)))
+
+
+def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:
+    """Numbers as the cells of a CSV file have them."""
+    return [repr(value).removesuffix(".0").replace(".", raw.decimal) for value in values.tolist()]
+
+
+def _of_category(table: Table, name: str) -> bool:
+    """Whether a column stands for one category of a column of the file."""
+    return any(
+        name == column_of(column, category)
+        for column, all_of_them in table.categories.items()
+        for category in all_of_them
+    )
+
+
+def _result(
+    model: str, data: str, table: Table, filling: _Filling, notes: list[str], options: ImputeOptions
+) -> dict[str, Any]:
+    holes = np.isnan(table.values)
+    columns = []
+    for j in np.flatnonzero(holes.any(axis=0)):
+        sd = None
+        if filling.deviation is not None:
+            sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
+        spread = float(np.nanstd(table.values[:, j]))
+        filled = {
+            "name": table.columns[j],
+            "n_filled": int(holes[:, j].sum()),
+            "sd": sd,
+            "sd_of_column": spread,
+        }
+        columns.append(filled)
+    return {
+        "model": model,
+        "data": data,
+        "out": str(options.out),
+        "draws": options.draws,
+        "seed": options.seed,
+        "n_rows": len(table),
+        "n_filled": int(holes.sum()),
+        "columns": columns,
+        "notes": notes,
+        "versions": versions(),
+        "command": command(),
+    }

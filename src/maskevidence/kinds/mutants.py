@@ -1,0 +1,149 @@
+"""The mutants of a table, their wild type, and the columns that their scores are compared with."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.data.fasta import is_fasta, read_fasta
+from maskevidence.data.tables import is_number
+from maskevidence.data.texts import Columns, read_text_file
+from maskevidence.errors import InputError
+from maskevidence.integrations.proteins.agreement import MIN_PAIRS
+from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
+from maskevidence.kinds.options import VariantOptions
+from maskevidence.support.files import reading
+
+TABLE, SUMMARY = "variants.csv", "variants.json"
+
+
+def read_wild_type(word: str) -> str:
+    """The letters of a wild type, from a FASTA file with one record or as they are.
+
+    Raises:
+        InputError: a file that cannot be read, or has several records; or something other than letters.
+
+    Example:
+        >>> read_wild_type("MKT A")
+        'MKTA'
+    """
+    file = Path(word)
+    if is_fasta(file) or file.is_file():
+        with reading(file):
+            if not file.is_file():
+                raise InputError(f"there is no file {word!r}; check the path")
+        sequences = read_fasta(file).sequences
+        if len(sequences) > 1:
+            raise InputError(f"{word!r} has {len(sequences)} records; give a file with the wild type alone")
+        return sequences[0]
+    letters = "".join(word.split())
+    if not letters.isalpha():
+        raise InputError(f"{word[:60]!r} is neither a FASTA file nor a sequence of letters; give one")
+    return letters
+
+
+def conventions_of(names: str | None) -> tuple[str, ...]:
+    """The conventions that are named between commas; by default those of few passes.
+
+    Example:
+        >>> conventions_of("joint, pll")
+        ('joint', 'pll')
+    """
+    if names is None:
+        return FEW_PASSES
+    if names == "all":
+        return tuple(CONVENTIONS)
+    return tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+
+
+def read_mutants(
+    data: str, options: VariantOptions
+) -> tuple[list[str], list[str] | None, dict[str, Float64[np.ndarray, " N"]]]:
+    """Read the mutants of a table.
+
+    Args:
+        data: a .csv, .parquet or .jsonl table.
+        options: the names of its columns.
+
+    Returns:
+        The mutants, their whole sequences if there are some beside them, and the columns of numbers by name.
+
+    Raises:
+        InputError: a table that cannot be read, or lacks a column, mutants or numbers.
+    """
+    file = Path(data)
+    with reading(file):
+        if not file.is_file():
+            raise InputError(f"there is no file {data!r}; give a .csv, .parquet or .jsonl table of mutants")
+    columns = read_text_file(file, running=False)
+    has_mutants, has_sequences = (
+        name in columns.names for name in (options.mutant_column, options.sequence_column)
+    )
+    if not has_mutants and not has_sequences:
+        raise InputError(
+            f"{data!r} has neither a column {options.mutant_column!r} nor {options.sequence_column!r}; it "
+            f"has {', '.join(columns.names)} (--mutant-column, --sequence-column)"
+        )
+    sequences = _texts(data, columns, options.sequence_column, options.limit) if has_sequences else None
+    mutants = _texts(data, columns, options.mutant_column, options.limit) if has_mutants else sequences
+    assert mutants is not None
+    if not mutants:
+        raise InputError(f"{data!r} has no row; give a mutant or more")
+    wanted = [] if options.measured is None else [options.measured, *_names(options.given)]
+    numbers = {name: _numbers(data, columns, name, options.limit) for name in wanted}
+    for name, values in numbers.items():
+        known = int((~np.isnan(values)).sum())
+        if known < MIN_PAIRS:
+            raise InputError(
+                f"{data!r} has {known} numbers in column {name!r}; a rank correlation needs {MIN_PAIRS} or "
+                "more"
+            )
+        if np.nanmin(values) == np.nanmax(values):
+            raise InputError(
+                f"{data!r} has one number alone in column {name!r}, {np.nanmin(values):g}; a rank "
+                "correlation needs different ones: leave the column out"
+            )
+    return mutants, sequences if has_mutants else None, numbers
+
+
+def column_beside(name: str, taken: Collection[str]) -> str:
+    """The name of a given column in the table of scores, none of whose columns it hides.
+
+    Example:
+        >>> column_beside("joint", ("joint", "pll"))
+        'given joint'
+    """
+    return f"given {name}" if name in taken else name
+
+
+def _names(words: str | None) -> list[str]:
+    return [] if words is None else [word.strip() for word in words.split(",")]
+
+
+def _texts(data: str, columns: Columns, name: str, limit: int | None) -> list[str]:
+    values = columns.column(name)[:limit]
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise InputError(f"{data!r} has no text in column {name!r}, row {row} (from 0); leave it out")
+    return values
+
+
+def _numbers(data: str, columns: Columns, name: str, limit: int | None) -> Float64[np.ndarray, " N"]:
+    """A column of numbers; empty cells are NaN."""
+    if name not in columns.names:
+        raise InputError(f"{data!r} has no column {name!r}; it has {', '.join(columns.names)}")
+    values: Sequence[Any] = columns.column(name)[:limit]
+    numbers = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        try:
+            numbers[row] = float(value if is_number(str(value)) else "no number")
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{data!r} has {str(value)[:40]!r} in column {name!r}, row {row} (from 0), which is no "
+                "number; correct it or leave it empty"
+            ) from error
+    return numbers

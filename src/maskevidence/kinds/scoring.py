@@ -1,0 +1,337 @@
+"""The scores of a prepared model: in memory, or in a run directory that the same command resumes."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskevidence import __version__, kinds
+from maskevidence.errors import InputError, import_extra
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.evidence.precise import Precise
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.kinds.declaring import Kind, flag
+from maskevidence.kinds.options import ClusterOptions, RunOptions
+from maskevidence.kinds.prepared import Prepared, recorded
+from maskevidence.masks.by_name import DesignWord
+from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.sizes import RandomSize
+from maskevidence.model import HasLogEvidence, base_measure_of, to_device_of
+from maskevidence.models.base import TableModel
+from maskevidence.models.fingerprints import fingerprint
+from maskevidence.models.image.summary import image_summary
+from maskevidence.runs import (
+    Manifest,
+    Recording,
+    RunDirectory,
+    read_run,
+    record_run,
+    rows_per_block,
+    write_summary,
+)
+from maskevidence.runs.blocks import parse_shard
+from maskevidence.runs.directory import ESTIMATE, TOKENS
+from maskevidence.runs.engine import Engine, kept_open, local_engine
+from maskevidence.runs.lock import locked
+from maskevidence.runs.summary import agrees
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring
+from maskevidence.show.words import model_words
+from maskevidence.support.files import csv_text, write_atomic
+
+
+def score_prepared(
+    prepared: Prepared, scoring: Scoring, precise: Precise | None = None
+) -> tuple[dict[str, Any], EvidenceEstimate]:
+    """Estimate the evidence of a prepared model in memory.
+
+    Args:
+        prepared: the model and its rows.
+        scoring: how masks are drawn, their seed, and how many go into one call of the model.
+        precise: draws as many masks as an error takes, in place of the design; None for the design.
+
+    Returns:
+        What `estimate.json` holds, and the estimate. A model with a closed form has its mean over the same
+        rows as `closed_form`.
+    """
+    key = scoring.key
+    estimate = estimate_evidence(
+        prepared.model,
+        prepared.tokens,
+        scoring.design if precise is None else precise,
+        seed=key.seed,
+        masks=key.masks,
+        batch_size=scoring.batch_size,
+        per_token=scoring.per_token,
+        refine=False,  # `prepare` has refined the model, and its note is among those of the data
+    )
+    result = estimate.to_dict()
+    if isinstance(prepared.model, HasLogEvidence):
+        with torch.no_grad():
+            tokens = to_device_of(prepared.model, prepared.tokens)
+            values = prepared.model.log_evidence(tokens).double().cpu().numpy()
+        result["closed_form"] = float(values.mean())
+        estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
+        result["closed_form_se"] = estimate.closed_form_se
+    if prepared.details:
+        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
+    result["notes"] = [*prepared.notes, *result["notes"]]
+    return result, estimate
+
+
+def manifest_of(
+    model: str, prepared: Prepared, scoring: Scoring, rows_per_block: int, **others: Any
+) -> Manifest:
+    """What run.json says of a score.
+
+    Args:
+        model: the MODEL word.
+        prepared: the model and the observations.
+        scoring: how masks are drawn, and their seed.
+        rows_per_block: the number of rows that are scored together.
+        others: further fields of the manifest, such as `shard`.
+    """
+    where = recorded(prepared.model)
+    return Manifest(
+        model=model,
+        model_words=None if prepared.fitted else _in_words(prepared.model),
+        model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
+        conditionals=prepared.model.conditionals,
+        base_measure=base_measure_of(prepared.model),
+        data=prepared.source,
+        design=scoring.design.settings(),
+        masks=scoring.key.masks,
+        token_scores=scoring.per_token,
+        seed=scoring.key.seed,
+        rows_per_block=rows_per_block,
+        details=prepared.details,
+        dtype=where["dtype"],
+        devices=[] if where["device"] is None else [where["device"]],
+        **others,
+    )
+
+
+def _in_words(model: Any) -> str | None:
+    """A model of rows in words; None for another one, whose folder or name on the hub says what it is."""
+    return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None
+
+
+def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
+    """Refuse per-token where neither a report nor the error has a use for it.
+
+    Args:
+        kind: the kind of the model.
+        design: how masks are drawn.
+        key: of the masks.
+        reports: whether the score of each token is to be reported.
+        records: whether the scores of hidden tokens are to be recorded.
+
+    Raises:
+        InputError: there is no use for them.
+    """
+    predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
+    if reports and kind != "texts":
+        raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
+    if records and not predicts:
+        raise InputError(
+            "per-token belongs to random-size with own masks and 2 or more replicates, and to leave-one-out "
+            "on texts; leave it out, or choose one of these"
+        )
+
+
+def check_run(run: RunOptions) -> None:
+    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded.
+
+    Raises:
+        InputError: options that exclude each other, or need another one.
+    """
+    if run.cluster.engine != "ray":
+        for name, value in vars(run.cluster).items():
+            if value != getattr(ClusterOptions, name):
+                raise InputError(f"{flag(name)} belongs to --engine ray; add that")
+    elif run.out is None:
+        raise InputError("--engine ray needs --out, a folder for the scores of the workers")
+    else:
+        import_extra("ray", "ray", "--engine ray")
+    if run.shard is not None:
+        parse_shard(run.shard)
+        if run.out is None:
+            raise InputError("--shard needs --out, a separate folder for each shard")
+
+
+def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
+    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded.
+
+    Args:
+        run: the options, with the folder.
+        model: the MODEL word.
+        scoring: how masks will be drawn.
+
+    Raises:
+        InputError: the folder holds another run, or files that belong to none.
+    """
+    if run.out is None:
+        return
+    folder = RunDirectory(run.out)
+    folder.check_folder()
+    existing = None if run.overwrite else folder.manifest()
+    if existing is not None:
+        folder.check(existing.model_copy(update=_asked(model, scoring, run)), overwrite=False)
+
+
+def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
+    """What the options alone say of a run, as fields of its manifest."""
+    return {
+        "model": model,
+        "design": scoring.design.settings(),
+        "masks": scoring.key.masks,
+        "token_scores": scoring.per_token,
+        "seed": scoring.key.seed,
+        "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
+    }
+
+
+def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
+    """The design of the run that `out` holds, if it is of the same class."""
+    existing = None if out is None else RunDirectory(out).manifest()
+    if existing is None or existing.design.get("name") != design.name:
+        return None
+    return existing.mask_design()
+
+
+def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
+    """By default, as many random sizes as the error of a few observations needs to be known, with a note.
+
+    Args:
+        scoring: how masks are drawn.
+        asked: the design as the user gave it, which is left as it is if it names a number.
+        ready: the model and the observations.
+
+    Returns:
+        The same with more random sizes, and with the note.
+    """
+    design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
+    if not isinstance(design, RandomSize) or asked.named or scoring.key.masks == "shared":
+        return scoring, ready
+    enough = design.enough_draws(n_tokens, "own")
+    if enough <= design.draws:
+        return scoring, ready
+    note = (
+        f"{enough} random sizes per observation instead of {design.draws}, so that the error of "
+        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --design random-size:"
+        f"{design.draws} has {design.draws}"
+    )
+    more = replace(scoring, design=RandomSize(enough, design.n_replicates))
+    return more, ready.with_note(note)
+
+
+@dataclass(frozen=True)
+class InRun:
+    """The result of a run directory.
+
+    Attributes:
+        result: what `estimate.json` holds.
+        files: the names of the files that were written.
+        missing: one line on what could not be drawn, or None.
+        finished_before: whether the run was finished already, so that nothing was scored.
+    """
+
+    result: dict[str, Any]
+    files: tuple[str, ...] = ()
+    missing: str | None = None
+    finished_before: bool = False
+
+
+def score_into(
+    folder: RunDirectory,
+    model: str,
+    ready: Prepared,
+    scoring: Scoring,
+    run: RunOptions,
+    precise: Precise | None,
+) -> InRun:
+    """Score into a run directory, or resume the same run that it holds.
+
+    Args:
+        folder: the run directory.
+        model: the MODEL word.
+        ready: the model and the observations.
+        scoring: how masks are drawn.
+        run: how scores are computed and saved.
+        precise: draws as many masks as an error takes, in place of the design; None for the design.
+
+    Raises:
+        InputError: the folder holds another run, or was changed.
+    """
+    n_rows = rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key)
+    shard = (1, 1) if run.shard is None else parse_shard(run.shard)
+    asked = None if precise is None else precise.settings()
+    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard, precise=asked)
+    n_scored = 0
+
+    def record(design: MaskDesign, engine: Engine) -> None:
+        nonlocal n_scored
+        n_scored += record_run(
+            folder,
+            manifest.model_copy(update={"design": design.settings()}),
+            ready.model,
+            ready.tokens,
+            Recording(run.batch_size, run.save_every, engine, run.overwrite, ready.labels),
+            fitted=ready.fitted,
+        )
+
+    if precise is None:
+        record(scoring.design, _engine(run, ready))
+    else:
+        assert isinstance(scoring.design, RandomSize)
+        with kept_open(_engine(run, ready)) as engine:
+
+            def extended(design: RandomSize) -> EvidenceEstimate:
+                record(design, engine)
+                return read_run(folder.path).estimate
+
+            precise.drawn(scoring.design, extended)
+    whole = read_run(folder.path)
+    result = whole.result()
+    finished = folder.estimate() if n_scored == 0 else None
+    if finished is not None:
+        if whole.manifest.version != __version__:  # whose summary may differ
+            return InRun(finished, finished_before=True)
+        if not agrees(finished | {"notes": result["notes"]}, result):
+            raise InputError(
+                f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
+                f"estimate; maskevidence summarize {folder.path} writes it again"
+            )
+        return InRun(result, finished_before=True)
+    with locked(folder.path):
+        missing = write_summary(folder, whole, result)
+    return InRun(result, tuple(folder.files()), missing)
+
+
+def _engine(run: RunOptions, ready: Prepared) -> Engine:
+    """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
+    cluster = run.cluster
+    if cluster.engine == "local":
+        return local_engine
+    from maskevidence.integrations.ray import RayEngine
+
+    gpus = cluster.gpus_per_worker or 0.0
+    return RayEngine(cluster.address, cluster.workers, gpus, run.threads or 1, ready.load)
+
+
+def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
+    """The score of each token, in nats; a run directory gets them as a CSV file.
+
+    Args:
+        ready: the model and the texts.
+        scores: of a leave-one-out design.
+        out: the run directory; None writes nothing.
+    """
+    listed = kinds.texts.token_scores(ready, scores)
+    if out is not None:
+        columns = ("id", "position", "token", "log_prob")
+        rows = ([entry[column] for column in columns] for entry in listed)
+        write_atomic(out / TOKENS, csv_text(columns, rows))
+    return listed

@@ -1,0 +1,133 @@
+"""Options are declared once; which belong to which kind of model is read from the declarations."""
+
+import inspect
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import pytest
+
+import maskevidence as me
+from maskevidence.commands.parser import with_flat_signature
+from maskevidence.kinds import options
+from maskevidence.kinds.declaring import (
+    Argument,
+    Option,
+    declaration,
+    flag,
+    one_of_kind,
+)
+
+GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group is not Option]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
+def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
+    group()
+    for field in fields(group):
+        if not is_dataclass(field.type):
+            option = declaration(field.type)
+            assert isinstance(option, Option), field.name
+            assert option.help.endswith("."), field.name
+
+
+def test_options_of_another_kind_are_refused() -> None:
+    for kind, own in (
+        ("rows", options.RowOptions),
+        ("texts", options.TextOptions),
+        ("images", options.ImageOptions),
+    ):
+        assert one_of_kind(kind, "m", None, options.Preparation) == own()
+        assert one_of_kind(kind, "m", given := own(), options.Preparation) is given
+        for other in {options.RowOptions, options.TextOptions, options.ImageOptions} - {own}:
+            with pytest.raises(me.InputError, match=f"'m' is one of .*, which take {own.__name__}"):
+                one_of_kind(kind, "m", other(), options.Preparation)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A group in a group."""
+
+    depth: Annotated[int, Option("How deep.", min=1)] = 3
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A group of options."""
+
+    out: Annotated[Path, Option("Where to.", "DIR")]
+    inner: Inner
+
+
+class TestSignature:
+    def test_nested_groups_are_filled(self) -> None:
+        def command(
+            name: Annotated[str, Argument("NAME", "Who.")], outer: Outer, last: options.Seed = 7
+        ) -> Any:
+            return name, outer, last
+
+        flat = with_flat_signature(command)
+        signature = inspect.signature(flat)
+        assert list(signature.parameters) == ["name", "out", "depth", "last"]
+        assert signature.parameters["out"].default is inspect.Parameter.empty
+        assert signature.parameters["depth"].default == 3
+        assert flat(name="a", out=Path("x"), depth=4, last=5) == ("a", Outer(Path("x"), Inner(4)), 5)
+        info = signature.parameters["depth"].annotation.__metadata__[0]
+        assert (info.default, info.min, info.help) == ("--depth", 1, "How deep.")
+
+    def test_two_options_of_one_name(self) -> None:
+        def command(inner: Inner, depth: options.Seed = 7) -> None: ...
+
+        with pytest.raises(ValueError, match="duplicate parameter name: 'depth'"):
+            with_flat_signature(command)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """The options of one kind."""
+
+    panel: ClassVar[str] = "Rows"
+    kind: ClassVar[str] = "rows"
+
+    depth: Annotated[int, Option("How deep.")] = 3
+    width: Annotated[int, Option("How wide.")] = 4
+
+
+@dataclass(frozen=True)
+class OfTexts(Inner):
+    """The options of another kind."""
+
+    kind: ClassVar[str] = "texts"
+
+    length: Annotated[int, Option("How long.", panel="Words")] = 5
+
+
+class TestKinds:
+    def command(self, model: Annotated[str, Argument("MODEL", "Which.")], how: OfRows | OfTexts) -> Any:
+        return model, how
+
+    @pytest.mark.parametrize(
+        ("which", "names"),
+        [
+            ("rows", ["model", "depth", "width"]),
+            ("texts", ["model", "depth", "length"]),
+            ("some", ["model", "depth", "width", "length"]),
+            ("all", ["model", "depth"]),
+        ],
+    )
+    def test_the_options_of_a_kind(self, which: Any, names: list[str]) -> None:
+        assert list(inspect.signature(with_flat_signature(self.command, which)).parameters) == names
+
+    def test_the_dataclass_of_the_kind_is_filled(self) -> None:
+        of_texts = with_flat_signature(self.command, "texts")
+        assert of_texts(model="m", depth=1, length=2) == ("m", OfTexts(1, 2))
+        assert with_flat_signature(self.command, "rows")(model="m", depth=1, width=2) == ("m", OfRows(1, 2))
+
+    def test_panels_are_those_of_the_class_that_declares_the_option(self) -> None:
+        for which, panels in (("rows", ["Rows", "Rows"]), ("texts", [None, "Words"])):
+            parameters = list(inspect.signature(with_flat_signature(self.command, which)).parameters.values())
+            assert [each.annotation.__metadata__[0].rich_help_panel for each in parameters[1:]] == panels
+
+
+def test_flags() -> None:
+    assert flag("calibration_fraction") == "--calibration-fraction"

@@ -1,0 +1,175 @@
+"""maskevidence variants: tables of mutants, correlations, plans, and bad input."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from command_line import CommandLine
+from protein_models import protein_model
+
+WILD_TYPE = "MSIQHFRVALIPFF"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT of residues as transformers saves it."""
+    folder = tmp_path_factory.mktemp("model")
+    protein_model("Bert", folder).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wild type and tables of mutants."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "wt.fasta").write_text(f">wild type\n{WILD_TYPE[:7]}\n{WILD_TYPE[7:]}\n")
+    mutants = [f"{WILD_TYPE[j]}{j + 24}{new}" for j in range(5) for new in "GW"] + ["S25G:I26W"]
+    rows = [f"{mutant},{k / 7},{'' if k == 3 else -k}" for k, mutant in enumerate(mutants)]
+    (folder / "dms.csv").write_text("\n".join(["mutant,effect,theirs", *rows]))
+    sequences = [f"G{WILD_TYPE[1:]}", WILD_TYPE, f"{WILD_TYPE}G"]
+    (folder / "sequences.csv").write_text("\n".join(["mutated_sequence", *sequences]))
+    (folder / "both.csv").write_text(f"mutant,mutated_sequence\nM1G,G{WILD_TYPE[1:]}\nS2G,{sequences[0]}\n")
+    return folder
+
+
+def test_a_table_of_mutants_with_measurements(
+    run: CommandLine, model: Path, world: Path, tmp_path: Path
+) -> None:
+    words = ("variants", model, world / "dms.csv", "--wild-type", world / "wt.fasta", "--start", 24)
+    measured = ("--measured", "effect", "--given", "theirs")
+    result = run(*words, *measured, "--out", tmp_path / "out", "--json", tmp_path / "all.json")
+    assert result.code == 0, result.err
+    for part in ("contexts asked for", "Spearman with effect", "wild-type-fill", "M24G"):
+        assert part in result.out
+    written = json.loads((tmp_path / "all.json").read_text())
+    assert written["plan"]["asked"]["wild-type-fill"] == 12
+    assert written["plan"]["distinct"]["wild-type-fill"] == 5
+    found = written["correlations"]
+    assert found["theirs"] == pytest.approx({"value": -1, "low": -1, "high": -1, "n": 10})
+    assert found["joint"]["low"] <= found["joint"]["value"] <= found["joint"]["high"]
+    loaded = me.models.MaskedLM.from_pretrained(model, device="cpu")
+    with (tmp_path / "out" / "variants.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    mutants = [row["mutant"] for row in rows]
+    assert list(rows[0])[:3] == ["mutant", "effect", "theirs"]
+    assert [row["effect"] for row in rows] == [str(k / 7) for k in range(11)]
+    assert [row["theirs"] for row in rows][:5] == ["0.0", "-1.0", "-2.0", "", "-4.0"]
+    expected = me.variants(loaded, WILD_TYPE, mutants, start=24)
+    for name, values in expected.scores.items():
+        assert np.array([float(row[name]) for row in rows]) == pytest.approx(values, abs=1e-5)
+    assert [row["mutant"] for row in written["scores"]] == mutants
+    assert json.loads((tmp_path / "out" / "variants.json").read_text())["n_mutants"] == 11
+    assert "holds scores" in run(*words, "--out", tmp_path / "out").error
+    plan = run(*words, "--plan", "--conventions", "all", "--json", "-")
+    assert json.loads(plan.out)["plan"]["passes"] > 100
+    assert "scores" not in json.loads(plan.out)
+
+
+def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, world: Path) -> None:
+    words = ("variants", model, world / "sequences.csv", "--wild-type", WILD_TYPE)
+    assert "row 2" in run(*words).error
+    result = run(*words, "--conventions", "pll,whole", "--draws", 8, "--json", "-")
+    assert result.code == 0, result.err
+    rows = json.loads(result.out)["scores"]
+    assert rows[1]["pll"] == rows[1]["whole"] == 0
+    assert rows[2]["whole_mask_se"] > 0
+    shown = run("variants", model, world / "dms.csv", *words[3:], "--start", 24, "--conventions", "all").out
+    lines = shown[shown.index("the first mutants") :].splitlines()
+    assert len(lines) < 20  # one line for each convention, however many mutants
+    assert max(map(len, lines)) <= 80
+    assert any("error of whole" in line for line in lines)
+
+
+def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.fasta").write_text(">a\nMK\n>b\nMK\n")
+    (tmp_path / "text.csv").write_text("mutant,effect\nM1G,high\n")
+    (tmp_path / "few.csv").write_text("mutant,effect\nM1G,1\nS2A,\n")
+    (tmp_path / "equal.csv").write_text("mutant,effect\nM1G,0.5\nS2A,0.5\nI3A,0.5\n")
+    (tmp_path / "gap.csv").write_text("mutant\nM1G\nM1-\n")
+    (tmp_path / "gaps.csv").write_text("mutated_sequence\nM-IQHFRVALIPFF\n")
+    (tmp_path / "digits.csv").write_text("mutant,effect\nM1G,1\nS2A,1_000\n")
+    wild_type = ("--wild-type", WILD_TYPE)
+    asked: list[tuple[tuple[object, ...], str]] = [
+        ((world / "dms.csv", *wild_type), "row 0, 'M24G': there is no site 24"),
+        ((world / "both.csv", *wild_type), "row 1, 'S2G': its mutated sequence"),
+        ((world / "wt.fasta", *wild_type), "neither a column 'mutant' nor 'mutated_sequence'"),
+        ((world / "none.csv", *wild_type), "there is no file"),
+        ((world / "dms.csv", "--wild-type", tmp_path / "two.fasta"), "has 2 records"),
+        ((world / "dms.csv", "--wild-type", "no.fasta"), "there is no file"),
+        ((world / "dms.csv", "--wild-type", "12"), "neither a FASTA file nor a sequence"),
+        ((tmp_path / "text.csv", *wild_type, "--measured", "effect"), "'high' in column 'effect', row 0"),
+        ((tmp_path / "digits.csv", *wild_type, "--measured", "effect"), "'1_000' in column 'effect', row 1"),
+        ((tmp_path / "text.csv", *wild_type, "--measured", "dms"), "has no column 'dms'"),
+        ((tmp_path / "few.csv", *wild_type, "--measured", "effect"), "has 1 numbers in column 'effect'"),
+        (
+            (tmp_path / "equal.csv", *wild_type, "--measured", "effect"),
+            "has one number alone in column 'effect', 0.5",
+        ),
+        (
+            (tmp_path / "gap.csv", *wild_type),
+            "row 1, 'M1-': 'M1-' is not a substitution",
+        ),
+        ((tmp_path / "gaps.csv", *wild_type), "row 0, 'M-IQHFRVALIPFF': '-' is no letter"),
+        ((tmp_path / "text.csv", *wild_type, "--given", "a"), "--given is compared with --measured"),
+        ((tmp_path / "text.csv", *wild_type, "--conventions", "wt"), "'wt'"),
+        ((tmp_path / "text.csv", *wild_type, "--out", world), "holds files that belong to no"),
+    ]
+    for words, message in asked:
+        assert message in run("variants", model, *words).error, words
+    assert "is no masked language model" in run("variants", "ppca:2", world / "dms.csv", *wild_type).error
+
+
+def test_a_stop_between_the_two_files_is_taken_up(
+    run: CommandLine, model: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command completes the folder, first or with --overwrite, and a file of the user is kept."""
+    words = ("variants", model, world / "dms.csv", "--wild-type", WILD_TYPE, "--start", 24, "--out")
+    assert run(*words, tmp_path / "whole").code == 0
+    out, whole = tmp_path / "out", tmp_path / "whole"
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for options in ((), ("--overwrite",)):
+        with monkeypatch.context() as context:
+            context.setattr("maskevidence.integrations.proteins.scoring.VariantScores.to_csv", stop)
+            assert run(*words, out, *options).code != 0
+        assert [file.name for file in out.iterdir() if not file.name.startswith(".")] == ["variants.json"]
+        assert run(*words, out).code == 0
+        assert (out / "variants.csv").read_bytes() == (whole / "variants.csv").read_bytes()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "variants.csv").write_text("mine")
+    assert "holds files that belong to no" in run(*words, tmp_path / "own").error
+
+
+def test_scores_without_a_correlation_are_noted(run: CommandLine, model: Path, tmp_path: Path) -> None:
+    """The wild type's scores are all 0."""
+    (tmp_path / "same.csv").write_text("mutant,effect,theirs\nWT,1,2\nWT,2,1\nWT,3,3\n")
+    words = ("variants", model, tmp_path / "same.csv", "--wild-type", WILD_TYPE, "--measured", "effect")
+    result = run(*words, "--given", "theirs", "--conventions", "wild-type-fill", "--json", "-")
+    assert result.code == 0, result.err
+    written = json.loads(result.out)
+    assert list(written["correlations"]) == ["theirs"]
+    assert any("no rank correlation of 'wild-type-fill' with 'effect'" in note for note in written["notes"])
+
+
+def test_a_model_is_trained_on_sequences(run: CommandLine, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    records = [f">p{k}\n{''.join(rng.choice(list('MKTAYI'), size=60 + k))}" for k in range(12)]
+    (tmp_path / "family.fasta").write_text("\n".join(records))
+    words = ("train", "masked-lm", tmp_path / "family.fasta", "--steps", 2, "--batch-size", 2)
+    result = run(*words, "--out", tmp_path / "model")
+    assert result.code == 0, result.err
+    written = json.loads((tmp_path / "model" / "train.json").read_text())
+    assert (written["n_train"], written["n_test"]) == (11, 1)
+    model = me.models.MaskedLM.from_pretrained(tmp_path / "model", device="cpu")
+    assert (model.max_tokens, len(model.tokenizer)) == (73, 11)
+    (tmp_path / "one.csv").write_text("mutant\nM1K\nK2A\n")
+    mutants = ("variants", tmp_path / "model", tmp_path / "one.csv", "--wild-type", "MKTAY")
+    assert run(*mutants).code == 0
+    again = run(*words, "--out", tmp_path / "other", "--pattern", ".")
+    assert "--pattern reads a vocab.txt" in again.error
