@@ -1,7 +1,7 @@
 """Options are declared once; which belong to which kind of model is read from the declarations."""
 
 import inspect
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,12 +18,14 @@ from maskevidence.kinds.declaring import (
     one_of_kind,
 )
 
+REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group is not Option]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
-    group()
+    required = {field.name for field in fields(group) if field.default is MISSING} & set(REQUIRED)
+    group(**{name: REQUIRED[name] for name in required})
     for field in fields(group):
         if not is_dataclass(field.type):
             option = declaration(field.type)
