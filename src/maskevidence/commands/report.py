@@ -6,6 +6,7 @@ from typing import Annotated
 from maskevidence.commands.result import Reported
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.show.parts import Page
+from maskevidence.show.words import count
 
 
 def report(
@@ -45,5 +46,6 @@ def report(
     check_target(out)
     write_report(read_runs(runs), out, observations=observations)
     size = out.stat().st_size
-    headline = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
-    return Reported(Page("", headline), {"runs": list(map(str, runs)), "out": str(out), "bytes": size})
+    written = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
+    content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}
+    return Reported(Page("", f"A report about {count(len(runs), 'run')}"), content, [written])
