@@ -193,6 +193,10 @@ class Outcome:
     message: str
     fields: dict[str, Any] = field(default_factory=dict)
 
+    def finding(self, check: str, did: str, **defaults: Any) -> Finding:
+        """The finding of a check, with defaults for the fields that the outcome leaves out."""
+        return Finding(check, self.status, self.message, **{"did": did} | defaults | self.fields)
+
 
 def passed(message: str, **fields: Any) -> Outcome:
     """The check passed."""
@@ -264,10 +268,9 @@ class Check:
             outcome = result if isinstance(result, Outcome) else compare(trial, result)
         except Exception as error:
             return raised(self.name, error)
-        fields: dict[str, Any] = {"did": self.did, "n_rows": trial.n_rows, "n_masks": len(trial.masked)}
-        if outcome.status == "failed":
-            fields["look_at"] = self.look_at
-        return Finding(self.name, outcome.status, outcome.message, **fields | outcome.fields)
+        look_at = self.look_at if outcome.status == "failed" else ""
+        counts = {"n_rows": trial.n_rows, "n_masks": len(trial.masked)}
+        return outcome.finding(self.name, self.did, look_at=look_at, **counts)
 
 
 def check(

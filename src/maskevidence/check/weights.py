@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from maskevidence.check.findings import Finding, critical
+from maskevidence.check.trial import Outcome, failed, passed, skipped
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import Exhaustive
@@ -25,6 +26,9 @@ _N_STEPS = 200
 _NOT_SCORED = -100
 _TOLERANCE = 1e-4  # relative: losses are computed in single precision
 _WEIGHT = "mask_weight"
+_LOSSES = f"The mean of {_N_STEPS} losses on short rows was compared with the sum over all their masks."
+_BATCHES = f"{_N_STEPS} batches of short texts were compared with the sum over all their masks."
+_INPUTS = f"The inputs and labels of {_N_STEPS} batches were compared with the texts."
 
 
 class _MadeUp:
@@ -47,39 +51,40 @@ def weights(objective: Any, seed: int = 0) -> list[Finding]:
         seed: of the masks of a collator.
     """
     torch.manual_seed(seed)
-    if getattr(objective, "tokenizer", None) is not None:
-        return _of_collator(objective)
-    return [_of_objective(objective)]
+    tokenizer = getattr(objective, "tokenizer", None)
+    if tokenizer is None:
+        return [_of_objective(objective).finding("weights", _LOSSES)]
+    features, special = _features(tokenizer)
+    batches = [objective([dict(feature) for feature in features]) for _ in range(_N_STEPS)]
+    inputs = _inputs(batches, features, special, tokenizer.mask_token_id)
+    losses = _of_batches(objective, batches, features, special)
+    return [inputs.finding("mask tokens", _INPUTS), losses.finding("weights", _BATCHES)]
 
 
-def _of_objective(objective: Any) -> Finding:
-    """The mean loss against the sum over all masks."""
-    did = f"The mean of {_N_STEPS} losses on short rows was compared with the sum over all their masks."
+def _of_objective(objective: Any) -> Outcome:
+    """The mean loss is the sum over all masks."""
     tokens, model = _short_rows(), _MadeUp()
     if (reason := _not_the_evidence(objective)) is not None:
-        return Finding("weights", "skipped", reason, did)
+        return skipped(reason)
     try:
         losses = np.array([float(objective(model, tokens, step=step)) for step in range(_N_STEPS)])
     except InputError as error:
-        return Finding("weights", "skipped", f"it is not computed from masks ({error})", did)
-    return _compared(losses, -_evidence(model, tokens), did)
+        return skipped(f"it is not computed from masks ({error})")
+    return _compare(losses, -_evidence(model, tokens))
 
 
-def _of_collator(collator: Any) -> list[Finding]:
-    """The batches against their texts, and the mean loss against the sum over all masks."""
-    did = f"{_N_STEPS} batches of short texts were compared with the sum over all their masks."
-    features, special = _features(collator.tokenizer)
-    batches = [collator([dict(feature) for feature in features]) for _ in range(_N_STEPS)]
-    of_inputs = _of_inputs(batches, features, special, collator.tokenizer.mask_token_id)
+def _of_batches(
+    collator: Any, batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"]
+) -> Outcome:
+    """The mean weighted loss of a collator's batches is the sum over all masks."""
     if (reason := _not_the_evidence(collator)) is not None:
-        return [of_inputs, Finding("weights", "skipped", reason, did)]
+        return skipped(reason)
     if _WEIGHT not in batches[0]:
-        message = (
+        return failed(
             "the batches have no weights: the mean over the hidden tokens of a batch, which the model's own "
-            "loss is, weights a text by the size of its mask"
+            "loss is, weights a text by the size of its mask",
+            look_at=f"a weight of each text, {_WEIGHT!r}",
         )
-        look_at = f"a weight of each text, {_WEIGHT!r}"
-        return [of_inputs, Finding("weights", "failed", message, did, look_at=look_at)]
     model, losses = _MadeUp(), []
     lengths = torch.tensor([len(feature["input_ids"]) for feature in features])
     maskable = ~special & (torch.arange(special.shape[1]) < lengths[:, None])
@@ -90,27 +95,23 @@ def _of_collator(collator: Any) -> list[Finding]:
         masked[:, : hidden.shape[1]] = hidden[:, : masked.shape[1]]
         score = model.log_conditionals(tokens, masked).sum(1) / masked.sum(1).clamp(min=1)
         losses.append(float(-(batch[_WEIGHT].double() * score).mean()))
-    return [of_inputs, _compared(np.array(losses), -_evidence(model, tokens), did)]
+    return _compare(np.array(losses), -_evidence(model, tokens))
 
 
-def _of_inputs(
-    batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int
-) -> Finding:
+def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int) -> Outcome:
     """Hidden tokens are mask tokens in the input and targets in the labels; nothing else is changed."""
-    did = f"The inputs and labels of {_N_STEPS} batches were compared with the texts."
     n_hidden = n_shown = n_wrong = n_special = 0
     for batch in batches:
         for row, feature in enumerate(features):
             ids = torch.tensor(feature["input_ids"])
             n = len(ids)
-            label, input_ = batch["labels"][row, :n], batch["input_ids"][row, :n]
+            label, input_id = batch["labels"][row, :n], batch["input_ids"][row, :n]
             hidden = label != _NOT_SCORED
             n_hidden += int(hidden.sum())
-            n_shown += int((hidden & (input_ != mask_id)).sum())
-            n_wrong += int((hidden & (label != ids)).sum()) + int((~hidden & (input_ != ids)).sum())
+            n_shown += int((hidden & (input_id != mask_id)).sum())
+            n_wrong += int((hidden & (label != ids)).sum()) + int((~hidden & (input_id != ids)).sum())
             n_special += int((hidden & special[row, :n]).sum())
     numbers: dict[str, Any] = {"n_rows": len(features), "n_masks": len(batches) * len(features)}
-    look_at = "how the collator replaces the tokens that it chooses"
     if n_wrong or n_special:
         message = (
             f"{n_special} special tokens are predicted; {n_wrong} labels or visible tokens are not the text's"
@@ -121,12 +122,11 @@ def _of_inputs(
             "a model that sees them, or another token there, does not learn their conditional"
         )
     else:
-        message = "all hidden tokens are mask tokens, and no other"
-        return Finding("mask tokens", "passed", message, did, **numbers)
-    return Finding("mask tokens", "failed", message, did, look_at=look_at, **numbers)
+        return passed("all hidden tokens are mask tokens, and no other", **numbers)
+    return failed(message, look_at="how the collator replaces the tokens that it chooses", **numbers)
 
 
-def _compared(losses: Float64[np.ndarray, " n"], expected: float, did: str) -> Finding:
+def _compare(losses: Float64[np.ndarray, " n"], expected: float) -> Outcome:
     """The mean of losses against its expectation."""
     mean, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(len(losses))
     allowed = critical(len(losses) - 1) * error + _TOLERANCE * abs(expected)
@@ -139,9 +139,9 @@ def _compared(losses: Float64[np.ndarray, " n"], expected: float, did: str) -> F
     }
     message = f"the mean loss is {mean:.4f} ± {error:.4f} nats per row, all masks give {expected:.4f}"
     if abs(mean - expected) <= allowed:
-        return Finding("weights", "passed", message, did, **numbers)
+        return passed(message, **numbers)
     look_at = "the sizes that are drawn (uniform on 1..D), the weight D/M of a mask, and the mean over rows"
-    return Finding("weights", "failed", message, did, look_at=look_at, **numbers)
+    return failed(message, look_at=look_at, **numbers)
 
 
 def _not_the_evidence(objective: Any) -> str | None:
