@@ -16,9 +16,8 @@ import maskevidence as me
 from maskevidence.show import print_page
 
 _DATASET = {"dataset": {"choices": ("mnist", "fashion-mnist"), "help": "by default mnist"}}
-_BERT = {
-    "model": {"metavar": "NAME|FOLDER", "help": "pre-trained BERT; by default bert-base-uncased, or none"}
-}
+_LARGE = "pre-trained BERT; by default bert-base-uncased, or none"
+_BERT = {"model": {"metavar": "NAME|FOLDER", "help": _LARGE}}
 _STEPS = {"steps": {"type": int, "metavar": "N", "help": "steps of each training, by default 700"}}
 _SMALL = "a trained ViT-MAE, or small to train small ones; by default facebook/vit-mae-base, or small"
 _VIT_MAE = {"model": {"metavar": "NAME|FOLDER|small", "help": _SMALL}}
@@ -46,13 +45,10 @@ def _device(word: str) -> Any:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure: the function of the same name in this package, as a command.
+    """A table or figure as a command: `figure-1` calls `paper.figure_1.figure_1`.
 
     Attributes:
-        word: the command. `figure-1` calls `paper.figure_1.figure_1`.
-        help: one line on what it computes.
-        takes: how long that takes on two cores.
-        quick: how long it takes with --quick.
+        takes, quick: how long it takes on two cores, and with --quick.
         options: its own options, with argparse's settings.
         optional: whether `all` skips it when its data, model or extra is missing.
     """
@@ -68,19 +64,17 @@ class Entry:
         """Compute the table or figure, show it, write its files, and return its JSON."""
         from paper.figures import computing_on
 
-        name = self.word.replace("-", "_")
-        module = import_module(f"paper.{name}")
+        function = self.word.replace("-", "_")
+        module = import_module(f"paper.{function}")
         settings = dict(module.QUICK) if given.quick else {}
-        own = {
-            option: value for option in self.options if (value := getattr(given, option, None)) is not None
-        }
+        own = {name: value for name in self.options if (value := getattr(given, name)) is not None}
         for option in settings.keys() & own.keys():
             raise me.InputError(f"--quick has its own number of {option}; leave --{option} out")
         if given.seeds is not None:
             own["seeds"] = given.seeds
         start = time.perf_counter()
         with computing_on(given.device):
-            figure = getattr(module, name)(**settings | own)
+            figure = getattr(module, function)(**settings | own)
         print_page(Console(file=screen), figure.page())
         print(f"{time.perf_counter() - start:.1f} s", file=screen)
         if out is not None:
@@ -93,21 +87,12 @@ ENTRIES = (
     Entry("table-1", "The sum of scores over mask sizes and the true log evidence of PPCA.", "6 s", "2 s"),
     Entry("figure-1", "Convergence in the number of masks, and the bias of 15 %.", "4 s", "3 s"),
     Entry("figure-2", "PPCA trained by all sizes, by random sizes and by 20 %.", "67 s", "9 s"),
-    Entry(
-        "figure-3-upper",
-        "Linear Bernoulli models, by masks and by the ELBO.",
-        "6 minutes",
-        "11 s",
-        _DATASET,
-        True,
-    ),
+    Entry("figure-3-upper", "Linear Bernoulli models, masks and ELBO.", "6 minutes", "11 s", _DATASET, True),
     Entry("figure-3-lower", "A deep VAE, by masks and by the ELBO.", "14 minutes", "43 s", _DATASET, True),
     Entry("figure-4", "The score by mask size of trained PPCA models.", "8 s", "4 s"),
     Entry("figure-5-left", "The curve of PPCA during training.", "11 s", "5 s"),
     Entry("table-2", "The area under BERT-base's curve on GLUE text.", "10 minutes", "30 s", _BERT, True),
-    Entry(
-        "figure-5-right", "The curves of BERT-base and of a small BERT.", "4 minutes", "1 minute", _BERT, True
-    ),
+    Entry("figure-5-right", "Curves of BERT-base and of a small BERT.", "4 minutes", "60 s", _BERT, True),
     Entry("figure-6", "The curves of masked autoencoders of images.", "11 minutes", "160 s", _VIT_MAE, True),
     Entry("masking-rates", "Small BERTs trained at several rates.", "12 minutes", "92 s", _STEPS, True),
 )
@@ -139,22 +124,17 @@ def parser() -> Parser:
     common = Parser(add_help=False)
     common.add_argument("--out", type=Path, metavar="DIR", help="write pictures and numbers into this folder")
     common.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - is standard output")
-    common.add_argument(
-        "--seeds", type=_seeds, metavar="S,S,...", help="random seeds, by default the paper's"
-    )
-    common.add_argument(
-        "--quick", action="store_true", help="a smaller version, in which some claims get no verdict"
-    )
+    common.add_argument("--seeds", type=_seeds, metavar="S,S,...", help="by default those of the paper")
+    smaller = "a smaller version, in which some claims get no verdict"
+    common.add_argument("--quick", action="store_true", help=smaller)
     common.add_argument("--device", type=_device, help="cpu, cuda or cuda:N; by default each model's own")
-    top = Parser(
-        prog="python -m paper", description="The paper's tables and figures, with our numbers beside."
-    )
+    what = "The paper's tables and figures, with our numbers beside."
+    top = Parser(prog="python -m paper", description=what)
     commands = top.add_subparsers(dest="word", metavar="ENTRY")
 
     def add(word: str, help_: str, make: Callable[..., Any]) -> Parser:
-        command = commands.add_parser(
-            word, help=help_.replace("%", "%%"), description=help_, parents=[common]
-        )
+        short = help_.replace("%", "%%")
+        command = commands.add_parser(word, help=short, description=help_, parents=[common])
         command.set_defaults(make=make)
         return command
 
@@ -179,9 +159,8 @@ def _prepare(out: Path | None, file: Path | None) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.open("ab").close()
     except OSError as error:
-        raise me.InputError(
-            f"{str(place)!r} cannot be written ({error.strerror}); give another place"
-        ) from error
+        message = f"{str(place)!r} cannot be written ({error.strerror}); give another place"
+        raise me.InputError(message) from error
 
 
 def main(words: Sequence[str] | None = None) -> int:

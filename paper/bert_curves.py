@@ -28,11 +28,11 @@ class RateCurve:
     """The score at each of the 99 rates, and the masks behind it. A published curve has no masks.
 
     Attributes:
-        score: the mean log-probability of a hidden token at each rate, in nats, shape (99,).
-        block: the block of each mask, shape (n,).
-        rate: the index into `RATES` of each mask, shape (n,).
-        deviation: the score of each mask minus a polynomial in the rate that is fitted to all scores, shape
-            (n,). A single rate has too few masks to show how their scores scatter.
+        score: the mean log-probability of a hidden token at each rate, in nats.
+        block: the block of each mask.
+        rate: the index into `RATES` of each mask.
+        deviation: the score of each mask minus a polynomial in the rate that is fitted to all scores. A
+            single rate has too few masks to show how their scores scatter.
     """
 
     score: Float64[np.ndarray, " 99"]
@@ -123,10 +123,8 @@ def rate_curve(
     """
     n_pairs = len(tokens) * rates_per_block
     if n_pairs < len(RATES):
-        raise me.InputError(
-            f"{len(tokens)} blocks at {rates_per_block} rates each do not cover {len(RATES)} rates; give "
-            "more text"
-        )
+        few = f"{len(tokens)} blocks at {rates_per_block} rates each do not cover {len(RATES)} rates"
+        raise me.InputError(f"{few}; give more text")
     block = np.repeat(np.arange(len(tokens)), rates_per_block)
     rate = np.arange(n_pairs) * _STRIDE % len(RATES)
     key, ids = me.MaskKey(seed), tokens.ids.numpy()[block]
@@ -137,9 +135,8 @@ def rate_curve(
     score = np.empty(n_pairs)
     with torch.no_grad():
         for part in shown(list(model.batches(present)), what):
-            scores = me.score_masks(
-                model, tokens[torch.from_numpy(block[part])], torch.from_numpy(masked[part])
-            )
+            of_part = tokens[torch.from_numpy(block[part])]
+            scores = me.score_masks(model, of_part, torch.from_numpy(masked[part]))
             score[part] = scores.double().cpu().numpy()
     return curve_of(block, rate, score)
 
@@ -156,9 +153,8 @@ def curve_of(
 
 def mean_curve(curves: Sequence[RateCurve]) -> RateCurve:
     """The mean of several curves with the same masks, whose error they share."""
-    score, deviation = (
-        np.mean([getattr(c, name) for c in curves], axis=0) for name in ("score", "deviation")
-    )
+    score = np.mean([curve.score for curve in curves], axis=0)
+    deviation = np.mean([curve.deviation for curve in curves], axis=0)
     return RateCurve(score, curves[0].block, curves[0].rate, deviation)
 
 

@@ -9,16 +9,10 @@ from typing import Any
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import (
-    Recipe,
-    frequency_score,
-    load_tokenizer,
-    new_bert,
-    train_masked_lm,
-    word_pieces,
-)
+from maskevidence.integrations import huggingface
+from maskevidence.integrations.huggingface import Recipe, new_bert
 from paper.bert_curves import Curves, rate_curve
-from paper.figures import current_device, put
+from paper.figures import current_device, pretrained, put
 
 PRETRAINED = "google-bert/bert-base-uncased"
 VOCABULARY = "bert-base-uncased-vocab/vocab.txt"  # below MASKEVIDENCE_DATA
@@ -39,7 +33,7 @@ def base_curves(
     Raises:
         InputError: no text, no vocabulary, or too few blocks.
     """
-    texts, given = texts_at_hand(), _pretrained(model)
+    texts, given = texts_at_hand(), pretrained(me.models.MaskedLM.from_pretrained, model, PRETRAINED)
     if given is None:
         parts = {ALL if len(texts) > 1 else next(iter(texts)): texts}
     else:
@@ -56,16 +50,6 @@ def base_curves(
     return curves
 
 
-def _pretrained(model: str | None) -> me.models.MaskedLM | None:
-    """The given model; by default bert-base-uncased, or None where it cannot be had."""
-    try:
-        return me.models.MaskedLM.from_pretrained(model or PRETRAINED, device=current_device())
-    except me.InputError:
-        if model is not None:
-            raise
-        return None
-
-
 def _vocabulary() -> Any:
     """The tokenizer of BERT-base by its vocabulary alone."""
     file = Path(os.environ.get("MASKEVIDENCE_DATA", "")) / VOCABULARY
@@ -74,7 +58,7 @@ def _vocabulary() -> Any:
             "there is no vocabulary of BERT-base: the hub does not answer, and MASKEVIDENCE_DATA has no "
             f"{VOCABULARY}; set it to a folder that has one, or give --model FOLDER"
         )
-    return load_tokenizer(file)
+    return huggingface.load_tokenizer(file)
 
 
 def _random_weights(tokenizer: Any, given: me.models.MaskedLM | None, seed: int) -> me.models.MaskedLM:
@@ -121,13 +105,11 @@ def blocks_of(
     for name, lines in texts.items():
         tokens = model.tokens(list(lines), block_size=block_size)
         if len(tokens) < share:
-            raise me.InputError(
-                f"{name} has {len(tokens)} blocks of {block_size} tokens, {share} are needed; give more"
-            )
+            few = f"{name} has {len(tokens)} blocks of {block_size} tokens"
+            raise me.InputError(f"{few}, {share} are needed; give more")
         parts.append(tokens[:share])
-    values, maskable, context = (
-        torch.cat([getattr(part, field) for part in parts]) for field in ("values", "maskable", "context")
-    )
+    fields = ("values", "maskable", "context")
+    values, maskable, context = (torch.cat([getattr(part, name) for part in parts]) for name in fields)
     return me.Tokens(values, maskable, context, torch.arange(len(values)))[:n_blocks]
 
 
@@ -135,11 +117,8 @@ def blocks_of(
 class SmallText:
     """The English text that comes with Python, in blocks of 64 tokens, for BERTs with 2 layers of width 128.
 
-    Attributes:
-        tokenizer: 2,048 word pieces, made from the training part.
-        train: the first nine tenths of the lines.
-        held_out: the last tenth of the lines.
-        device: where models are; None for new models on the processor, trained on the fastest device.
+    The first nine tenths of the lines are for training, with 2,048 word pieces that are made from them.
+    Without a device, new models are on the processor and are trained on the fastest device.
     """
 
     tokenizer: Any
@@ -155,12 +134,12 @@ class SmallText:
     def trained(self, design: me.MaskDesign, recipe: Recipe) -> me.models.MaskedLM:
         """A new model trained with the masks of a design; the seed of the recipe also sets its weights."""
         model = self.new_model(recipe.seed)
-        train_masked_lm(model, self.train, design, recipe, device=self.device)
+        huggingface.train_masked_lm(model, self.train, design, recipe, device=self.device)
         return model
 
     def unigram_score(self) -> float:
         """Mean log-probability of a held-out token by its frequency in the other part, nats."""
-        return frequency_score(self.train, self.held_out, len(self.tokenizer))
+        return huggingface.frequency_score(self.train, self.held_out, len(self.tokenizer))
 
 
 def small_text(limit: int | None = None) -> SmallText:
@@ -171,7 +150,7 @@ def small_text(limit: int | None = None) -> SmallText:
     """
     lines = me.data.read_texts("python-topics", running=True)["text"]
     n_train = len(lines) - round(len(lines) / 10)
-    tokenizer = word_pieces(lines[:n_train], 2048)
+    tokenizer = huggingface.word_pieces(lines[:n_train], 2048)
     model = new_bert(tokenizer)
     train, held_out = (model.tokens(part, block_size=64) for part in (lines[:n_train], lines[n_train:]))
     return SmallText(tokenizer, train, held_out[:limit], current_device())

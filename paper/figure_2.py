@@ -1,6 +1,6 @@
 """Figure 2: PPCA trained by the masked objective with all sizes, with random sizes, and with one rate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,23 +11,14 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 import maskevidence as me
+from paper import known_noise
 from paper.figures import SEEDS, Claim, PaperFigure, put, shown
-from paper.known_noise import (
-    PRECISION,
-    best_with_known_noise,
-    initial_loadings,
-    log_evidence,
-    log_evidences,
-    moment_scores,
-    published,
-    second_moments,
-)
 from paper.panels import BLACK, BLUE, ORANGE, name_axes, new_figure
 
 N_ROWS, N_FEATURES, N_COMPONENTS = 2000, 10, 2
 EPOCHS, LEARNING_RATE, RATE = 1000, 0.01, 0.2
 QUICK = {"epochs": 100}
-OBJECTIVES = ("all sizes", "random sizes", "20 %")
+DESIGNS = {"all sizes": me.EverySize(1), "random sizes": me.RandomSize(1, 1), "20 %": me.FixedRate(RATE, 1)}
 
 
 @dataclass(frozen=True)
@@ -49,6 +40,10 @@ class Training:
         """The log evidence after the last step."""
         return self.log_evidence[:, -1]
 
+    def course(self, i: int) -> Iterable[tuple[float | None, float]]:
+        """The objective, None after the last step, and the log evidence of an initialisation."""
+        return zip([*self.objective[i].tolist(), None], self.log_evidence[i].tolist(), strict=True)
+
 
 def train_together(
     x: Tensor, design: me.MaskDesign, seeds: Sequence[int], epochs: int, bias_epochs: Sequence[int] = ()
@@ -60,17 +55,18 @@ def train_together(
     """
     moments = me.GaussianMoments.from_rows(x)
     width = x.shape[1]
-    loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
+    loadings = known_noise.initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.Adam([loadings], lr=LEARNING_RATE)
-    second = put(second_moments(moments))
+    second = put(known_noise.second_moments(moments))
     objectives = [me.MaskedObjective(design, seed=seed, masks="shared") for seed in seeds]
     masks_of_rate = _every_mask_of_rate(width, len(seeds))
     objective, evidence, bias = [], [], []
     for epoch in shown(range(epochs + 1), f"Figure 2, {design.name}"):
         with torch.no_grad():
-            evidence.append(log_evidences(loadings, moments))
+            evidence.append(known_noise.log_evidences(loadings, moments))
             if epoch in bias_epochs:
-                bias.append(width * moment_scores(loadings, second, masks_of_rate).mean(1) - evidence[-1])
+                of_masks = known_noise.moment_scores(loadings, second, masks_of_rate)
+                bias.append(width * of_masks.mean(1) - evidence[-1])
         if epoch == epochs:
             break
         optimizer.zero_grad()
@@ -79,7 +75,7 @@ def train_together(
         else:
             drawn = [me.shared_masks(design, o.step_key(epoch), width) for o in objectives]
             masked, weight = (put(torch.stack(parts)) for parts in zip(*drawn, strict=True))
-            value = (weight * moment_scores(loadings, second, masked)).sum(1)
+            value = (weight * known_noise.moment_scores(loadings, second, masked)).sum(1)
         loss = -value.sum()  # the gradient of one initialisation does not depend on the others
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -107,7 +103,7 @@ def _score_rows(
     """
     n_rows, width = x.shape
     ids, maskable = np.arange(n_rows), np.ones((n_rows, width), dtype=np.bool_)
-    lengths, noise = np.full(n_rows, width), 1.0 / PRECISION
+    lengths, noise = np.full(n_rows, width), 1.0 / known_noise.PRECISION
     masked = []
     for seed in seeds:
         key = me.MaskedObjective(design, seed=seed).step_key(epoch)
@@ -127,29 +123,28 @@ def _score_rows(
 
 
 def optimum_of_rate(moments: me.GaussianMoments, seeds: Sequence[int]) -> float:
-    """The exact log evidence at the optimum of the 20 % objective, maximised by L-BFGS.
+    """The exact log evidence at the optimum of the 20 % objective of all masks, maximised by L-BFGS.
 
-    Every mask of the size is scored, so that the objective has no noise. Of the optima that the
-    initialisations lead to, the one with the highest objective counts.
+    Of the optima that the initialisations lead to, the highest counts.
     """
     width = len(moments.mean)
     masked = _every_mask_of_rate(width, len(seeds))
-    second = put(second_moments(moments))
-    loadings = initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
+    second = put(known_noise.second_moments(moments))
+    loadings = known_noise.initial_loadings(width, N_COMPONENTS, seeds).requires_grad_()
     optimizer = torch.optim.LBFGS(
         [loadings], max_iter=1000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = -moment_scores(loadings, second, masked).mean(1).sum()
+        value = -known_noise.moment_scores(loadings, second, masked).mean(1).sum()
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        best = int(moment_scores(loadings, second, masked).mean(1).argmax())
-        return float(log_evidences(loadings, moments)[best])
+        best = int(known_noise.moment_scores(loadings, second, masked).mean(1).argmax())
+        return float(known_noise.log_evidences(loadings, moments)[best])
 
 
 def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigure:
@@ -158,19 +153,17 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
     Adam with learning rate 0.01, one new mask per epoch and size (P=1), and five initialisations, on the
     published data and on data drawn from the model.
     """
-    designs = (me.EverySize(1), me.RandomSize(1, 1), me.FixedRate(RATE, 1))
     bias_epochs = sorted({round(epochs * share) for share in (0, 0.1, 0.2, 0.5, 1)})
-    x, model = published(N_ROWS, N_FEATURES, N_COMPONENTS)
+    x, model = known_noise.published(N_ROWS, N_FEATURES, N_COMPONENTS)
     own = torch.from_numpy(model.sample(N_ROWS, seed=1991))
-    claims, rows, numbers = [], [], {}
-    runs: dict[str, dict[str, Training]] = {}
+    claims, rows, numbers, runs = list[Claim](), [], {}, {}
     for source, data in (("published data", x), ("data from the model", own)):
         moments = me.GaussianMoments.from_rows(data)
-        true = log_evidence(model, moments)
-        best = log_evidence(best_with_known_noise(moments, N_COMPONENTS), moments)
+        true = known_noise.log_evidence(model, moments)
+        best = known_noise.log_evidence(known_noise.best_with_known_noise(moments, N_COMPONENTS), moments)
         runs[source] = {
             name: train_together(data, design, seeds, epochs, bias_epochs if name == "20 %" else ())
-            for name, design in zip(OBJECTIVES, designs, strict=True)
+            for name, design in DESIGNS.items()
         }
         optimum = best - optimum_of_rate(moments, seeds)
         claims += _claims(source, runs[source], true, best, optimum, bias_epochs)
@@ -186,10 +179,8 @@ def figure_2(seeds: Sequence[int] = SEEDS, *, epochs: int = EPOCHS) -> PaperFigu
             {"data": source, "objective_of": name, "seed": seed, "epoch": epoch}
             | {"objective": objective, "log_evidence": evidence}
             for name, run in runs[source].items()
-            for seed, before, all_ in zip(
-                seeds, run.objective.tolist(), run.log_evidence.tolist(), strict=True
-            )
-            for epoch, (objective, evidence) in enumerate(zip([*before, None], all_, strict=True))
+            for i, seed in enumerate(seeds)
+            for epoch, (objective, evidence) in enumerate(run.course(i))
         ]
     title = "Figure 2: PPCA trained by masked prediction, all sizes and one rate"
     drawing = partial(_draw, runs["published data"], numbers["published data"])
@@ -249,11 +240,9 @@ def _draw(runs: dict[str, Training], numbers: dict[str, Any]) -> Any:
     )
     for ax, (name, first, bottom, title) in zip(axes, panels, strict=True):
         epoch = np.arange(first, epochs + 1)
-        objective, evidence = (
-            values[:, first:].T for values in (runs[name].objective, runs[name].log_evidence)
-        )
-        thin = ax.plot(epoch[:-1], objective, color=ORANGE, linewidth=0.5, alpha=0.35)
-        thick = ax.plot(epoch, evidence, color=BLUE, linewidth=1.3)
+        objective, evidence = runs[name].objective[:, first:], runs[name].log_evidence[:, first:]
+        thin = ax.plot(epoch[:-1], objective.T, color=ORANGE, linewidth=0.5, alpha=0.35)
+        thick = ax.plot(epoch, evidence.T, color=BLUE, linewidth=1.3)
         thin[0].set_label("masked objective, each epoch's masks")
         thick[0].set_label("exact log evidence")
         ax.axhline(true, color=BLACK, linestyle="--", linewidth=1.0, label=f"true model, {true:.2f}")

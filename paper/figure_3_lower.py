@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,37 +17,22 @@ import maskevidence as me
 from maskevidence.show import Table
 from paper import image_training
 from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put
-from paper.image_training import (
-    draw_runs,
-    file_stem,
-    first_images,
-    fit_and_look,
-    initialisations,
-    rows_of,
-    when,
-)
 from paper.panels import GREEN, PINK, SKY, new_figure
 
 N_IMAGES, N_COMPONENTS, EPOCHS, BATCH, LEARNING_RATE, RATE = 2000, 20, 30, 100, 1e-3, 0.33
 N_JUDGED = 40  # images whose log evidence is bounded
 QUICK = {"seeds": SEEDS[:1], "epochs": 40, "n_images": 500, "n_points": 5, "n_judged": 12}
-DURING, AT_END = (
-    me.models.Annealing(6, 30, 4),
-    (me.models.Annealing(8, 100, 5), me.models.Annealing(8, 40, 5, "encoder")),
-)
+DURING = me.models.Annealing(6, 30, 4)
+AT_END = (me.models.Annealing(8, 100, 5), me.models.Annealing(8, 40, 5, "encoder"))
 WEIGHTED_DRAWS = 1024
-PIXELS, JOINT, PRIOR = (
-    "draws of q(z | x), unweighted, averaged pixel by pixel",
-    "draws of q(z | x), unweighted",
-    "draws of the prior",
-)
+JOINT, PRIOR = "draws of q(z | x), unweighted", "draws of the prior"
+PIXELS = f"{JOINT}, averaged pixel by pixel"
 SIMPLE, SIMPLE_DRAWS = (PIXELS, JOINT, PRIOR), 100
-METHODS: dict[
-    str, tuple[me.Elbo | me.FixedRate, me.models.EncodingDecoding | me.models.ImportanceSampling]
-] = {
+KNOWING_THE_PRIOR = me.models.ImportanceSampling(8, steps=0, prior_draws=1)
+METHODS: dict[str, tuple[me.Elbo | me.FixedRate, Any]] = {
     "masked, chains": (me.FixedRate(RATE, 1), me.models.EncodingDecoding(8, 2)),
-    "masked, weighted": (me.FixedRate(RATE, 1), me.models.ImportanceSampling(8, steps=0, prior_draws=1)),
-    "ELBO": (me.Elbo(), me.models.ImportanceSampling(8, steps=0, prior_draws=1)),
+    "masked, weighted": (me.FixedRate(RATE, 1), KNOWING_THE_PRIOR),
+    "ELBO": (me.Elbo(), KNOWING_THE_PRIOR),
 }
 CHAINS, WEIGHTED, BOUND = METHODS
 IN_WORDS = {
@@ -63,9 +48,9 @@ class Run(image_training.Run):
 
     Attributes:
         simple: simple Monte-Carlo estimates at these epochs, not to be trusted, by name, each of shape (n,).
-        bounds: the bounds after the last epoch.
-        laplace: Laplace's approximation after the last epoch, averaged over the judged images; not a bound.
-        code_size: the mean square of draws of q(z | x) per dimension after the last epoch; 1 under the prior.
+        bounds: the bounds after the last epoch; the other two are of that time, too.
+        laplace: Laplace's approximation, averaged over the judged images; not a bound.
+        code_size: the mean square of draws of q(z | x) per dimension; 1 under the prior.
     """
 
     simple: dict[str, Float64[np.ndarray, " n"]]
@@ -81,7 +66,7 @@ class Run(image_training.Run):
 
 def grey_images(dataset: str, n_images: int) -> Float64[np.ndarray, "N D"]:
     """The first images of a data set, with pixels in [0, 1]."""
-    return first_images(dataset, n_images).values
+    return image_training.first_images(dataset, n_images).values
 
 
 def bounds_of(
@@ -108,22 +93,17 @@ def train(
     """Adam in batches from random networks."""
     how, conditioning = METHODS[method]
     objective = me.MaskedObjective(how, seed=seed) if isinstance(how, me.FixedRate) else me.Elbo(seed=seed)
-    model = put(
-        me.models.VAE(n_features=x.shape[1], n_components=N_COMPONENTS, conditioning=conditioning, seed=seed)
-    )
+    shape = {"n_features": x.shape[1], "n_components": N_COMPONENTS}
+    model = put(me.models.VAE(**shape, conditioning=conditioning, seed=seed))
     model.set_units(x)
     judged = x[:n_judged]
-    values, looks, seconds = fit_and_look(
-        model,
-        x,
-        objective,
-        lambda: (tightest(bounds_of(model, judged, [DURING])), simple_estimates(model, judged)),
-        [point for point in points if point < epochs],
-        learning_rate=LEARNING_RATE,
-        epochs=epochs,
-        batch_size=BATCH,
-        seed=seed,
-    )
+
+    def look() -> tuple[float, dict[str, float]]:
+        return tightest(bounds_of(model, judged, [DURING])), simple_estimates(model, judged)
+
+    settings = {"learning_rate": LEARNING_RATE, "epochs": epochs, "batch_size": BATCH, "seed": seed}
+    early = [point for point in points if point < epochs]
+    values, looks, seconds = image_training.fit_and_look(model, x, objective, look, early, **settings)
     bounds = bounds_of(model, judged, AT_END)
     looks[epochs] = (tightest(bounds), simple_estimates(model, judged))
     return Run(
@@ -158,10 +138,8 @@ def simple_estimates(
       objective sees.
     """
     exact, rows, in_units = in_float64(model, x)
-    noise = torch.randn(
-        draws, len(rows), N_COMPONENTS, generator=torch.Generator().manual_seed(seed), dtype=rows.dtype
-    )
-    noise = noise.to(rows.device)
+    generator, shape = torch.Generator().manual_seed(seed), (draws, len(rows), N_COMPONENTS)
+    noise = torch.randn(shape, generator=generator, dtype=rows.dtype).to(rows.device)
     mean, log_scale = exact.encode(rows)
 
     def pixels(codes: Tensor) -> Tensor:
@@ -227,9 +205,13 @@ def figure_3_lower(
     of Adam steps.
     """
     x = grey_images(dataset, n_images)
-    points = when(epochs, n_points)
+    points = image_training.when(epochs, n_points)
     runs = {name: [train(x, name, seed, epochs, points, n_judged) for seed in seeds] for name in METHODS}
     judged, steps = min(n_judged, len(x)), epochs * -(-len(x) // BATCH)
+
+    def each(value: Callable[[Run], Any]) -> dict[str, list[Any]]:
+        return {name: [value(run) for run in of_method] for name, of_method in runs.items()}
+
     numbers = {
         "dataset": dataset,
         "n_images": len(x),
@@ -237,26 +219,22 @@ def figure_3_lower(
         "epochs": epochs,
         "steps": steps,
         "seeds": list(seeds),
-        "log_evidence": {name: [float(run.log_evidence[-1]) for run in runs[name]] for name in METHODS},
-        "bounds": {
-            name: [
-                {b.method: {"mean": b.mean, "draw_se": b.draw_se} for b in run.bounds} for run in runs[name]
-            ]
-            for name in METHODS
-        },
+        "log_evidence": each(lambda run: float(run.log_evidence[-1])),
+        "bounds": each(lambda run: {b.method: {"mean": b.mean, "draw_se": b.draw_se} for b in run.bounds}),
         "epochs_of_evidence": {name: runs[name][0].epochs.tolist() for name in METHODS},
         "simple_estimates": {
-            name: {simple: [run.simple[simple].tolist() for run in runs[name]] for simple in SIMPLE}
-            for name in METHODS
+            name: {simple: [run.simple[simple].tolist() for run in of_method] for simple in SIMPLE}
+            for name, of_method in runs.items()
         },
-        "laplace": {name: [run.laplace for run in runs[name]] for name in METHODS},
-        "code_size": {name: [run.code_size for run in runs[name]] for name in METHODS},
-        "seconds_of_training": {name: [run.seconds for run in runs[name]] for name in METHODS},
+        "laplace": each(lambda run: run.laplace),
+        "code_size": each(lambda run: run.code_size),
+        "seconds_of_training": each(lambda run: run.seconds),
     }
     title = f"Figure 3, lower: VAE with Gaussian likelihood, K={N_COMPONENTS}, {len(x):,} images of {dataset}"
     drawing = partial(_draw, runs, f"{title.removeprefix('Figure 3, lower: ')}, log evidence of {judged}")
-    claims, rows = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH)), rows_of(runs, seeds, first=1)
-    stem, tables = file_stem("figure_3_lower", dataset), [_table(runs, judged, steps)]
+    claims = _claims(runs, short=steps < EPOCHS * (N_IMAGES // BATCH))
+    rows = image_training.rows_of(runs, seeds, first=1)
+    stem, tables = image_training.file_stem("figure_3_lower", dataset), [_table(runs, judged, steps)]
     return PaperFigure(stem, title, claims, rows, numbers, drawing, tables, _checks(runs))
 
 
@@ -272,86 +250,62 @@ def _table(runs: dict[str, list[Run]], judged: int, steps: int) -> Table:
         )
         for name, of_method in runs.items()
     ]
-    title = (
-        f"After {steps:,} steps: objective (all images) and lower bounds of the log evidence "
-        f"({judged} images), nats per image ± standard error over {len(runs[BOUND])} seeds; seconds of "
-        "training"
-    )
+    what = f"objective (all images) and lower bounds of the log evidence ({judged} images), nats per image"
+    error = f"standard error over {len(runs[BOUND])} seeds; seconds of training"
+    title = f"After {steps:,} steps: {what} ± {error}"
     return Table(("trained by", "objective", "importance", "annealed", "s"), rows, title)
 
 
 def _claims(runs: dict[str, list[Run]], *, short: bool) -> list[Claim]:
     """The claims; where nothing falls in a short training, it may yet fall."""
-    claims = []
+    claims, never = [], "no fall from its highest, every seed"
     for name in (CHAINS, WEIGHTED):
         gain = plus_minus(run.objective[-1] - run.objective[0] for run in runs[name])
-        rise, fall, rises = _changes(runs[name])
-        claims.append(
-            Claim(
-                f"{IN_WORDS[name]}: the log evidence rises as the masked objective does (no fall from its "
-                "highest, every seed)",
-                f"objective {gain} from the first epoch on; evidence {rise} from start to end, {fall} from "
-                "its highest",
-                rises,
-                too_short=short and rises,
-            )
-        )
+        changes, rises = _changes(runs[name])
+        words = f"{IN_WORDS[name]}: the log evidence rises as the masked objective does ({never})"
+        measured = f"objective {gain} from the first epoch on; evidence {changes}"
+        claims.append(Claim(words, measured, rises, too_short=short and rises))
     for simple in SIMPLE:
-        rise, fall, rises = _changes(runs[CHAINS], simple)
-        claims.append(
-            Claim(
-                f"{IN_WORDS[CHAINS]}: by {simple}, the evidence seems to rise (no fall from its highest, "
-                "every seed)",
-                f"{rise} from start to end, {fall} from its highest",
-                rises,
-                too_short=short and rises,
-            )
-        )
+        changes, rises = _changes(runs[CHAINS], simple)
+        words = f"{IN_WORDS[CHAINS]}: by {simple}, the evidence seems to rise ({never})"
+        claims.append(Claim(words, changes, rises, too_short=short and rises))
     last = {name: [run.log_evidence[-1] for run in of_method] for name, of_method in runs.items()}
-    sizes = {name: plus_minus(run.code_size for run in of_method) for name, of_method in runs.items()}
+    by_method = runs.items()
+    sizes = ", ".join(f"{name} {plus_minus(run.code_size for run in runs_)}" for name, runs_ in by_method)
     modes = {name: plus_minus(run.laplace for run in of_method) for name, of_method in runs.items()}
     beside = ", ".join(f"{name} {mode} ({plus_minus(last[name])})" for name, mode in modes.items())
     difference = plus_minus(a - b for a, b in zip(last[WEIGHTED], last[BOUND], strict=True))
     return [
         *claims,
-        Claim("Laplace's approximation, which is no bound (in brackets the tightest bound)", beside, None),
-        Claim(
-            "mean square of the encoder's codes per dimension (1 under the prior)",
-            ", ".join(f"{name} {size}" for name, size in sizes.items()),
-            None,
-        ),
-        Claim("masked, weighted − ELBO, equal steps", f"{difference} nats", None),
+        Claim("Laplace's approximation, which is no bound (in brackets the tightest bound)", beside),
+        Claim("mean square of the encoder's codes per dimension (1 under the prior)", sizes),
+        Claim("masked, weighted − ELBO, equal steps", f"{difference} nats"),
     ]
 
 
-def _changes(runs: Sequence[Run], simple: str = "") -> tuple[str, str, bool]:
+def _changes(runs: Sequence[Run], simple: str = "") -> tuple[str, bool]:
     """The changes of several runs in words, and whether the evidence of every run rises and never falls."""
     rise, fall = zip(*(run.change(simple) for run in runs), strict=True)
-    return plus_minus(rise), plus_minus(fall), bool(min(rise) > 0 and min(fall) >= 0)
+    words = f"{plus_minus(rise)} from start to end, {plus_minus(fall)} from its highest"
+    return words, bool(min(rise) > 0 and min(fall) >= 0)
 
 
 def _checks(runs: dict[str, list[Run]]) -> list[Claim]:
     """What is true by construction."""
     below = [tightest(run.bounds[1:]) - run.bounds[0].mean for each in runs.values() for run in each]
-    return [
-        Claim(
-            "the importance-weighted bound lies below the annealed one (every model)",
-            f"by {min(below):.1f} to {max(below):.1f} nats",
-            min(below) > 0,
-        )
-    ]
+    ordered = Claim("the importance-weighted bound lies below the annealed one (every model)")
+    return [ordered.by(f"by {min(below):.1f} to {max(below):.1f} nats", min(below) > 0)]
 
 
 def _draw(runs: dict[str, list[Run]], title: str) -> Any:
     figure, axes = new_figure(3, 12.0, 4.1)
     styles = list(zip(SIMPLE, (PINK, GREEN, SKY), (":", "-.", (0, (5, 1))), strict=True))
     for ax, (name, of_method) in zip(axes, runs.items(), strict=True):
-        lines = draw_runs(ax, of_method, 1, IN_WORDS[name])
+        lines = image_training.draw_runs(ax, of_method, 1, IN_WORDS[name])
         for simple, colour, style in styles:
             for run in of_method:
-                (line,) = ax.plot(
-                    run.epochs, run.simple[simple], color=colour, linewidth=1.0, linestyle=style
-                )
+                values = run.simple[simple]
+                (line,) = ax.plot(run.epochs, values, color=colour, linewidth=1.0, linestyle=style)
             lines.append(line)
     weighted_and_bound = runs[WEIGHTED] + runs[BOUND]
     low = min(float(run.log_evidence.min()) for run in weighted_and_bound)
@@ -360,7 +314,7 @@ def _draw(runs: dict[str, list[Run]], title: str) -> Any:
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
     words = ["objective: D·S(x; M), or the ELBO", "log evidence, the tightest of its lower bounds"]
     words += [f"{SIMPLE_DRAWS} {name}" for name in SIMPLE]
-    legend = {"title": initialisations(len(runs[BOUND])), "title_fontsize": 8.5, "fontsize": 8.5, "ncols": 2}
-    figure.legend(lines, words, loc="outside lower center", frameon=False, **legend)
+    legend = image_training.legend(len(runs[BOUND]), 8.5)
+    figure.legend(lines, words, loc="outside lower center", ncols=2, **legend)
     figure.suptitle(title, fontsize=10)
     return figure

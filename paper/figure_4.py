@@ -64,8 +64,7 @@ def figure_4(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] | No
     panels: Sequence[Panel] = PANELS
     if masks_per_size is not None:
         panels = [replace(p, masks_per_size=n) for p, n in zip(PANELS, masks_per_size, strict=True)]
-    estimates, numbers, rows = [], [], []
-    claims: list[Claim] = []
+    estimates, numbers, claims, rows = [], [], list[Claim](), []
     for panel in panels:
         x, _ = published(N_ROWS, N_FEATURES, panel.n_components)
         moments = me.GaussianMoments.from_rows(x)
@@ -118,9 +117,8 @@ def _claims(panel: Panel, area: float, se: float, exact: float, drop: float) -> 
         low, high = panel.drop
         chosen = f"between {low:.2f} and {high:.2f}, a window that was chosen after the fact"
         measured = f"5 % of the fall is lost after a rate of {drop:.3f}"
-        claims.append(
-            Claim(f"{panel.name}: the score falls {panel.said} ({chosen})", measured, low <= drop <= high)
-        )
+        words = f"{panel.name}: the score falls {panel.said} ({chosen})"
+        claims.append(Claim(words, measured, low <= drop <= high))
     return claims
 
 

@@ -98,8 +98,7 @@ def _claims(
 
 
 def _draw(curves: dict[int, me.EvidenceEstimate], exact: dict[int, float]) -> Any:
-    figure, axes = new_figure(1, 6.4, 4.4)
-    ax = axes[0]
+    figure, (ax,) = new_figure(1, 6.4, 4.4)
     shades = np.linspace(0.7, 0.0, len(curves))
     for (epoch, estimate), shade in zip(curves.items(), shades, strict=True):
         colour = tuple(shade + (1 - shade) * c for c in (0.0, 0x72 / 255, 0xB2 / 255))

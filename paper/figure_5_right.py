@@ -6,18 +6,8 @@ from typing import Any
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe
-from paper.bert_curves import (
-    RATES,
-    SETS,
-    Curves,
-    RateCurve,
-    curve_rows,
-    draw_base,
-    draw_curve,
-    name_rates,
-    published_curves,
-    rate_curve,
-)
+from paper import bert_curves
+from paper.bert_curves import Curves, RateCurve, published_curves, rate_curve
 from paper.berts import base_curves, small_text
 from paper.figures import Claim, PaperFigure
 from paper.panels import BLACK, BLUE, ORANGE, new_figure
@@ -25,7 +15,7 @@ from paper.panels import BLACK, BLUE, ORANGE, new_figure
 BERT_STEPS = 1000
 QUICK = {"steps": 100, "block_size": 64, "limit": 32}
 # Blocks differ more than rates do. The small BERT is scored on the same blocks at every rate.
-_RATES_PER_BLOCK = len(RATES)
+_RATES_PER_BLOCK = len(bert_curves.RATES)
 
 
 def figure_5_right(
@@ -39,12 +29,12 @@ def figure_5_right(
 ) -> PaperFigure:
     """Curves of BERT-base beside the published ones, and of a small BERT before and after training.
 
-    Without text or vocabulary for BERT-base, the left panel shows the published curves alone.
+    Without text or vocabulary for BERT-base, the left panel shows the published curves alone. The small BERT
+    is trained by random mask sizes on the text that comes with Python.
 
     Args:
         seeds: the seeds of the random weights; the first one is also the seed of the small BERT.
-        steps: the number of steps that the small BERT is trained for, by random mask sizes, on the text that
-            comes with Python.
+        steps: the number of training steps of the small BERT.
         n_blocks: the number of blocks for BERT-base, each scored at four rates.
         block_size: the number of tokens of these blocks.
         model: BERT with pre-trained weights, as for `table_2`.
@@ -77,7 +67,8 @@ def figure_5_right(
     }
     claims, drawing = _claims(base, small, numbers, note), partial(_draw, base, small, unigram)
     title = "Figure 5, right: the curve of BERT, from random to trained"
-    return PaperFigure("figure_5_right", title, claims, curve_rows(ours, "model"), numbers, drawing)
+    rows = bert_curves.curve_rows(ours, "model")
+    return PaperFigure("figure_5_right", title, claims, rows, numbers, drawing)
 
 
 def _claims(
@@ -85,41 +76,34 @@ def _claims(
 ) -> list[Claim]:
     """The claims on the published curves, on BERT-base and on the small BERT."""
     claims = []
-    for name in SETS:
+    for name in bert_curves.SETS:
         first, *_, last = published_curves()[name, "pretrained"].score.tolist()
         claim = f"published, {name}, pre-trained: the score falls from 1 % to 99 %"
         claims.append(Claim(claim, f"{first:.2f} to {last:.2f} nats", first > last))
     for (name, weights), curve in base.items():
-        mean, flat = curve.score.mean(), weights.startswith("random")
-        claim = f"BERT-base, {name}, {weights}: " + ("near -log(30522) = -10.33" if flat else "the area")
+        mean, untrained = curve.score.mean(), weights.startswith("random")
+        claim = f"BERT-base, {name}, {weights}: " + ("near -log(30522) = -10.33" if untrained else "the area")
         measured = f"mean score {mean:.2f} nats, area {curve.area_in_words}"
-        claims.append(Claim(claim, measured, bool(abs(mean + 10.33) < 0.3) if flat else None))
+        claims.append(Claim(claim, measured, abs(mean + 10.33) < 0.3 if untrained else None))
     before, after = small["random"], small["trained"]
     few, many, unigram = float(after.score[:10].mean()), float(after.score[-1]), numbers["unigram"]
     shaped = few - many >= 0.5 and few > unigram
-    claims += [
-        Claim(
-            "small BERT, random weights: flat (scores of the 99 rates within 0.3 nats)",
-            f"{before.spread:.2f} nats; area {before.area_in_words}",
-            before.spread < 0.3,
-        ),
-        Claim(
-            "small BERT, trained: shaped (score up to 10 % half a nat above that at 99 %, and the unigram's)",
-            f"{few:.2f} and {many:.2f} nats, word frequencies {unigram:.2f}; area {after.area_in_words}",
-            shaped,
-            too_short=numbers["steps"] < BERT_STEPS and not shaped,
-        ),
-    ]
-    return claims if note is None else [*claims, Claim("BERT-base was not scored", note, None)]
+    flat = Claim("small BERT, random weights: flat (scores of the 99 rates within 0.3 nats)")
+    claims.append(flat.by(f"{before.spread:.2f} nats; area {before.area_in_words}", before.spread < 0.3))
+    claim = "small BERT, trained: shaped (score up to 10 % half a nat above that at 99 %, and the unigram's)"
+    measured = f"{few:.2f} and {many:.2f} nats, word frequencies {unigram:.2f}; area {after.area_in_words}"
+    short = numbers["steps"] < BERT_STEPS
+    claims.append(Claim(claim, measured, shaped, too_short=short and not shaped))
+    return claims if note is None else [*claims, Claim("BERT-base was not scored", note)]
 
 
 def _draw(base: Curves, small: dict[str, RateCurve], unigram: float) -> Any:
     figure, (left, right) = new_figure(2, 10.5, 4.4)
-    draw_base(left, base, "BERT-base, GLUE")
+    bert_curves.draw_base(left, base, "BERT-base, GLUE")
     for name, colour in (("random", ORANGE), ("trained", BLUE)):
-        draw_curve(right, small[name], colour, f"{name} here")
+        bert_curves.draw_curve(right, small[name], colour, f"{name} here")
     right.axhline(unigram, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
-    name_rates(right, "small BERT, text that comes with Python, held out")
+    bert_curves.name_rates(right, "small BERT, text that comes with Python, held out")
     for ax in (left, right):
         ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     return figure

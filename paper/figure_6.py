@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import spearmanr
 
 import maskevidence as me
 from maskevidence.integrations.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
-from paper.figures import SEEDS, Claim, PaperFigure, current_device, points, put
+from paper.figures import SEEDS, Claim, PaperFigure, current_device, points, pretrained, put, standard_error
 from paper.panels import BLUE, ORANGE, legend_below, new_figure
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
@@ -21,13 +22,8 @@ Floats = Float[np.ndarray, " n"]
 class ImageSet:
     """A data set of the figure, and how a small model is trained on it.
 
-    Attributes:
-        title: the title of its panel.
-        train: the DATA word of the images to train on.
-        test: the DATA word of the images to score; None to hold out a tenth of `train`.
-        patch_size: the side of a patch, in pixels.
-        steps: the number of training steps.
-        limit: the number of images to train on; None for all.
+    `train` and `test` are DATA words; without `test`, a tenth of `train` is held out. `limit` is the number
+    of images to train on, None for all, and `patch_size` the side of a patch in pixels.
     """
 
     title: str
@@ -52,20 +48,13 @@ QUICK = {
 TRAINING: dict[str, Any] = {"batch_size": 64, "learning_rate": 1e-3, "warmup": 100, "weight_decay": 0.05}
 SMALL = "small"
 PRETRAINED = "facebook/vit-mae-base"
-# The data sets for a pre-trained model, which has not seen these images.
-PRETRAINED_SETS = ("fashion-mnist:test", "cifar100:test", "tiny-imagenet:valid")
+PRETRAINED_SETS = ("fashion-mnist:test", "cifar100:test", "tiny-imagenet:valid")  # which it has not seen
 PRETRAINED_IMAGES = 8
 
 
 @dataclass(frozen=True)
 class ModelCurve:
-    """One curve of a panel.
-
-    Attributes:
-        estimate: the estimate, whose curve has n rates.
-        per_pixel: the score in nats per pixel and channel, shape (n,).
-        loss: the masked reconstruction loss in levels², shape (n,).
-    """
+    """An estimate, its score by rate in nats per pixel and channel, and the masked loss in levels²."""
 
     estimate: me.EvidenceEstimate
     per_pixel: Floats
@@ -81,6 +70,13 @@ class Panel:
     n_patches: int
     random: ModelCurve
     trained: ModelCurve
+
+    def numbers(self) -> dict[str, float | None]:
+        """The sizes and the areas for `--json`."""
+        random, trained = self.random.estimate, self.trained.estimate
+        areas = {"area_random": random.log_evidence, "area_trained": trained.log_evidence}
+        sizes = {"n_patches": self.n_patches, "n_pixels": self.n_pixels}
+        return sizes | areas | {"data_se_trained": trained.data_se}
 
 
 def figure_6(
@@ -98,15 +94,15 @@ def figure_6(
 
     Args:
         seeds: the first one is the seed of weights, masks and held-out images.
-        model: a trained ViT-MAE, a folder or OWNER/NAME on the hub; images are resized for it. "small" trains
-            a small one by random mask sizes on each data set. The default is facebook/vit-mae-base if the hub
-            answers, and "small" otherwise.
+        model: a trained ViT-MAE, a folder or OWNER/NAME on the hub; "small" trains a small one by random
+            mask sizes on each data set. By default facebook/vit-mae-base, or "small" without the hub.
         sets: the data sets that small models are trained on.
         test_images: the number of images to score; a pre-trained model scores at most 8.
         masks_per_size: the number of masks of each image at each rate.
     """
     design, seed = me.Rates(RATES, masks_per_size), seeds[0]
-    trained = None if model == SMALL else _trained(model)
+    load = me.models.MaskedImage.from_pretrained
+    trained = None if model == SMALL else pretrained(load, model, PRETRAINED)
     if trained is None:
         panels = [_small(each, seed, design, test_images) for each in sets]
     else:
@@ -115,16 +111,7 @@ def figure_6(
     rows = [row for panel in panels for row in _rows(panel)]
     short = trained is None and any(each.steps < FULL_STEPS.get(each.title, 3000) for each in sets)
     claims = [claim for panel in panels for claim in _claims(panel, short=short)]
-    numbers = {
-        panel.title: {
-            "n_patches": panel.n_patches,
-            "n_pixels": panel.n_pixels,
-            "area_random": panel.random.estimate.log_evidence,
-            "area_trained": panel.trained.estimate.log_evidence,
-            "data_se_trained": panel.trained.estimate.data_se,
-        }
-        for panel in panels
-    }
+    numbers = {panel.title: panel.numbers() for panel in panels}
     which = "trained here" if trained is None else model or PRETRAINED
     title = f"Figure 6: masked autoencoders of images, random weights against {which}"
     return PaperFigure("figure_6", title, claims, rows, numbers, partial(_draw, panels))
@@ -139,30 +126,14 @@ def _small(data: ImageSet, seed: int, design: me.Rates, test_images: int) -> Pan
         test = me.data.read_images(data.test, limit=test_images)
     train, calibration = images.split(min(0.1, 300 / len(images)), seed)
     some = train.pixels[:2000] / 255
-    model = new_vit_mae(
-        image_size=train.pixels.shape[1],
-        patch_size=data.patch_size,
-        channels=train.pixels.shape[3],
-        pixel_mean=some.mean((0, 1, 2)).tolist(),
-        pixel_std=[float(some.std())],
-        seed=seed,
-    )
-    model, test = put(model), test.head(test_images)
+    shape = {"image_size": train.pixels.shape[1], "patch_size": data.patch_size, "channels": some.shape[3]}
+    levels = {"pixel_mean": some.mean((0, 1, 2)).tolist(), "pixel_std": [float(some.std())]}
+    model, test = put(new_vit_mae(**shape, **levels, seed=seed)), test.head(test_images)
     at_random = _curve(model, calibration, test, design, seed)
     recipe = Recipe(steps=data.steps, seed=seed, **TRAINING)
     train_vit_mae(model, model.tokens(train.pixels, train.ids), recipe=recipe, device=current_device())
     trained = _curve(model, calibration, test, design, seed)
     return Panel(data.title, model.n_pixels, model.n_patches, at_random, trained)
-
-
-def _trained(model: str | None) -> me.models.MaskedImage | None:
-    """The given model; by default facebook/vit-mae-base, or None where it cannot be had."""
-    try:
-        return me.models.MaskedImage.from_pretrained(model or PRETRAINED, device=current_device())
-    except me.InputError:
-        if model is not None:
-            raise
-        return None
 
 
 def _pretrained(
@@ -171,19 +142,15 @@ def _pretrained(
     """A trained ViT-MAE, and a model of the same shape with random weights."""
     assert trained.network is not None
     config = trained.network.model.config
-    untrained = me.models.MaskedImage(
-        random_vit_mae(config, seed),
-        pixel_mean=trained.pixel_mean.tolist(),
-        pixel_std=trained.pixel_std.tolist(),
-    ).eval()
+    mean, std = trained.pixel_mean.tolist(), trained.pixel_std.tolist()
+    untrained = me.models.MaskedImage(random_vit_mae(config, seed), pixel_mean=mean, pixel_std=std).eval()
     side = trained.image_size
     images = in_channels(me.data.read_images(word, limit=2 * n_images, resize=(side, side)), trained.channels)
     if len(images) < 2:
         raise me.InputError(f"{word!r} has {len(images)} image(s); give two or more")
     test, calibration = images.split(0.5, seed)
-    curves = [
-        _curve(model, calibration, test, design, seed) for model in (untrained.to(trained.device), trained)
-    ]
+    models = (untrained.to(trained.device), trained)
+    curves = [_curve(model, calibration, test, design, seed) for model in models]
     return Panel(word, trained.n_pixels, trained.n_patches, *curves)
 
 
@@ -201,20 +168,12 @@ def in_channels(images: me.data.Images, channels: int) -> me.data.Images:
 
 
 def _curve(
-    model: me.models.MaskedImage,
-    calibration: me.data.Images,
-    test: me.data.Images,
-    design: me.Rates,
-    seed: int,
+    model: me.models.MaskedImage, fitted: me.data.Images, test: me.data.Images, design: me.Rates, seed: int
 ) -> ModelCurve:
-    """Fit the variances to the calibration images, and score the test images."""
+    """Fit the variances to some images, and score the test images."""
+    settings: dict[str, Any] = {"patch_statistics": "visible" if model.norm_pix_loss else None, "seed": seed}
     sizes = sorted({max(1, int(rate * model.n_patches + 1e-9)) for rate in design.rates})
-    density = model.calibrate(
-        model.tokens(calibration.pixels, calibration.ids),
-        patch_statistics="visible" if model.norm_pix_loss else None,
-        sizes=sizes,
-        seed=seed,
-    )
+    density = model.calibrate(model.tokens(fitted.pixels, fitted.ids), sizes=sizes, **settings)
     estimate = me.estimate_evidence(model, model.tokens(test.pixels, test.ids), design, seed=seed)
     variance = density.variances_at(estimate.curve.size.astype(np.int64))
     per_pixel = estimate.curve.score / (model.n_pixels / model.n_patches)
@@ -228,17 +187,9 @@ def _rows(panel: Panel) -> list[dict[str, Any]]:
     for weights, of in (("random", panel.random), ("trained", panel.trained)):
         curve = points(of.estimate.curve, "size", "rate", "mask_se", "data_se")
         for point, score, loss in zip(curve, of.per_pixel.tolist(), of.loss.tolist(), strict=True):
-            row = {
-                "data": panel.title,
-                "weights": weights,
-                "size": point["size"],
-                "rate": point["rate"],
-                "score_per_pixel": score,
-                "mask_se": point["mask_se"] / in_patch,
-                "data_se": point["data_se"] / in_patch,
-                "reconstruction_loss": loss,
-            }
-            rows.append(row)
+            row = {"data": panel.title, "weights": weights, "size": point["size"], "rate": point["rate"]}
+            row |= {"score_per_pixel": score, "mask_se": point["mask_se"] / in_patch}
+            rows.append(row | {"data_se": point["data_se"] / in_patch, "reconstruction_loss": loss})
     return rows
 
 
@@ -249,43 +200,22 @@ def _claims(panel: Panel, *, short: bool) -> list[Claim]:
     low, high = slice(0, n // 3), slice(n - n // 3, n)
     fall, drift = (float(of.per_pixel[low].mean() - of.per_pixel[high].mean()) for of in (trained, random))
     drop = z_of_difference(trained.estimate, low, high)
-    correlation = rank_correlation(trained.per_pixel)
+    correlation = float(spearmanr(np.arange(n), trained.per_pixel).statistic)
     above = float((trained.per_pixel > random.per_pixel).mean())
-    flat, falls = abs(drift) < fall / 5, bool(drop > 3 and correlation <= -0.8)
-    return [
-        Claim(
-            f"{panel.title}: random weights give a flat curve (a fifth of the trained one's fall at most)",
-            f"from the lowest to the highest third of the rates it falls by {drift:.4f} nats per pixel, the "
-            f"trained one by {fall:.4f}",
-            flat,
-            too_short=short and not flat,
+    areas = " and ".join(f"{of.estimate.log_evidence:,.0f}" for of in (trained, random))
+    thirds = f"falls by {drift:.4f} nats per pixel, the trained one by {fall:.4f}"
+    bounds = "lowest over highest third of the rates at 3 se, rank correlation −0.8 or less"
+    falls = f"by {fall:.4f} nats per pixel ({drop:.1f} se); rank correlation with the rate {correlation:.2f}"
+    flat, every = abs(drift) < fall / 5, f"above at {above:.0%} of the rates; areas {areas} nats per image"
+    claims = [
+        Claim("random weights give a flat curve (a fifth of the trained one's fall at most)").by(
+            f"from the lowest to the highest third of the rates it {thirds}", flat
         ),
-        Claim(
-            f"{panel.title}: the trained curve falls (lowest over highest third of the rates at 3 se, rank "
-            "correlation −0.8 or less)",
-            f"by {fall:.4f} nats per pixel ({drop:.1f} se); rank correlation with the rate {correlation:.2f}",
-            falls,
-            too_short=short and not falls,
-        ),
-        Claim(
-            f"{panel.title}: the trained curve lies above the random one at every rate",
-            f"above at {above:.0%} of the rates; areas {trained.estimate.log_evidence:,.0f} and "
-            f"{random.estimate.log_evidence:,.0f} nats per image",
-            above == 1.0,
-            too_short=short and above < 1.0,
-        ),
+        Claim(f"the trained curve falls ({bounds})", falls, drop > 3 and correlation <= -0.8),
+        Claim("the trained curve lies above the random one at every rate", every, above == 1.0),
     ]
-
-
-def rank_correlation(curve: Floats) -> float:
-    """Spearman's correlation of a curve with its position, which is -1 for a curve that falls throughout.
-
-    Example:
-        >>> rank_correlation(np.array([3.0, 2.0, 1.0]))
-        -1.0
-    """
-    ranks = np.argsort(np.argsort(curve))
-    return round(float(np.corrcoef(ranks, np.arange(len(curve)))[0, 1]), 12)
+    name = panel.title
+    return [Claim(f"{name}: {c.claim}", c.measured, c.holds, short and not c.holds) for c in claims]
 
 
 def z_of_difference(estimate: me.EvidenceEstimate, a: slice, b: slice) -> float:
@@ -308,7 +238,7 @@ def z_of_difference(estimate: me.EvidenceEstimate, a: slice, b: slice) -> float:
             of_sizes.append(np.bincount(image, weights=scores.score[rows]) / count)
         means.append(np.mean(of_sizes, axis=0))
     difference = means[0] - means[1]
-    return float(difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference))))
+    return float(difference.mean() / standard_error(difference))
 
 
 def _draw(panels: Sequence[Panel]) -> Any:

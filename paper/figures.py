@@ -97,9 +97,8 @@ class PaperFigure:
         text = io.StringIO()
         lines = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
         lines.writeheader()
-        lines.writerows(
-            {name: None if cell != cell else cell for name, cell in row.items()} for row in self.rows
-        )
+        for row in self.rows:
+            lines.writerow({name: None if cell != cell else cell for name, cell in row.items()})
         return text.getvalue()
 
     def write(self, out: Path) -> str:
@@ -119,15 +118,11 @@ class PaperFigure:
     def page(self) -> Page:
         """What the terminal shows: the tables, the claims and the checks."""
         claims = [(claim.claim, claim.verdict, claim.measured) for claim in self.claims]
-        checks = [
-            (check.claim, "passed" if check.holds else "FAILED", check.measured) for check in self.checks
-        ]
+        checks = [(c.claim, "passed" if c.holds else "FAILED", c.measured) for c in self.checks]
+        constructed = "Checks of the code, true by construction"
         parts = [
             Table((what, "verdict", "measured"), rows, title, words=range(3))
-            for what, rows, title in (
-                ("claim", claims, ""),
-                ("check", checks, "Checks of the code, true by construction"),
-            )
+            for what, rows, title in (("claim", claims, ""), ("check", checks, constructed))
             if rows
         ]
         return Page(self.title, self.title, parts=[*self.tables, *parts])
@@ -220,3 +215,13 @@ def put(what: _T) -> _T:
     """A model, tensor, tokens or moments on the current device; a model is moved in place."""
     device, movable = current_device(), cast(Any, what)
     return what if device is None else cast(_T, movable.to(device))
+
+
+def pretrained(load: Callable[..., _T], model: str | None, default: str) -> _T | None:
+    """The given model on the current device; the default or, where that cannot be had, None without one."""
+    try:
+        return load(model or default, device=current_device())
+    except me.InputError:
+        if model is not None:
+            raise
+        return None

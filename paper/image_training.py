@@ -62,9 +62,7 @@ def fit_and_look(
 ) -> tuple[Float64[np.ndarray, " E"], dict[int, Any], float]:
     """Train a model with `fit`, and measure it before and between epochs.
 
-    Returns:
-        Minus the mean loss of each epoch, in nats per image; the measurements by epoch; and the seconds of
-        training alone.
+    Returns minus the mean loss of each epoch, the measurements by epoch, and the seconds of training alone.
     """
     looks = {0: look()} if 0 in points else {}
     spent = 0.0
@@ -115,6 +113,7 @@ def file_stem(name: str, dataset: str) -> str:
     return name if dataset == "mnist" else f"{name}_{dataset.replace('-', '_')}"
 
 
-def initialisations(n_seeds: int) -> str:
-    """The title of the legends."""
-    return f"{n_seeds} initialisation{'s' if n_seeds > 1 else ''}"
+def legend(n_seeds: int, size: float) -> dict[str, Any]:
+    """The settings of a legend, whose title is the number of initialisations."""
+    title = f"{n_seeds} initialisation{'s' if n_seeds > 1 else ''}"
+    return {"title": title, "title_fontsize": size, "fontsize": size, "frameon": False}

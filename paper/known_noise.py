@@ -45,8 +45,7 @@ def published(
 def best_with_known_noise(moments: me.GaussianMoments, n_components: int) -> me.models.PPCA:
     """PPCA with the maximum likelihood loadings for the known noise variance 1/β and mean 0.
 
-    W = U_K (Λ_K - σ²)^½ from the leading eigenvectors of the second moments about 0 (Tipping and Bishop
-    1999, Eq. 7).
+    W = U_K (Λ_K - σ²)^½, eigenvectors of the second moments about 0 (Tipping and Bishop 1999, Eq. 7).
     """
     noise = 1.0 / PRECISION
     values, vectors = torch.linalg.eigh(second_moments(moments))
@@ -65,13 +64,10 @@ def initial_loadings(n_features: int, n_components: int, seeds: Sequence[int]) -
 def moment_scores(
     loadings: Float[Tensor, "R D K"], second: Float[Tensor, "D D"], masked: Bool[Tensor, "R P D"]
 ) -> Float[Tensor, "R P"]:
-    """Scores of R loadings at once, each under its own P masks.
+    """Scores of R loadings at once, each under its own P masks, averaged over the rows, in nats.
 
     This is `PPCA.score_moments` for mean 0 and known noise with one more leading dimension, so that small
     problems do not pay for every operation R times.
-
-    Returns:
-        The score of each mask averaged over the rows, in nats, shape (R, P).
 
     Example:
         >>> import maskevidence as me

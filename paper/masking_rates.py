@@ -29,6 +29,8 @@ DESIGNS: dict[str, me.MaskDesign] = {
     RANDOM: me.RandomSize(1, 1),
 }
 _BINS = 12
+Summary = Mapping[str, Mapping[str, float]]
+Estimates = Sequence[me.EvidenceEstimate]
 
 
 class SizesById(me.RandomSize):
@@ -44,8 +46,7 @@ SIZES = SizesById(16, 4)  # of the masks of each held-out block
 class Difference(NamedTuple):
     """How much better one way to train is than another, in nats per block, with its 95 % interval.
 
-    Runs with the same seed start from the same weights and see the texts in the same order, so that they are
-    paired: `seed_se` is the standard error over the seeds, `data_se` that of the sampled blocks.
+    Runs with the same seed are paired. `seed_se` is the error over the seeds, `data_se` that of the blocks.
     """
 
     mean: float
@@ -60,26 +61,22 @@ def masking_rates(
 ) -> PaperFigure:
     """Held-out evidence of BERTs (2 layers of 128) trained at 15, 25, 40, 75 % and by random sizes.
 
-    All trainings share the text (which comes with Python), the steps, the learning rates and, for each seed,
-    the initial weights and the order of the text. All models are scored on the same masks of the same
-    held-out blocks. The trainings run in as many processes as torch has threads, with one thread each.
-
-    Args:
-        seeds: the seeds of the trainings, two or more.
-        steps: the number of steps of each training, with 32 blocks of 64 tokens each.
-        limit: the number of held-out blocks to score; by default all.
+    All trainings share the text (which comes with Python), the steps of 32 blocks of 64 tokens, the learning
+    rates and, for each seed, the initial weights and the order of the text. All models are scored on the same
+    masks of the same held-out blocks, `limit` of them if given. The trainings run in as many processes as
+    torch has threads, with one thread each.
     """
     text = small_text(limit)
-    held_out = text.held_out
+    width = int(text.held_out.n_tokens[0])
     by_design = _trained_and_scored(text, seeds, steps)
     summary = {name: _summary(estimates) for name, estimates in by_design.items()}
     differences = {name: difference(by_design[name], by_design[USUAL]) for name in DESIGNS if name != USUAL}
     numbers = {
         "steps": steps,
         "seeds": list(seeds),
-        "n_blocks": len(held_out),
-        "tokens_per_block": int(held_out.n_tokens[0]),
-        "unigram": text.unigram_score() * int(held_out.n_tokens[0]),
+        "n_blocks": len(text.held_out),
+        "tokens_per_block": width,
+        "unigram": text.unigram_score() * width,
         "log_evidence": {name: [e.log_evidence for e in estimates] for name, estimates in by_design.items()},
         "summary": summary,
         "minus_15_percent": {name: d._asdict() for name, d in differences.items()},
@@ -90,18 +87,13 @@ def masking_rates(
         for seed, estimate in zip(seeds, estimates, strict=True)
         for point in points(estimate.curve, "size", "rate", "score", "n_masks")
     ]
-    title = (
-        f"Which masking rate: held-out log evidence after {steps} steps, nats per block of "
-        f"{numbers['tokens_per_block']} tokens"
-    )
+    title = f"Which masking rate: held-out log evidence after {steps} steps, nats per block of {width} tokens"
     claims, tables = _claims(differences, summary, numbers), [_table(summary, differences)]
     drawing = partial(_draw, by_design, numbers)
     return PaperFigure("masking_rates", title, claims, rows, numbers, drawing, tables)
 
 
-def _trained_and_scored(
-    text: SmallText, seeds: Sequence[int], steps: int
-) -> dict[str, list[me.EvidenceEstimate]]:
+def _trained_and_scored(text: SmallText, seeds: Sequence[int], steps: int) -> dict[str, Estimates]:
     """The estimates of every design, in the order of the seeds."""
     import joblib
 
@@ -123,31 +115,27 @@ def _one(text: SmallText, design: me.MaskDesign, recipe: Recipe) -> me.EvidenceE
     return me.estimate_evidence(text.trained(design, recipe), text.held_out, SIZES, seed=0)
 
 
-def difference(better: Sequence[me.EvidenceEstimate], other: Sequence[me.EvidenceEstimate]) -> Difference:
+def difference(better: Estimates, other: Estimates) -> Difference:
     """The paired difference of the held-out evidence of two ways to train, seed by seed."""
-    by_seed = np.array([a.log_evidence - b.log_evidence for a, b in zip(better, other, strict=True)])
-    by_block = np.mean(
-        [a.per_observation - b.per_observation for a, b in zip(better, other, strict=True)], axis=0
-    )
+    pairs = list(zip(better, other, strict=True))
+    by_seed = np.array([a.log_evidence - b.log_evidence for a, b in pairs])
+    by_block = np.mean([a.per_observation - b.per_observation for a, b in pairs], axis=0)
     mean, n = float(by_seed.mean()), len(by_seed)
     se = standard_error(by_seed)
     half = float(stdtrit(n - 1, 0.975)) * se if n > 1 else math.inf
     return Difference(mean, se, mean - half, mean + half, standard_error(by_block))
 
 
-def _summary(estimates: Sequence[me.EvidenceEstimate]) -> dict[str, float]:
+def _summary(estimates: Estimates) -> dict[str, float]:
     values = np.array([estimate.log_evidence for estimate in estimates])
     blocks = np.mean([estimate.per_observation for estimate in estimates], axis=0)
     mask = [estimate.mask_se for estimate in estimates if estimate.mask_se is not None]
-    return {
-        "mean": float(values.mean()),
-        "seed_se": standard_error(values),
-        "mask_se": float(np.sqrt(np.mean(np.square(mask)))) if mask else math.nan,
-        "data_se": standard_error(blocks),
-    }
+    mask_se = float(np.sqrt(np.mean(np.square(mask)))) if mask else math.nan
+    errors = {"seed_se": standard_error(values), "mask_se": mask_se, "data_se": standard_error(blocks)}
+    return {"mean": float(values.mean())} | errors
 
 
-def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str, Difference]) -> Table:
+def _table(summary: Summary, differences: Mapping[str, Difference]) -> Table:
     """The log evidence of every design, and its difference from 15 %."""
     columns = ["trained at", "log evidence", "masks", "blocks", "minus 15 %", "blocks"]
     rows = []
@@ -161,34 +149,28 @@ def _table(summary: Mapping[str, Mapping[str, float]], differences: Mapping[str,
 
 
 def _claims(
-    differences: Mapping[str, Difference],
-    summary: Mapping[str, Mapping[str, float]],
-    numbers: Mapping[str, Any],
+    differences: Mapping[str, Difference], summary: Summary, numbers: Mapping[str, Any]
 ) -> list[Claim]:
     d = differences[RANDOM]
     known = d.low > 0 or d.high < 0
     best = max(summary, key=lambda name: summary[name]["mean"])
-    above = all(s["mean"] > numbers["unigram"] for s in summary.values())
-    short = numbers["steps"] < STEPS
+    least = min(s["mean"] for s in summary.values())
+    above, short = least > numbers["unigram"], numbers["steps"] < STEPS
+    interval = f"{d.mean:+.2f} nats per block, {d.low:+.2f} to {d.high:+.2f}; blocks' error {d.data_se:.2f}"
     return [
-        Claim(
-            "random sizes give a higher held-out evidence than 15 % (95 % interval over seeds)",
-            f"{d.mean:+.2f} nats per block, {d.low:+.2f} to {d.high:+.2f}; blocks' error {d.data_se:.2f}"
-            + ("" if known else ": the two cannot be told apart"),
+        Claim("random sizes give a higher held-out evidence than 15 % (95 % interval over seeds)").by(
+            interval + ("" if known else ": the two cannot be told apart"),
             d.low > 0 if known else None,
             too_short=short and not d.low > 0,
         ),
-        Claim("the best of the five", f"{best}, {summary[best]['mean']:.2f} nats per block", None),
-        Claim(
-            "all are above word frequencies alone",
-            f"least {min(s['mean'] for s in summary.values()):.2f}, frequencies {numbers['unigram']:.2f}",
-            above,
-            too_short=short and not above,
+        Claim("the best of the five", f"{best}, {summary[best]['mean']:.2f} nats per block"),
+        Claim("all are above word frequencies alone").by(
+            f"least {least:.2f}, frequencies {numbers['unigram']:.2f}", above, too_short=short and not above
         ),
     ]
 
 
-def _binned(estimates: Sequence[me.EvidenceEstimate]) -> tuple[np.ndarray, np.ndarray]:
+def _binned(estimates: Estimates) -> tuple[np.ndarray, np.ndarray]:
     """Mean rate and score in bins of equal width over the masks of all seeds; rate 1 has its own bin."""
     rate = np.concatenate([e.scores.size / e.scores.n_tokens for e in estimates])
     score = np.concatenate([e.scores.score for e in estimates])
@@ -197,14 +179,13 @@ def _binned(estimates: Sequence[me.EvidenceEstimate]) -> tuple[np.ndarray, np.nd
     return np.bincount(place, weights=rate) / counts, np.bincount(place, weights=score) / counts
 
 
-def _draw(by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mapping[str, Any]) -> Any:
-    figure, axes = new_figure(2, 10.5, 4.2)
-    left, right = axes
+def _draw(by_design: Mapping[str, Estimates], numbers: Mapping[str, Any]) -> Any:
+    figure, (left, right) = new_figure(2, 10.5, 4.2)
     markers = ("o", "s", "^", "v", "D")
     for place, (name, estimates) in enumerate(by_design.items()):
         colour, marker = COLOURS[place], markers[place]
-        x, y = _binned(estimates)
-        left.plot(100 * x, y, color=colour, marker=marker, markersize=3.5, linewidth=1.3, label=name)
+        rate, score = _binned(estimates)
+        left.plot(100 * rate, score, color=colour, marker=marker, markersize=3.5, linewidth=1.3, label=name)
         values = [e.log_evidence for e in estimates]
         right.plot([place] * len(values), values, marker, color=colour, markersize=4, alpha=0.45)
         mean, se = (numbers["summary"][name][key] for key in ("mean", "seed_se"))
@@ -212,20 +193,10 @@ def _draw(by_design: Mapping[str, Sequence[me.EvidenceEstimate]], numbers: Mappi
         right.errorbar(place, mean, yerr=se, color=colour, **bar)
     per_token = numbers["unigram"] / numbers["tokens_per_block"]
     left.axhline(per_token, color=BLACK, linewidth=0.8, linestyle="--", label="word frequencies")
-    name_axes(
-        left,
-        "share of the tokens hidden when scored (%)",
-        "held-out score S(x; M)  (nats per hidden token)",
-        f"curves, mean of {len(numbers['seeds'])} seeds",
-        limits=(0, 102),
-    )
+    x, y = "share of the tokens hidden when scored (%)", "held-out score S(x; M)  (nats per hidden token)"
+    name_axes(left, x, y, f"curves, mean of {len(numbers['seeds'])} seeds", limits=(0, 102))
     right.set_xticks(range(len(by_design)), list(by_design), fontsize=8)
-    name_axes(
-        right,
-        "masks in training",
-        "held-out log evidence  (nats per block)",
-        "area: each seed; mean ± standard error",
-        limits=(-0.6, len(by_design) - 0.4),
-    )
+    y, title = "held-out log evidence  (nats per block)", "area: each seed; mean ± standard error"
+    name_axes(right, "masks in training", y, title, limits=(-0.6, len(by_design) - 0.4))
     legend_below(figure, left, fontsize=8, ncols=6, title="trained with masks of", title_fontsize=8)
     return figure

@@ -34,16 +34,11 @@ def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tup
     The data have N=1000, D=200, K=5, β=5 and seed 1991. For each mask seed, size M = 1..D and p = 1..P, a
     mask hides the first M tokens of a `torch.randperm(D)`. Its score is the mean over its tokens and all
     rows. The sum over sizes of the mean over p is one estimate (Eq. 2). The table holds the mean and the
-    standard deviation (n - 1) of the estimates over the seeds.
-
-    Args:
-        seeds: the seeds of the masks.
-        masks_per_size: the values of P.
+    standard deviation (n - 1) of the estimates over the seeds, for each P.
 
     Returns:
-        Its `numbers` are {"true": closed form, "paper_true": ..., "rows": [{"masks_per_size", "mean", "sd",
-        "paper_mean", "paper_sd", "estimates"}]}, in nats per observation. The paper's entries are None for a
-        P that it does not have.
+        Its `numbers` are {"true": closed form, "paper_true", "rows": [{"masks_per_size", "mean", "sd",
+        "paper_mean", "paper_sd", "estimates"}]}, in nats per observation; None for a P not in the paper.
     """
     x, model = published_ppca_data(N_ROWS, N_FEATURES, N_COMPONENTS)
     model = put(model)
@@ -54,16 +49,9 @@ def table_1(seeds: Sequence[int] = SEEDS, *, masks_per_size: Sequence[int] = tup
         for p in masks_per_size:
             estimates = [_estimate(model, moments, p, seed) for seed in shown(seeds, f"Table 1, P = {p}")]
             printed = PRINTED.get(p, (None, None))
-            rows.append(
-                {
-                    "masks_per_size": p,
-                    "mean": float(np.mean(estimates)),
-                    "sd": float(np.std(estimates, ddof=1)) if len(estimates) > 1 else None,
-                    "paper_mean": printed[0],
-                    "paper_sd": printed[1],
-                    "estimates": estimates,
-                }
-            )
+            mean, sd = np.mean(estimates), np.std(estimates, ddof=1) if len(estimates) > 1 else None
+            here = {"masks_per_size": p, "mean": float(mean), "sd": None if sd is None else float(sd)}
+            rows.append(here | {"paper_mean": printed[0], "paper_sd": printed[1], "estimates": estimates})
     cells = [
         (f"P = {row['masks_per_size']}", *(_cell(row[f"{of}mean"], row[f"{of}sd"]) for of in ("", "paper_")))
         for row in rows

@@ -27,8 +27,7 @@ def table_2(
     """Areas of BERT-base over the 99 rates, with random weights and, if available, pre-trained ones.
 
     Every block is scored at a few rates, so that all blocks together cover all 99 rates. The error of an area
-    is that of blocks and masks, not of weights. Every hidden token is replaced by [MASK], and blocks are full
-    of text.
+    is that of blocks and masks, not of weights. Hidden tokens are replaced by [MASK]; blocks are full of text.
 
     Args:
         seeds: the seeds of the random weights.
@@ -48,12 +47,8 @@ def table_2(
     numbers = {
         "printed_random_mean": printed,
         "areas": {
-            f"{text}, {weights}": {
-                "area": c.area,
-                "area_se": c.area_se,
-                "mean_times_512": c.mean_times_width,
-                "spread": c.spread,
-            }
+            f"{text}, {weights}": {"area": c.area, "area_se": c.area_se}
+            | {"mean_times_512": c.mean_times_width, "spread": c.spread}
             for (text, weights), c in {**curves, (ALL, "mean of random"): mean}.items()
         },
         "n_blocks": n_blocks,
@@ -79,33 +74,22 @@ def table_2(
 def _claims(curves: Curves, mean: RateCurve, printed: float, published: Curves) -> list[Claim]:
     """The claims on random weights, and on pre-trained ones if there are any."""
     off = mean.area / printed - 1
+    flat = "random weights: the curve is flat (highest minus lowest score over the rates below 0.3 nats)"
     claims = [
-        Claim(
-            f"random weights: the mean area is within 2 % of the paper's mean of four ({printed:.0f})",
-            f"{mean.area_in_words} ({off:+.2%})",
-            abs(off) < 0.02,
+        Claim(f"random weights: the mean area is within 2 % of the paper's mean of four ({printed:.0f})").by(
+            f"{mean.area_in_words} ({off:+.2%})", abs(off) < 0.02
         ),
-        Claim(
-            "random weights: the curve is flat (highest minus lowest score over the rates below 0.3 nats)",
-            f"{mean.spread:.3f} nats; error of a score {mean.score_se:.3f}",
-            mean.spread < 0.3,
-        ),
-        Claim(
-            "the two areas: 512 · 0.01 · Σ over the 99 rates, and 512 times the mean score",
-            f"{mean.area:.1f} and {mean.mean_times_width:.1f}: the paper's weights add up to 0.99",
-            None,
+        Claim(flat, f"{mean.spread:.3f} nats; error of a score {mean.score_se:.3f}", mean.spread < 0.3),
+        Claim("the two areas: 512 · 0.01 · Σ over the 99 rates, and 512 times the mean score").by(
+            f"{mean.area:.1f} and {mean.mean_times_width:.1f}: the paper's weights add up to 0.99"
         ),
     ]
     for (text, weights), curve in curves.items():
         if weights == "pretrained":
             theirs = published[text, "pretrained"].area
-            measured, near = (
-                f"{curve.area_in_words}, published {theirs:.0f}",
-                abs(curve.area / theirs - 1) < 0.05,
-            )
-            claims.append(
-                Claim(f"{text}, pre-trained: the area is the published one (within 5 %)", measured, near)
-            )
+            near = Claim(f"{text}, pre-trained: the area is the published one (within 5 %)")
+            measured = f"{curve.area_in_words}, published {theirs:.0f}"
+            claims.append(near.by(measured, abs(curve.area / theirs - 1) < 0.05))
     return claims
 
 

@@ -19,6 +19,7 @@ from paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, 
 from paper.berts import SmallText
 from paper.figure_5_left import figure_5_left
 from paper.figures import computing_on, current_device, put
+from paper.known_noise import log_evidence, published
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -34,11 +35,11 @@ def of_figure_1() -> Any:
 
 
 def of_figure_2() -> list[float]:
-    x, model = figure_2.published(60, 5, 2)
+    x, model = published(60, 5, 2)
     designs: tuple[MaskDesign, ...] = (EverySize(1), RandomSize(1, 1), FixedRate(0.2, 1))
     runs = [figure_2.train_together(x, design, (1, 2), 3, [0, 3]) for design in designs]
     moments = GaussianMoments.from_rows(x)
-    ends = [figure_2.log_evidence(model, moments), figure_2.optimum_of_rate(moments, (1, 2))]
+    ends = [log_evidence(model, moments), figure_2.optimum_of_rate(moments, (1, 2))]
     return [value for run in runs for part in (run.objective, run.bias) for value in part.ravel()] + ends
 
 
