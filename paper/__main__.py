@@ -67,7 +67,7 @@ class Entry:
         function = self.word.replace("-", "_")
         module = import_module(f"paper.{function}")
         settings = dict(module.QUICK) if given.quick else {}
-        own = {name: value for name in self.options if (value := getattr(given, name)) is not None}
+        own = {name: value for name in self.options if (value := getattr(given, name, None)) is not None}
         for option in settings.keys() & own.keys():
             raise me.InputError(f"--quick has its own number of {option}; leave --{option} out")
         if given.seeds is not None:

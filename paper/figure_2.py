@@ -125,7 +125,7 @@ def _score_rows(
 def optimum_of_rate(moments: me.GaussianMoments, seeds: Sequence[int]) -> float:
     """The exact log evidence at the optimum of the 20 % objective of all masks, maximised by L-BFGS.
 
-    Of the optima that the initialisations lead to, the highest counts.
+    Of the optima that the initialisations lead to, the highest objective counts.
     """
     width = len(moments.mean)
     masked = _every_mask_of_rate(width, len(seeds))

@@ -27,7 +27,7 @@ def table_2(
     """Areas of BERT-base over the 99 rates, with random weights and, if available, pre-trained ones.
 
     Every block is scored at a few rates, so that all blocks together cover all 99 rates. The error of an area
-    is that of blocks and masks, not of weights. Hidden tokens are replaced by [MASK]; blocks are full of text.
+    is that of blocks and masks, not of weights. Hidden tokens become [MASK], and blocks are full of text.
 
     Args:
         seeds: the seeds of the random weights.
