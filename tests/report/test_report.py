@@ -114,7 +114,7 @@ def only(path: Path) -> ReportedRun:
 
 def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
     assert reported.estimate is not None
-    return read_back(reported.manifest)
+    return read_back(reported.manifest, reported.estimate.ids)
 
 
 def text_of(html: str) -> str:

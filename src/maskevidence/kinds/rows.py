@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
@@ -164,12 +165,14 @@ def _read(data: str, reading: RowReading, limit: int | None, id_column: str | No
     return table if limit is None else table.head(limit)
 
 
-def reopen(source: DataSource, seed: int) -> tuple[Table, Table]:
+def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple[Table, Table]:
     """The rows of a run, read again by the name and with the options that run.json records.
 
     Args:
         source: the data of the run.
         seed: of the run.
+        ids: the rows that the run has scored. They are taken if the options leave another number of rows, as
+            in a run that Python wrote, which records no options.
 
     Returns:
         The rows that are scored, with the columns of the model; and all rows that were read.
@@ -188,6 +191,8 @@ def reopen(source: DataSource, seed: int) -> tuple[Table, Table]:
         id_column=None if id_column is None else str(id_column),
     )
     scored = everything if source.test_fraction is None else everything.split(source.test_fraction, seed)[1]
+    if len(scored) != source.n_observations == len(ids) and ids.max() < len(everything):
+        scored = everything.take(np.sort(ids))
     return with_columns_of(scored, source.columns), everything
 
 

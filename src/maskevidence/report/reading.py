@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 
 from maskevidence import kinds
 from maskevidence.data.images import Images, is_image_source
@@ -80,7 +80,7 @@ class Unavailable:
     reason: str
 
 
-def read_back(manifest: Manifest) -> Contents | Unavailable:
+def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable:
     """Read the observations of a run again.
 
     The data are read by the name and with the options in the manifest, and are shown only if they have the
@@ -88,6 +88,7 @@ def read_back(manifest: Manifest) -> Contents | Unavailable:
 
     Args:
         manifest: what the run scores.
+        ids: the observations that the run has scored.
 
     Returns:
         A function that gives the content of an observation by its id, or why the content cannot be shown.
@@ -102,7 +103,7 @@ def read_back(manifest: Manifest) -> Contents | Unavailable:
         if is_text:
             contents = _texts(data)
         else:
-            contents = _images(manifest) if DENSITY in manifest.details else _rows(manifest)
+            contents = _images(manifest) if DENSITY in manifest.details else _rows(manifest, ids)
     except (MaskEvidenceError, OSError) as error:
         return Unavailable(f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}.")
     return contents or Unavailable(
@@ -139,9 +140,9 @@ def _images(manifest: Manifest) -> Contents | None:
     return _of_images(images) if images.fingerprint() == manifest.data.fingerprint else None
 
 
-def _rows(manifest: Manifest) -> Contents | None:
+def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | None:
     """The rows of a run; None if they have changed."""
-    rows, everything = kinds.rows.reopen(manifest.data, manifest.seed)
+    rows, everything = kinds.rows.reopen(manifest.data, manifest.seed, ids)
     return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
 
 
@@ -256,7 +257,7 @@ class ReportedRun:
     def contents(self) -> Contents | Unavailable:
         """What the observations are, read again from their source."""
         assert self.estimate is not None
-        return read_back(self.manifest)
+        return read_back(self.manifest, self.estimate.ids)
 
     @property
     def run(self) -> Run:
