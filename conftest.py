@@ -15,13 +15,14 @@ _HOME = make_calm(os.environ)
 
 gc.disable()  # until all modules are imported
 
+import jaxtyping  # noqa: E402
 import torch  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from checked_calls import check_calls_of  # noqa: E402
-
-for package in ("maskevidence", "paper"):
-    check_calls_of(package)  # before anything imports it
+# Before anything imports the packages; a whole number passes for a float, as in Python's own typing.
+jaxtyping.install_import_hook(
+    ("maskevidence", "paper"), "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+)
 
 # The arrays are small; workers that use all cores each would fight over them.
 torch.set_num_threads(1)
