@@ -40,8 +40,7 @@ from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, key_of_texts
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
-from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.models.text.masked_lm import MaskedLM
 

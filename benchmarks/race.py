@@ -24,8 +24,7 @@ import torch
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.requests import Continuation
-from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
 from maskevidence.tokens import Tokens
 
 RACE = Race(0.995, looks_up_to(64, racing=True))

@@ -19,9 +19,8 @@ from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Window
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.requests import Continuation, Encoder, rolling_windows
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
-from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer, rolling_windows
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.masks.design import MaskKey

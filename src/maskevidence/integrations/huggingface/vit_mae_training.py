@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.integrations.huggingface.base_trainer import BaseTrainer
 from maskevidence.integrations.huggingface.collator import one_mask_each
 from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
+from maskevidence.integrations.huggingface.trainer import BaseTrainer
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.image.adapters import ViTMAENetwork

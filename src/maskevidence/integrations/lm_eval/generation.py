@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.integrations.lm_eval.requests import Continuation
-from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
 from maskevidence.model import to_device_of
 from maskevidence.scores.ask import Answer
 from maskevidence.scores.policies import most_urgent, steps

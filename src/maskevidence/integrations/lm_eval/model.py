@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.lm_eval.answering import Answerer, Scored
-from maskevidence.integrations.lm_eval.cache import AnswerCache
+from maskevidence.integrations.lm_eval.answering import AnswerCache, Answerer, Scored
 from maskevidence.integrations.lm_eval.generation import Decoding
 from maskevidence.integrations.lm_eval.harness_tasks import calling_tasks
 from maskevidence.integrations.lm_eval.report import evidence_report, write_errors

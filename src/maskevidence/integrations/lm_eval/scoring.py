@@ -1,19 +1,164 @@
-"""Scores of continuations in the harness: texts that look the same to the model are one pass."""
+"""Texts of the harness as token ids, and the scores of their masks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int64
 
-from maskevidence.integrations.lm_eval.requests import Continuation, Encoder
+from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.pieces import Frame, frame_of
 from maskevidence.scores.ask import Asker
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring, score_by
 from maskevidence.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A continuation and its context as token ids.
+
+    Attributes:
+        context: visible, never scored; special tokens of the model are not among them.
+        scored: the tokens of the continuation.
+        n_cut: how many tokens of the context did not fit and were cut from the left.
+    """
+
+    context: tuple[int, ...]
+    scored: tuple[int, ...]
+    n_cut: int = 0
+
+
+class Encoder:
+    """Cuts texts into tokens for a model.
+
+    Args:
+        tokenizer: a tokenizer of Hugging Face.
+        max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
+
+    Attributes:
+        frame: the special tokens around a text.
+        room: how many tokens fit beside them; None if there is no limit.
+
+    Raises:
+        InputError: special tokens leave no room.
+    """
+
+    def __init__(self, tokenizer: Any, max_tokens: int | None) -> None:
+        self.tokenizer = tokenizer
+        self.frame: Frame = frame_of(tokenizer, pair=False)
+        self.room = None if max_tokens is None else max_tokens - self.frame.n_tokens
+        if self.room is not None and self.room < 1:
+            raise InputError(
+                f"max_length={max_tokens} leaves no room beside {self.frame.n_tokens} special tokens; "
+                "give more"
+            )
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; special tokens that it spells out, as chat templates do, are recognised."""
+        return (
+            list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
+        )
+
+    def pair(self, context: str, continuation: str) -> Continuation:
+        """A continuation after its context.
+
+        As in the harness, spaces at the end of the context belong to the continuation. Both are cut into
+        tokens together, and a token across the border belongs to the continuation. A context that is too
+        long is cut from the left.
+
+        Raises:
+            InputError: a continuation that is longer than the model reads.
+        """
+        kept = context.rstrip()
+        continuation = context[len(kept) :] + continuation
+        ids, n_context = self._together(kept, continuation)
+        before, scored = ids[:n_context], ids[n_context:]
+        n_cut = 0
+        if self.room is not None:
+            if len(scored) > self.room:
+                raise InputError(
+                    f"a continuation has {len(scored)} tokens, and the model reads {self.room} beside its "
+                    "special tokens; leave it out, or give a larger max_length"
+                )
+            n_cut = max(0, len(ids) - self.room)
+        return Continuation(tuple(before[n_cut:]), tuple(scored), n_cut)
+
+    def _together(self, context: str, continuation: str) -> tuple[list[int], int]:
+        """The tokens of both, and how many of them belong to the context alone."""
+        if not context:
+            return self.encode(continuation), 0
+        if not getattr(self.tokenizer, "is_fast", False):  # no offsets: the common beginning is the context's
+            whole, alone = self.encode(context + continuation), self.encode(context)
+            differ = [one != other for one, other in zip(whole, alone, strict=False)]
+            return whole, differ.index(True) if True in differ else min(len(whole), len(alone))
+        encoded = self.tokenizer(
+            context + continuation, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        ends = np.array([end for _, end in encoded["offset_mapping"]], dtype=np.int64)
+        within = np.flatnonzero(ends > len(context))
+        return list(encoded["input_ids"]), int(within[0]) if len(within) else len(ends)
+
+    def windows(self, text: str) -> list[Continuation]:
+        """A text of any length in windows that score each token once.
+
+        As in the harness, every window is filled with as much context as fits: the last one, which may have
+        few tokens left to score, begins with tokens that the window before it has scored.
+        """
+        ids = self.encode(text)
+        return [
+            Continuation(tuple(ids[first:start]), tuple(ids[start:end]))
+            for first, start, end in rolling_windows(len(ids), self.room)
+        ]
+
+    def before(self, context: str, n_tokens: int) -> Continuation:
+        """A context with room for so many tokens after it; if it is too long, it is cut from the left.
+
+        Raises:
+            InputError: there is no room for so many tokens.
+        """
+        ids = self.encode(context)
+        n_cut = 0
+        if self.room is not None:
+            if n_tokens > self.room:
+                raise InputError(
+                    f"max_gen_toks={n_tokens}, and the model reads {self.room} tokens; give a smaller number"
+                )
+            n_cut = max(0, len(ids) + n_tokens - self.room)
+        return Continuation(tuple(ids[n_cut:]), (), n_cut)
+
+    def up_to_end(self, ids: Sequence[int]) -> list[int]:
+        """Ids up to the first token that ends a text."""
+        ends = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id, self.tokenizer.pad_token_id} - {
+            None
+        }
+        place = next((i for i, one in enumerate(ids) if one in ends), len(ids))
+        return list(ids[:place])
+
+    def row(self, one: Continuation) -> tuple[list[int], int]:
+        """All ids that the model reads, and the place of the first scored one."""
+        ids = [*self.frame.before, *one.context, *one.scored, *self.frame.after]
+        return ids, len(self.frame.before) + len(one.context)
+
+
+def rolling_windows(n_tokens: int, room: int | None) -> list[tuple[int, int, int]]:
+    """Where each window begins, where its scored tokens begin, and where it ends.
+
+    Example:
+        >>> rolling_windows(10, 4)
+        [(0, 0, 4), (4, 4, 8), (6, 8, 10)]
+        >>> rolling_windows(3, None)
+        [(0, 0, 3)]
+    """
+    room = n_tokens if room is None else room
+    ends = [min(start + room, n_tokens) for start in range(0, n_tokens, max(1, room))]
+    starts: Sequence[int] = [0, *ends[:-1]]
+    return [(max(0, end - room), start, end) for start, end in zip(starts, ends, strict=True)]
+
 
 _ONE_CALL = 2**40  # tokens: a number of texts per call was asked for, which alone decides
 

@@ -7,9 +7,8 @@ import numpy as np
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
-from maskevidence.integrations.lm_eval.requests import Continuation
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
-from maskevidence.integrations.lm_eval.scoring import Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.sizes import Exhaustive, LeaveOneOut

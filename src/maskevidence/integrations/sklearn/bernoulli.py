@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence import models
-from maskevidence.integrations.sklearn.base import seed_from
-from maskevidence.integrations.sklearn.latent import LatentDensity
+from maskevidence.integrations.sklearn.base import LatentDensity, seed_from
 from maskevidence.models.base import TableModel
 
 

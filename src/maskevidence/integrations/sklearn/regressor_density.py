@@ -13,12 +13,13 @@ from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.sklearn.base import PURPOSE, evidence_of_rows, seed_from, with_values
 from maskevidence.integrations.sklearn.column_density import (
     CategoryDensity,
+    ColumnCodes,
     ColumnDensity,
     Examples,
     NumberDensity,
+    features_of,
     folds_of_rows,
 )
-from maskevidence.integrations.sklearn.columns import ColumnCodes, features_of
 from maskevidence.masks.design import MaskDesign
 from maskevidence.model import DENSITY, MASS, Conditionals
 from maskevidence.tokens import Tokens
