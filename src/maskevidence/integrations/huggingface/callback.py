@@ -127,7 +127,7 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.trainer.log(self._values(estimate) | seconds)
 
     def _values(self, estimate: EvidenceEstimate) -> dict[str, float]:
-        """What is logged of an estimate; an error that is not known is left out."""
+        """The logged numbers of an estimate; an unknown error is left out."""
         values = {
             "log_evidence": estimate.log_evidence,
             "mask_se": estimate.mask_se,

@@ -208,8 +208,8 @@ class MaskSizeCollator:
             return shown
         column = np.arange(ids.shape[1])
         u = keyed_bits(key.seed, number[:, None], _REPLACE, column) / _FULL
-        drawn = keyed_bits(key.seed, number[:, None], _WHICH_TOKEN, column)
-        words = scaled(drawn.ravel(), np.full(drawn.size, len(self.tokenizer))).reshape(ids.shape)
+        bits = keyed_bits(key.seed, number[:, None], _WHICH_TOKEN, column)
+        words = scaled(bits.ravel(), np.full(bits.size, len(self.tokenizer))).reshape(ids.shape)
         random = u < self.mask_replace_prob + self.random_replace_prob
         replaced = np.where(u < self.mask_replace_prob, shown, np.where(random, words, ids))
         return np.where(masked, replaced, ids)

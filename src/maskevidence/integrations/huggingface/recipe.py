@@ -75,11 +75,11 @@ class TrainingOrder(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.order)
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        row = self.order[place]
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = self.order[index]
         present = self.present[row]
         context = self.context[row][present]
-        return {"input_ids": self.values[row][present], "special_tokens_mask": context, ID: int(place)}
+        return {"input_ids": self.values[row][present], "special_tokens_mask": context, ID: int(index)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""transformers' Trainer with the evidence as its loss."""
+"""transformers' Trainer with losses that are means over observations, and with the evidence as its loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,8 +92,8 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
             saved = read_json(self._losses_file(checkpoint))
             self._losses = (torch.tensor(float(saved["sum"]), device=self.args.device), saved["since_step"])
             self.devices = list(saved.get("devices", []))
-        place = str(self.args.device)
-        self.devices += [] if place in self.devices else [place]
+        device = str(self.args.device)
+        self.devices += [] if device in self.devices else [device]
         return super()._inner_training_loop(*args, **keywords)
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -156,24 +156,24 @@ class EvidenceTrainer(BaseTrainer):
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, with a collator of its own that follows the epochs."""
-        given, self.data_collator = self.data_collator, self._train_collator
+        collator, self.data_collator = self.data_collator, self._train_collator
         try:
             return super().get_train_dataloader()
         finally:
-            self.data_collator = given
+            self.data_collator = collator
 
     def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
         """Minus the weighted scores, mean over the texts of the batch, nats per text."""
-        given = dict(inputs)
-        if WEIGHT not in given or "labels" not in given:
+        arguments = dict(inputs)
+        if WEIGHT not in arguments or "labels" not in arguments:
             raise InputError(f"the batch has no {WEIGHT!r}; make batches with a MaskSizeCollator")
-        labels, weight = given.pop("labels"), given.pop(WEIGHT)
-        loss = evidence_loss(self._masked_lm, given, labels, weight, model)
+        labels, weight = arguments.pop("labels"), arguments.pop(WEIGHT)
+        loss = evidence_loss(self._masked_lm, arguments, labels, weight, model)
         return loss, {"loss": loss}
 
 
 class _Epochs(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Tells a collator the number of each epoch."""
+    """Sets the number of the epoch in a collator."""
 
     def __init__(self, collator: MaskSizeCollator) -> None:
         self.collator = collator

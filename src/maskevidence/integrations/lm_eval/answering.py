@@ -1,4 +1,4 @@
-"""Answers to the three kinds of requests that the harness has, in waves that fill the model's calls."""
+"""Answers to the harness's three kinds of requests, and its cache of answers."""
 
 import warnings
 from collections import defaultdict
@@ -23,7 +23,7 @@ from maskevidence.support.progress import progress
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
 Scored = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
 _KEY = "maskevidence: what the answers depend on"
-_own_files: set[Path] = set()  # which were empty when this process opened them
+_own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
 class AnswerCache:
@@ -54,21 +54,21 @@ class AnswerCache:
                 UntrustedFileWarning,
                 stacklevel=2,
             )
-        known = self.database.get(_KEY)
-        if known is None and filled:
+        stored = self.database.get(_KEY)
+        if stored is None and filled:
             raise InputError(
                 "the cache of --use_cache holds answers of another kind of model; give a new name"
             )
-        if known is not None and known != dict(settings):
-            names = sorted(name for name in {*known, *settings} if known.get(name) != settings.get(name))
+        if stored is not None and stored != dict(settings):
+            names = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
             raise InputError(
                 f"the cache of --use_cache holds answers with another {' and '.join(names)}; give a new name"
             )
-        if known is None:
+        if stored is None:
             self.database[_KEY] = dict(settings)
 
     def add(self, method: str, answers: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
-        """Write answers with the arguments of their requests: all of them, or after a kill none."""
+        """Write answers under the arguments of their requests, in one transaction."""
         if self.database is None:
             return
         from lm_eval.api.model import hash_args
@@ -111,111 +111,111 @@ class Answerer:
         """
         asked, where = asked_questions(requests, tasks, self.settings)
         answers: dict[tuple[int, int], Scored] = {}
-        known: dict[Pair, ScoredValue] = {}
+        values: dict[Pair, ScoredValue] = {}
         with progress("scoring continuations", len(asked)) as advance:
             for start in range(0, len(asked), _WAVE):
                 wave = asked[start : start + _WAVE]
-                self._find_after_nothing(wave, known)
-                for number, (one, scored) in enumerate(
-                    zip(wave, self._scored(wave, known), strict=True), start
+                self._find_after_nothing(wave, values)
+                for number, (question, scored) in enumerate(
+                    zip(wave, self._scored(wave, values), strict=True), start
                 ):
                     answers |= {(number, choice): result for choice, result in enumerate(scored)}
-                    if not one.contests:
-                        known[one.pairs[0]] = scored[0][0]
-                    self.cache.add("loglikelihood", list(zip(one.pairs, scored, strict=True)))
+                    if not question.contests:
+                        values[question.pairs[0]] = scored[0][0]
+                    self.cache.add("loglikelihood", list(zip(question.pairs, scored, strict=True)))
                 advance(len(wave))
-        return [answers[where[place]] for place in range(len(requests))]
+        return [answers[where[index]] for index in range(len(requests))]
 
-    def _find_after_nothing(self, wave: Iterable[Asked], known: dict[Pair, ScoredValue]) -> None:
-        """Add the values after an empty context that decisions read and that no request has asked for."""
-        pairs = {pair for one in wave for pair in one.after_nothing} - known.keys()
-        questions = [self._question(Asked((pair,)), known) for pair in sorted(pairs)]
+    def _find_after_nothing(self, wave: Iterable[Asked], values: dict[Pair, ScoredValue]) -> None:
+        """Add the values after an empty context that decisions read and no request asks for."""
+        pairs = {pair for question in wave for pair in question.after_nothing} - values.keys()
+        questions = [self._question(Asked((pair,)), values) for pair in sorted(pairs)]
         for pair, answer in zip(sorted(pairs), self._answers(questions), strict=True):
-            known[pair] = answer[0]
+            values[pair] = answer[0]
 
-    def _scored(self, wave: Sequence[Asked], known: Mapping[Pair, ScoredValue]) -> list[list[Scored]]:
-        """Values and greediness of all choices of some questions."""
-        questions = [self._question(one, known) for one in wave]
+    def _scored(self, wave: Sequence[Asked], values: Mapping[Pair, ScoredValue]) -> list[list[Scored]]:
+        """The value of each choice of each question, and whether it is greedy."""
+        questions = [self._question(asked, values) for asked in wave]
         self.n_cut += sum(choice.n_cut > 0 for question in questions for choice in question.choices)
         answers = self._answers(questions)
         texts = [
             text
-            for one, question in zip(wave, questions, strict=True)
-            if one.greedy
+            for asked, question in zip(wave, questions, strict=True)
+            if asked.greedy
             for text in question.choices
         ]
         greedy = iter(self._generator.are_greedy(texts))
         scored = []
-        for one, question, answer in zip(wave, questions, answers, strict=True):
-            flags = [next(greedy) if one.greedy else not text.scored for text in question.choices]
+        for asked, question, answer in zip(wave, questions, answers, strict=True):
+            flags = [next(greedy) if asked.greedy else not text.scored for text in question.choices]
             scored.append(list(zip(answer, flags, strict=True)))
         return scored
 
-    def _question(self, one: Asked, known: Mapping[Pair, ScoredValue]) -> Question:
+    def _question(self, asked: Asked, values: Mapping[Pair, ScoredValue]) -> Question:
         """A question as tokens."""
-        choices = tuple(self.encoder.pair(*pair) for pair in one.pairs)
+        choices = tuple(self.encoder.pair(*pair) for pair in asked.pairs)
         offsets = tuple(
-            -np.array([float(known[pair]) for pair in one.after_nothing])
+            -np.array([float(values[pair]) for pair in asked.after_nothing])
             if contest.against_empty
             else np.zeros(len(choices))
-            for contest in one.contests
+            for contest in asked.contests
         )
-        return Question(key_of_texts(context for context, _ in one.pairs), choices, one.contests, offsets)
+        return Question(key_of_texts(context for context, _ in asked.pairs), choices, asked.contests, offsets)
 
     def _answers(self, questions: Sequence[Question]) -> list[list[ScoredValue]]:
-        """Values without error where they are short, or asked for; the others by draws."""
-        places = [
+        """Compute the values of short continuations, and estimate the others by masks."""
+        choices = [
             (number, choice)
             for number, question in enumerate(questions)
             for choice, text in enumerate(question.choices)
             if self._valuer.is_known(text)
         ]
-        texts = [questions[number].choices[choice] for number, choice in places]
-        values = self._valuer.values(texts, [questions[number].key for number, _ in places])
+        texts = [questions[number].choices[choice] for number, choice in choices]
+        values = self._valuer.values(texts, [questions[number].key for number, _ in choices])
         exact: list[dict[int, ScoredValue]] = [{} for _ in questions]
-        for (number, choice), value in zip(places, values, strict=True):
+        for (number, choice), value in zip(choices, values, strict=True):
             exact[number][choice] = value
         return self._decider.answers(questions, exact)
 
     def texts(self, requests: Sequence[Any]) -> list[ScoredValue]:
         """The log evidence of whole texts, in windows that score each token once."""
         texts = list(dict.fromkeys(request.args[0] for request in requests))
-        found: dict[str, ScoredValue] = {}
+        values: dict[str, ScoredValue] = {}
         with progress("scoring texts", len(texts)) as advance:
             for start in range(0, len(texts), _WAVE):
                 wave = texts[start : start + _WAVE]
                 windows = [self.encoder.windows(text) for text in wave]
                 questions = [
                     Question(key_of_texts([text, f"window {number}"]), (window,))
-                    for text, several in zip(wave, windows, strict=True)
-                    for number, window in enumerate(several)
+                    for text, parts_of_text in zip(wave, windows, strict=True)
+                    for number, window in enumerate(parts_of_text)
                 ]
                 parts = iter(self._answers(questions))
-                for text, several in zip(wave, windows, strict=True):
-                    found[text] = summed([next(parts)[0] for _ in several])
-                    self.cache.add("loglikelihood_rolling", [((text,), found[text])])
+                for text, parts_of_text in zip(wave, windows, strict=True):
+                    values[text] = summed([next(parts)[0] for _ in parts_of_text])
+                    self.cache.add("loglikelihood_rolling", [((text,), values[text])])
                 advance(len(wave))
-        return [found[request.args[0]] for request in requests]
+        return [values[request.args[0]] for request in requests]
 
     def written(self, requests: Sequence[Any], decoding: Decoding) -> list[str]:
-        """What the model writes after each context, up to the first stop sequence.
+        """The text that the model writes after each context, up to the first stop sequence.
 
         Args:
             requests: the harness's instances.
             decoding: how text is written, unless a request says otherwise.
         """
         by_options: dict[Decoding, list[int]] = defaultdict(list)
-        for place, request in enumerate(requests):
-            by_options[asked_decoding(decoding, request.args[1])].append(place)
+        for index, request in enumerate(requests):
+            by_options[asked_decoding(decoding, request.args[1])].append(index)
         result = [""] * len(requests)
         with progress("writing texts", len(requests)) as advance:
-            for options, places in by_options.items():
-                for start in range(0, len(places), _WAVE):
-                    wave = places[start : start + _WAVE]
-                    for place, text in zip(
+            for options, indices in by_options.items():
+                for start in range(0, len(indices), _WAVE):
+                    wave = indices[start : start + _WAVE]
+                    for index, text in zip(
                         wave, self._write([requests[i] for i in wave], options), strict=True
                     ):
-                        result[place] = text
+                        result[index] = text
                     advance(len(wave))
         return result
 

@@ -1,4 +1,4 @@
-"""The harness's own command line, with the model class of this package in it."""
+"""The harness's command line with this package's model class."""
 
 import sys
 import traceback
@@ -43,18 +43,18 @@ def run_harness(words: Sequence[str]) -> None:
 
 
 def _complete(arguments: Any) -> None:
-    """Add what a user need not say."""
+    """Fill in the defaults of this package."""
     if not hasattr(arguments, "batch_size"):
         arguments.batch_size = "auto"
     if arguments.device is None:
         arguments.device = "auto"
-    given = dict(arguments.model_args or {})
-    if not given.get("pretrained"):
+    model_args = dict(arguments.model_args or {})
+    if not model_args.get("pretrained"):
         raise InputError("there is no model; give --model_args pretrained=FOLDER, or OWNER/NAME on the hub")
-    if arguments.output_path is not None and "evidence" not in given:
+    if arguments.output_path is not None and "evidence" not in model_args:
         path = Path(arguments.output_path)
-        given["evidence"] = str((path.parent if path.suffix == ".json" else path) / _EVIDENCE)
-    arguments.model_args = given
+        model_args["evidence"] = str((path.parent if path.suffix == ".json" else path) / _EVIDENCE)
+    arguments.model_args = model_args
 
 
 def _refuse(message: str) -> NoReturn:
@@ -63,7 +63,7 @@ def _refuse(message: str) -> NoReturn:
 
 @contextmanager
 def _program(words: Sequence[str]) -> Iterator[None]:
-    """Within the context the words are those of the process, where the harness reads them."""
+    """Put the words into `sys.argv`, where the harness reads them."""
     before = sys.argv
     sys.argv = ["lm-eval", *words]
     try:
@@ -74,7 +74,7 @@ def _program(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _as_input_errors() -> Iterator[None]:
-    """Turn the harness's own errors about arguments, tasks and data into one line; leave this package's."""
+    """Turn errors of the harness into one line, and let those of this package pass."""
     try:
         yield
     except (MaskEvidenceError, MemoryError):

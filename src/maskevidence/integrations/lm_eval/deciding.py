@@ -1,4 +1,4 @@
-"""Values of continuations, and decisions between them with as few masks as they take."""
+"""Values of continuations, and decisions between them with as few masks as possible."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ class Question:
     """Choices whose values are estimated with the same masks.
 
     Attributes:
-        key: of the masks.
+        key: the key of the masks.
         choices: the continuations with their contexts.
-        contests: the decisions to be made; without one, every value is estimated with all masks.
-        offsets: for each contest, shape (n_choices,); what is added to the scaled values.
+        contests: the decisions between the choices; without one, all masks are scored for every choice.
+        offsets: for each contest, shape (n_choices,); added to the scaled values.
     """
 
     key: int
@@ -37,10 +37,10 @@ class _State:
     """A question under way.
 
     Attributes:
-        question: what is asked.
+        question: its choices and contests.
         exact: the choices whose value has no error, with that value.
-        values: shape (n_masks, n_choices); n times the score of each mask, NaN where a choice was out.
-        controls: shape (n_masks,); of the sizes of all masks so far, with expectation 0.
+        values: shape (n_masks, n_choices); n times the score of each mask, NaN once a choice is out.
+        controls: shape (n_masks,); u - 1/2 of the size of each mask, with expectation 0.
         tokens: of each choice, shape (2, n): the sum of each token's log-probabilities, and their number.
         running: which choices run in each contest.
         finished: for each contest, whether it is decided or a tie.
@@ -57,53 +57,54 @@ class _State:
     def __post_init__(self) -> None:
         n = len(self.question.choices)
         self.values = np.zeros((0, n))
-        self.tokens = [np.zeros((2, len(one.scored))) for one in self.question.choices]
+        self.tokens = [np.zeros((2, len(choice.scored))) for choice in self.question.choices]
         self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
         self.finished = [n < 2 for _ in self.question.contests]
 
     def open(self) -> Bool[np.ndarray, " n_choices"]:
         """The choices that need further masks."""
         n = len(self.question.choices)
-        wanted = np.zeros(n, dtype=np.bool_) if self.running else np.ones(n, dtype=np.bool_)
+        open_choices = np.zeros(n, dtype=np.bool_) if self.running else np.ones(n, dtype=np.bool_)
         for running, finished in zip(self.running, self.finished, strict=True):
             if not finished:
-                wanted |= running
-        wanted[list(self.exact)] = False
-        return wanted
+                open_choices |= running
+        open_choices[list(self.exact)] = False
+        return open_choices
 
     def add(
         self,
         values: Float64[np.ndarray, "n_new n_choices"],
         controls: Float64[np.ndarray, " n_new"],
     ) -> None:
-        """Add the values of further masks, of which those of the open choices are read."""
-        known = np.array([self.exact.get(choice, np.nan) for choice in range(values.shape[1])])
-        self.values = np.concatenate([self.values, np.where(self.open(), values, known)])
+        """Add the values of further masks of the open choices."""
+        exact_values = np.array([self.exact.get(choice, np.nan) for choice in range(values.shape[1])])
+        self.values = np.concatenate([self.values, np.where(self.open(), values, exact_values)])
         self.controls = np.concatenate([self.controls, controls])
 
     def look(self, race: Race) -> None:
-        """Find out which choices run on after the masks so far.
+        """Decide which choices stay in the race after the masks so far.
 
-        Every mask counts as a draw of its own. The masks of one order are less alike than independent ones,
-        so that their values vary more among each other than their mean does from order to order: the race is
-        careful.
+        Every mask counts as an independent draw. Masks of one order are negatively correlated, so the race
+        overestimates the variance and stops later than it could.
         """
         contests = zip(self.question.contests, self.question.offsets, strict=True)
         for number, (contest, offset) in enumerate(contests):
             if not self.finished[number]:
-                own = self.values * contest.scale + offset
-                known = self.controls, self.least_variance(contest.scale)
-                running = race.running(own, self.running[number], *known)
+                scaled = self.values * contest.scale + offset
+                least = self.least_variance(contest.scale)
+                running = race.running(scaled, self.running[number], self.controls, least)
                 self.running[number] = running
-                self.finished[number] = running.sum() == 1 or race.is_tie(own, running, *known)
+                self.finished[number] = running.sum() == 1 or race.is_tie(
+                    scaled, running, self.controls, least
+                )
 
     def least_variance(self, scale: Float64[np.ndarray, " C"]) -> Float64[np.ndarray, "C C"]:
-        """How much differences of choices vary if each token has its mean log-probability s_j in every mask.
+        """The variance of differences if each token had its mean log-probability s_j in every mask.
 
         The value n/M Σ_{j masked} s_j of a mask of uniform size then has the variance
-        n·(H_n - 1)/(n - 1) · Σ_j (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; choices share their masks
-        place by place. Each draw hides every token, so that the s_j are known long before the small masks,
-        which weigh most, have hidden a wrong token as often as they do on average.
+        n·(H_n - 1)/(n - 1) · Σ_j (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; the j-th
+        tokens of all choices are hidden together. Each draw hides every token, so the s_j are known early,
+        while the small masks, which weigh most, have seldom hidden a wrong token.
         """
         spread = np.zeros((len(scale), max(map(np.size, self.tokens)) // 2))
         for row, (total, count) in zip(spread, self.tokens, strict=True):
@@ -129,17 +130,18 @@ class _State:
         ]
 
     def _ties(self, choice: int) -> tuple[str, ...]:
-        """The contests in which a choice and others still run at the end."""
+        """The contests that end in a tie between this choice and others."""
         contests = zip(self.question.contests, self.running, strict=True)
-        return tuple(one.name for one, running in contests if running.sum() > 1 and running[choice])
+        return tuple(contest.name for contest, running in contests if running.sum() > 1 and running[choice])
 
     def _value(
         self, choice: int, own: Float64[np.ndarray, " n_masks"], longest: Float64[np.ndarray, " n_most"]
     ) -> ScoredValue:
-        """The mean over the orders of a choice; one that left the race follows the one with most orders.
+        """The mean over the orders of a choice, with its error.
 
-        Its value is its mean difference to that one on the masks that both have, added to that one's mean:
-        the order in which the race has put them stays, and what both have in common has the smaller error.
+        A choice that left the race early is compared with the choice that has the most masks: its value is
+        that choice's mean plus the mean difference on the masks of both. This keeps the ranking of the race,
+        and the part that both share has the smaller error.
         """
         value, deviation = self._mean(own)
         if len(longest) > len(own):
@@ -153,11 +155,10 @@ class _State:
     def _mean(
         self, values: Float64[np.ndarray, " n_masks"]
     ) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
-        """The mean over masks, and what each order adds to its error.
+        """The mean over masks, and the deviation of each order from it.
 
-        In a race, what depends on the sizes along a straight line is taken out first, as the race does, so
-        that the largest value is that of the choice that has won. The mean of a fixed number of masks is left
-        as it is, which is unbiased.
+        In a race, the linear dependence on the mask size is subtracted first, as the race does it, so that
+        the winner has the largest value. Without a race, the plain mean is unbiased.
         """
         if self.question.contests:
             values = without_line(values[:, None], self.controls[: len(values)])[:, 0]
@@ -167,7 +168,7 @@ class _State:
 
 
 class Decider:
-    """Answers questions in waves, so that calls are full.
+    """Estimates the values of many questions together, so that the model's calls are full.
 
     Args:
         scorer: the model.
@@ -186,8 +187,8 @@ class Decider:
         """The values of the choices of each question.
 
         Args:
-            questions: what is asked.
-            exact: for each question the choices whose value is known without error.
+            questions: the choices and contests.
+            exact: for each question, the choices whose value is computed without error.
         """
         states = [_State(*pair) for pair in zip(questions, exact, strict=True)]
         done = 0
@@ -201,12 +202,12 @@ class Decider:
         return [state.answer() for state in states]
 
     def _draw(self, states: Sequence[_State], masks: range) -> bool:
-        """Score further masks of all choices that need them; False if none does."""
-        wanted = [(state, choice) for state in states for choice in np.flatnonzero(state.open())]
-        if not wanted:
+        """Score further masks of all open choices; False if no choice is open."""
+        open_choices = [(state, choice) for state in states for choice in np.flatnonzero(state.open())]
+        if not open_choices:
             return False
-        texts = [state.question.choices[choice] for state, choice in wanted]
-        key = QuestionKey(self.seed, questions=tuple(state.question.key for state, _ in wanted))
+        texts = [state.question.choices[choice] for state, choice in open_choices]
+        key = QuestionKey(self.seed, questions=tuple(state.question.key for state, _ in open_choices))
         orders = range(masks.start // PER_ORDER, masks.stop // PER_ORDER)
         table = self.scorer.scores(texts, self.design, key, orders, per_token=True)
         values = iter((table.n_tokens * table.score).reshape(len(texts), len(masks)))
@@ -228,14 +229,14 @@ def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Floa
     n_entries = table.size.reshape(len(texts), -1).sum(1)
     ends = np.cumsum(n_entries)
     for text, begin, end in zip(texts, ends - n_entries, ends, strict=True):
-        place, n = table.hidden.column[begin:end], len(text.scored)
+        position, n = table.hidden.column[begin:end], len(text.scored)
         yield np.stack(
-            [np.bincount(place, table.hidden.log_prob[begin:end], n), np.bincount(place, minlength=n)]
+            [np.bincount(position, table.hidden.log_prob[begin:end], n), np.bincount(position, minlength=n)]
         )
 
 
 def looks_up_to(n_masks: int, *, racing: bool) -> tuple[int, ...]:
-    """The looks of a race of at most so many masks a choice; only the last one without a race.
+    """After how many masks a race looks; without a race, only after the last mask.
 
     Example:
         >>> looks_up_to(24, racing=True), looks_up_to(64, racing=False)

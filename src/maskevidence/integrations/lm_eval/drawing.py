@@ -1,4 +1,4 @@
-"""The masks of a question: the same for all of its choices, as far as their lengths allow."""
+"""Masks that the choices of a question share: choices of equal length have equal masks."""
 
 import hashlib
 from collections.abc import Iterable
@@ -42,15 +42,15 @@ class QuestionKey(MaskKey):
 
 @dataclass(frozen=True)
 class Windows(MaskDesign):
-    """Random orders of the places of tokens; four masks are successive windows of each.
+    """The masks are four consecutive windows of a random order of the tokens; the order wraps around.
 
-    An order goes on from its beginning at its end, and the sizes of its windows are a quarter of the tokens
-    apart: each mask alone is a uniformly random subset of a uniform size, and together the masks of an order
-    hide all tokens equally often, up to one time. A choice of n tokens takes the places below n of the order,
-    and the size floor(u·n) + 1 of the same u: choices of one question and of equal length share their masks.
+    The sizes of the windows are a quarter of the tokens apart. Each mask is a uniformly random subset of a
+    uniform size. The four masks of an order hide every token equally often, up to one time. A choice of n
+    tokens takes the positions below n of the order and the sizes floor(u·n) + 1 with the u of the question,
+    so choices of equal length share their masks.
 
     Args:
-        orders: how many there are.
+        orders: the number of orders.
 
     Example:
         >>> from maskevidence.masks.drawing import drawn_masks
@@ -97,7 +97,7 @@ class Windows(MaskDesign):
 
 
 def size_controls(seed: int, key: int, draws: range) -> Float64[np.ndarray, " n_masks"]:
-    """u - 1/2 of some masks of `Windows`, which all choices share and whose expectation is 0.
+    """u - 1/2 of masks of `Windows`: a control variate that all choices of a question share.
 
     Example:
         >>> size_controls(0, 1, range(4)).round(2).tolist()
@@ -116,14 +116,14 @@ def _shares(seed: int, key: Integers, draw: Integers) -> UInt64[np.ndarray, " B"
 
 
 def _places(n_tokens: Integers) -> Bool[np.ndarray, "B n"]:
-    """The places 0..n-1 of the tokens of each continuation, wherever they are in its row."""
+    """The positions 0..n-1 of the tokens within each continuation."""
     return np.arange(n_tokens.max()) < n_tokens[:, None]
 
 
 def _of_places(
     hidden: Bool[np.ndarray, "B n"], places: Bool[np.ndarray, "B n"], maskable: BoolMatrix
 ) -> BoolMatrix:
-    """Masks of places as masks of the maskable tokens of rows."""
+    """Masks of positions as masks of the columns of the rows."""
     masked = np.zeros_like(maskable)
     masked[maskable] = hidden[places]
     return masked
@@ -134,14 +134,14 @@ class LLaDA(MaskDesign):
     """The masks of LLaDA's likelihood: independent subsets, whose sizes are evenly spaced within a batch.
 
     With k uniform on 1..n, the b masks of a batch have the sizes ((k + round(i·n/b) - 1) mod n) + 1, i =
-    0..b-1. A mask depends on the places of the tokens that it may hide, 0, 1, ..., and not on their columns.
+    0..b-1. A mask depends on positions within the continuation, not on columns.
 
     Args:
         draws: masks in all batches.
         batch: b, its batch size.
 
     Source:
-        Nie et al. (2025), Large Language Diffusion Models, Algorithm 3, and the evaluation script beside it.
+        Nie et al. (2025), Large Language Diffusion Models, Algorithm 3, and its evaluation script.
 
     Example:
         >>> from maskevidence.masks.drawing import drawn_masks

@@ -64,11 +64,11 @@ class Decoding:
 
 
 class Generator:
-    """Writes continuations, and says whether a given one is what it would write.
+    """Writes continuations, and tells whether a continuation is greedy.
 
     Args:
         scorer: the model.
-        seed: of the draws at a temperature above 0.
+        seed: seed of the draws at a temperature above 0.
     """
 
     def __init__(self, scorer: Scorer, seed: int) -> None:
@@ -81,16 +81,16 @@ class Generator:
         """The ids that follow each context, `max_tokens` of them.
 
         Args:
-            contexts: with nothing scored.
-            decoding: how they are written.
-            keys: of the random numbers, one for each context.
+            contexts: continuations without scored tokens.
+            decoding: the length, blocks, steps and temperature.
+            keys: the key of the random numbers of each context.
         """
         blank = (self.mask,) * decoding.max_tokens
         tokens = self._tokens([replace(context, scored=blank) for context in contexts])
-        place = tokens.maskable.cumsum(1) - 1
+        position = tokens.maskable.cumsum(1) - 1
         for start in range(0, decoding.max_tokens, decoding.block):
             end = min(start + decoding.block, decoding.max_tokens)
-            hidden = tokens.maskable & (place >= start) & (place < end)
+            hidden = tokens.maskable & (position >= start) & (position < end)
             counts = decoding.n_unmasked(end - start)
             n_steps = np.full(len(contexts), len(counts))
             for step, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
@@ -101,21 +101,21 @@ class Generator:
         return [ids[own].tolist() for ids, own in zip(tokens.values, tokens.maskable, strict=True)]
 
     def are_greedy(self, texts: Sequence[Continuation]) -> list[bool]:
-        """Whether each continuation is what unmasking the most confident token first, one by one, gives.
+        """Whether unmasking the most confident token first, token by token, gives each continuation.
 
-        Special tokens and the length are given. A text is left at the first token that differs.
+        The model sees the special tokens and the length. A text is abandoned at its first different token.
         """
         greedy = np.ones(len(texts), dtype=np.bool_)
-        some = [number for number, text in enumerate(texts) if text.scored]
-        if not some:
+        scored = [number for number, text in enumerate(texts) if text.scored]
+        if not scored:
             return greedy.tolist()
-        given = self._tokens([texts[number] for number in some])
-        tokens = replace(given, values=given.values.masked_fill(given.maskable, self.mask))
+        original = self._tokens([texts[number] for number in scored])
+        tokens = replace(original, values=original.values.masked_fill(original.maskable, self.mask))
         hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
         for _, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
             self._unmask((tokens, hidden), rows, answer, 1)
-            differ = ((tokens.values != given.values) & ~hidden).any(1).cpu().numpy()
-            greedy[np.array(some)[differ]] = False
+            differ = ((tokens.values != original.values) & ~hidden).any(1).cpu().numpy()
+            greedy[np.array(scored)[differ]] = False
             n_steps[differ] = 0
         return greedy.tolist()
 
@@ -124,7 +124,7 @@ class Generator:
 
     def _gumbel(self, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
         """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""
-        row, column = (one.cpu().numpy()[:, None] for one in torch.nonzero(answer.hidden, as_tuple=True))
+        row, column = (index.cpu().numpy()[:, None] for index in torch.nonzero(answer.hidden, as_tuple=True))
         values = np.arange(answer.log_probs.shape[1])
         uniform = (keyed_bits(self.seed, keys[row], step, values, column) >> np.uint64(11)) * 2.0**-53
         return -np.log(-np.log(uniform.clip(2.0**-53)))
@@ -155,7 +155,7 @@ class Generator:
 
 
 def asked_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
-    """The decoding of a request: what its task asks for, and `decoding` for the rest.
+    """The decoding of a request: the options of its task, and `decoding` for the rest.
 
     Example:
         >>> asked_decoding(Decoding(), {"until": ["."], "max_gen_toks": 16, "do_sample": False}).max_tokens

@@ -1,4 +1,4 @@
-"""Requests of the harness as questions: the choices of one document belong together."""
+"""Requests of the harness as questions, each with all choices of a document."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ class Asked:
 
     Attributes:
         pairs: the context and continuation of each choice.
-        contests: the decisions that are raced; none for values.
-        greedy: whether it is asked if each choice is what greedy decoding gives.
+        contests: the raced decisions; empty if the task reads the values.
+        greedy: whether the task reads which choices are greedy.
     """
 
     pairs: tuple[Pair, ...]
@@ -34,7 +34,7 @@ class Asked:
 
     @property
     def after_nothing(self) -> tuple[Pair, ...]:
-        """The choices after an empty context, whose values some decision reads."""
+        """The choices after an empty context, if a decision reads their values."""
         if not any(contest.against_empty for contest in self.contests):
             return ()
         return tuple((EMPTY, continuation) for _, continuation in self.pairs)
@@ -43,48 +43,46 @@ class Asked:
 def asked_questions(
     requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
 ) -> tuple[list[Asked], dict[int, tuple[int, int]]]:
-    """The distinct questions of some requests, those that are not raced first.
+    """The distinct questions of requests: first the ones without a race, then the raced ones.
 
     Args:
         requests: the harness's instances.
-        tasks: what is known about tasks, by name.
-        settings: whether decisions are raced, and what to assume where a task is not known.
+        tasks: the harness's tasks by name, if they were found.
+        settings: whether decisions are raced, and the metrics and greediness of unknown tasks.
 
     Returns:
         The questions, and for each request the numbers of its question and of its choice.
     """
     documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for place, request in enumerate(requests):
-        documents[request.task_name, request.doc_id].append(place)
+    for index, request in enumerate(requests):
+        documents[request.task_name, request.doc_id].append(index)
     alone: dict[Pair, bool] = {}
     raced: dict[tuple[Pair, ...], Asked] = {}
-    chosen: list[Any] = [None] * len(
-        requests
-    )  # the key of a question among `raced`, and the number of the choice
-    for (name, _), places in documents.items():
+    chosen: list[Any] = [None] * len(requests)  # the key in `raced`, and the number of the choice
+    for (name, _), indices in documents.items():
         task = tasks.get(name)
         greedy = {"always": True, "never": False}.get(settings.greedy, task is None or reads_greedy(task))
-        contests, n_choices = _contests(task, [requests[place] for place in places], settings)
-        by_number = {requests[place].idx: _pair(requests[place]) for place in places}
+        contests, n_choices = _contests(task, [requests[index] for index in indices], settings)
+        by_number = {requests[index].idx: _pair(requests[index]) for index in indices}
         numbers = range(n_choices)
         question = tuple(by_number[number] for number in numbers) if contests else ()
         if question:
             raced[question] = Asked(question, contests, greedy)
-        for place in places:
-            number = requests[place].idx
+        for index in indices:
+            number = requests[index].idx
             if question and number < n_choices:
-                chosen[place] = (question, number)
+                chosen[index] = (question, number)
             else:
-                pair = _pair(requests[place])
+                pair = _pair(requests[index])
                 alone[pair] = alone.get(pair, False) or (greedy and pair[0] != EMPTY)
     asked = [Asked((pair,), greedy=greedy) for pair, greedy in alone.items()] + list(raced.values())
-    place_of = {one.pairs: number for number, one in enumerate(asked) if one.contests}
-    place_alone = {one.pairs[0]: number for number, one in enumerate(asked) if not one.contests}
+    number_of = {each.pairs: number for number, each in enumerate(asked) if each.contests}
+    number_alone = {each.pairs[0]: number for number, each in enumerate(asked) if not each.contests}
     where = {
-        place: (place_alone[_pair(request)], 0)
-        if chosen[place] is None
-        else (place_of[chosen[place][0]], chosen[place][1])
-        for place, request in enumerate(requests)
+        index: (number_alone[_pair(request)], 0)
+        if chosen[index] is None
+        else (number_of[chosen[index][0]], chosen[index][1])
+        for index, request in enumerate(requests)
     }
     return asked, where
 
@@ -95,7 +93,7 @@ def _pair(request: Any) -> Pair:
 
 
 def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[tuple[Contest, ...], int]:
-    """The decisions between the requests of one document, and the number of choices; none if not raced."""
+    """The raced decisions between the requests of a document, and the number of choices."""
     numbers = {request.idx for request in requests}
     if not settings.racing:
         return (), 0
@@ -104,7 +102,7 @@ def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[t
         return (), 0
     choices = None if task is None else choices_of(task, requests[0].doc)
     if choices is None:
-        choices = [request.args[1].strip() for request in sorted(requests, key=lambda one: one.idx)]
+        choices = [request.args[1].strip() for request in sorted(requests, key=lambda request: request.idx)]
     n = len(choices)
     if n < 2 or numbers not in ({*range(n)}, {*range(2 * n)}):
         return (), 0

@@ -1,8 +1,7 @@
-"""What the tasks of the harness read from a model's answers.
+"""Which of a model's answers the harness's tasks read.
 
-The harness hands a model requests without their tasks. Its evaluation, which calls the model, holds them:
-they are looked up in its frame. Where they are not found, nothing is known about a task, and every value of
-it is estimated with the full number of masks.
+The harness gives a model requests without their tasks. This module looks the tasks up in the frame of the
+evaluation that calls the model. If a task is not found, all masks are scored for each of its values.
 """
 
 import sys
@@ -26,7 +25,7 @@ class Contest(NamedTuple):
     Attributes:
         name: the metric that reads it.
         scale: shape (n_choices,); 1 over the choice's length for a normalised metric.
-        against_empty: whether the log evidence after an empty context is subtracted.
+        against_empty: whether to subtract the log evidence after an empty context.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Contest(NamedTuple):
 
 
 def calling_tasks() -> dict[str, Any]:
-    """The tasks by name of the harness's evaluation that called this function; empty without one."""
+    """The tasks by name of the evaluation that calls the model; empty outside an evaluation."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") == _EVALUATOR:
@@ -49,7 +48,7 @@ def calling_tasks() -> dict[str, Any]:
 
 
 def metrics_of(task: Any) -> tuple[str, ...] | None:
-    """The metrics that a task computes from answers in the harness's own way; None if it has its own."""
+    """The metrics that the harness computes for a task; None if the task computes its own."""
     listed = getattr(task, "_metric_fn_list", None)
     config = getattr(task, "config", None)
     if listed is None or config is None or callable(getattr(config, "process_results", None)):
@@ -58,7 +57,7 @@ def metrics_of(task: Any) -> tuple[str, ...] | None:
 
 
 def reads_greedy(task: Any) -> bool:
-    """Whether a task reads if the continuation is what greedy decoding gives; True if that is not known."""
+    """Whether a task reads which continuations are greedy; True if its metrics are unknown."""
     metrics = metrics_of(task)
     if metrics is None:
         return True
@@ -66,10 +65,10 @@ def reads_greedy(task: Any) -> bool:
 
 
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
-    """The decisions that metrics of a multiple choice read; none if one of them reads the values themselves.
+    """The decisions that metrics of a multiple choice read; empty if a metric reads the values.
 
     Args:
-        metrics: their names; None if they are not known.
+        metrics: their names; None if they are unknown.
         choices: the texts of the choices, as the task lists them.
 
     Example:

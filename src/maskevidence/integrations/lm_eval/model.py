@@ -20,7 +20,7 @@ from maskevidence.support.files import check_place, write_json
 _harness: Any = import_extra("lm_eval.api.model", "lm-eval", "the lm-evaluation-harness")
 _registry: Any = import_extra("lm_eval.api.registry", "lm-eval", "the lm-evaluation-harness")
 NAME = "maskevidence"
-_OF_HARNESS = "cuda:0"  # the device that the harness names when nobody has asked for one
+_OF_HARNESS = "cuda:0"  # the harness's default device
 
 
 @_registry.register_model(NAME)
@@ -42,7 +42,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         masks: the largest number of masks of a continuation where it is raced, and the number of masks
             where the task reads the values themselves.
         seed: of the masks. They depend on it and on the text of the context, not on batches or on order.
-        metrics: metrics that tasks read, joined by +, for tasks of which the harness does not tell.
+        metrics: metrics that tasks read, joined by +, for tasks whose metrics are unknown.
         greedy: "auto" finds out whether continuations are greedy only where a task reads it; "always",
             "never".
         evidence: a JSON file for the errors of the metrics, written when the evaluation ends.
@@ -111,7 +111,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         return self.answerer.texts(requests)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """What the model writes after each context, up to the first stop sequence."""
+        """The text that the model writes after each context, up to the first stop sequence."""
         self._tasks |= calling_tasks()
         return self.answerer.written(requests, self.decoding)
 
@@ -125,7 +125,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         self.answerer.cache = AnswerCache(cache_hook, self._depends_on())
 
     def _depends_on(self) -> dict[str, str]:
-        """What answers depend on, in words."""
+        """The model and the settings that decide the answers."""
         return {
             "model": fingerprint(self.model) or "",
             **self.settings.described(),
@@ -165,7 +165,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes beside its results: after an evaluation, the errors of its metrics."""
+        """The errors of the metrics, which the harness writes into its results."""
         self._tasks |= calling_tasks()
         network = type(self.model.network).__name__
         report = evidence_report(

@@ -14,9 +14,9 @@ straight line through the values, and the residuals of the line have m - 2 degre
 
     mean(d - b·c) > t_{m-2}(1 - ε_l / (C - 1)) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
 
-Few draws may miss what is rare: a choice with one wrong token, which small masks seldom hide, then looks
-better than it is, and its differences vary too little. Where the caller knows a lower limit of their
-variance, the larger of the two is used.
+Few draws may miss rare events: small masks seldom hide the one wrong token of a choice, which then looks
+better than it is, and its differences vary too little. If the caller gives a lower limit of the variance, the
+larger of the two is used.
 
 A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
 nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
@@ -44,7 +44,7 @@ Choices = Bool[np.ndarray, " n_choices"]
 Control = Float64[np.ndarray, " n_draws"]
 Least = Float64[np.ndarray, "n_choices n_choices"]
 _FEWEST = 4  # draws to fit a line to
-_NEXT_SHARE = 2 / 3  # of the probability of an error: that of a look relative to the one before
+_NEXT_SHARE = 2 / 3  # the error probability of a look, relative to the previous look
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Race:
 def _standard_errors_ahead(
     values: Values, among: Int64[np.ndarray, " _"], control: Control | None, least: Least | None
 ) -> tuple[Float64[np.ndarray, " _"], int]:
-    """How many standard errors the leader is ahead of each choice that runs, and the degrees of freedom."""
+    """The lead over each running choice in standard errors, and the degrees of freedom."""
     used = None if control is None or len(values) < _FEWEST else control
     level = without_line(values[:, among], used)
     leader = int(level.mean(0).argmax())
@@ -174,7 +174,7 @@ def _quantile(error: float, n_choices: int, df: int) -> float:
 
 
 def without_line(values: Values, control: Control | None) -> Values:
-    """Values without what depends on a control along a straight line, as if the control were 0 in each draw.
+    """Values minus their linear dependence on a control: the values at control 0.
 
     Args:
         values: shape (n_draws, n_choices).

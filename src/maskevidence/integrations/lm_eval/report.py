@@ -1,4 +1,4 @@
-"""Monte-Carlo errors of the harness's metrics: how they would move with other masks."""
+"""Monte-Carlo errors of the harness's metrics: their spread over other masks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from maskevidence.integrations.lm_eval.harness_tasks import choices_of, contests
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 
 _REDRAWS = 64
-_CERTAIN = 8.0  # standard errors between choices, from which other masks do not turn a decision
+_CERTAIN = 8.0  # standard errors between choices beyond which other masks do not change a decision
 _WITHIN = 2.0  # standard errors: a decision is within its error
 
 
@@ -25,16 +25,16 @@ class _Document(NamedTuple):
     @property
     def values(self) -> list[ScoredValue | None]:
         """The value of each answer; None for generated text."""
-        found = [answer[0] if isinstance(answer, tuple | list) else answer for answer in self.answers]
-        return [one if isinstance(one, ScoredValue) else None for one in found]
+        numbers = [answer[0] if isinstance(answer, tuple | list) else answer for answer in self.answers]
+        return [number if isinstance(number, ScoredValue) else None for number in numbers]
 
 
 def task_errors(task: Any) -> dict[str, Any]:
-    """The errors of a task's metrics, with what its values cost.
+    """The errors of a task's metrics, and the number of passes of its values.
 
-    The values of each document are drawn anew within their errors, those of one document together, and the
-    harness's own functions make metrics of them. `mask_se` of a metric is the standard deviation of 64 such
-    draws. A decision that turns in some of the draws counts with their share.
+    The values are redrawn 64 times within their errors, jointly for each document, and the harness's
+    functions compute the metrics of each redraw. `mask_se` of a metric is its standard deviation over the
+    redraws.
     """
     documents = list(_documents(task))
     values = [value for document in documents for value in document.values if value is not None]
@@ -54,16 +54,16 @@ def task_errors(task: Any) -> dict[str, Any]:
         )
         for metric, value in result.items():
             base[metric].append(value)
-            redrawn[metric].append([one[metric] for one in repeated])
+            redrawn[metric].append([redraw[metric] for redraw in repeated])
     report["metrics"] = {metric: _with_error(task, metric, base[metric], redrawn[metric]) for metric in base}
     return report
 
 
 def _with_error(task: Any, metric: str, items: list[Any], redrawn: list[list[Any]]) -> dict[str, float]:
     aggregate = task.aggregation()[metric]
-    several = [float(aggregate([one[k] for one in redrawn])) for k in range(_REDRAWS)]
-    moves = min(several) < max(several)
-    return {"value": float(aggregate(items)), "mask_se": float(np.std(several, ddof=1)) if moves else 0.0}
+    totals = [float(aggregate([item[k] for item in redrawn])) for k in range(_REDRAWS)]
+    moves = min(totals) < max(totals)
+    return {"value": float(aggregate(items)), "mask_se": float(np.std(totals, ddof=1)) if moves else 0.0}
 
 
 def _documents(task: Any) -> Iterator[_Document]:
@@ -78,14 +78,14 @@ def _documents(task: Any) -> Iterator[_Document]:
 
 
 def _noise(values: Sequence[ScoredValue | None], count: int) -> Float64[np.ndarray, "count n_values"]:
-    """How values may be off, drawn `count` times; values with the same draws are off together."""
+    """Errors of values, drawn `count` times; values of the same masks share their draws."""
     noise = np.zeros((count, len(values)))
-    for place, value in enumerate(values):
+    for column, value in enumerate(values):
         if value is not None and value.n_draws > 1:
             z = np.random.default_rng([value.draws_key, value.n_draws < 0]).standard_normal(
                 (count, value.n_draws)
             )
-            noise[:, place] = z @ value.deviations * np.sqrt(value.n_draws / (value.n_draws - 1))
+            noise[:, column] = z @ value.deviations * np.sqrt(value.n_draws / (value.n_draws - 1))
     return noise
 
 
@@ -103,18 +103,18 @@ def _replaced(answer: Any, value: float) -> Any:
 
 
 def _lead(document: _Document, scale: Float64[np.ndarray, " n"]) -> tuple[float, float]:
-    """How far the leading choice is ahead of the nearest one, and the standard error of that."""
+    """The lead over the nearest rival, and its standard error."""
     values = [value for value in document.values[: len(scale)] if value is not None]
     scaled = np.array([float(value) for value in values]) * scale
     leader = int(scaled.argmax())
     smallest, error = np.inf, 0.0
-    for place, value in enumerate(values):
-        if place == leader:
+    for choice, value in enumerate(values):
+        if choice == leader:
             continue
-        apart = scaled[leader] - scaled[place]
-        one = _error_of_difference(values[leader], scale[leader], value, scale[place])
-        if apart / max(one, 1e-300) < smallest / max(error, 1e-300) or smallest == np.inf:
-            smallest, error = apart, one
+        apart = scaled[leader] - scaled[choice]
+        this_error = _error_of_difference(values[leader], scale[leader], value, scale[choice])
+        if apart / max(this_error, 1e-300) < smallest / max(error, 1e-300) or smallest == np.inf:
+            smallest, error = apart, this_error
     return float(smallest), error
 
 
@@ -129,7 +129,7 @@ def _error_of_difference(a: ScoredValue, scale_a: float, b: ScoredValue, scale_b
 
 
 def _scales(task: Any, document: _Document) -> list[Float64[np.ndarray, " n"]]:
-    """The scales of the decisions of a document; none if it is no multiple choice of values."""
+    """The scales of the decisions of a document; empty if it is no multiple choice."""
     choices = (
         choices_of(task, document.doc) if getattr(task, "OUTPUT_TYPE", "") == "multiple_choice" else None
     )
@@ -143,7 +143,7 @@ _PLAIN = ("acc", "acc_norm", "acc_bytes", "f1", "mcc")
 
 
 def _is_certain(task: Any, document: _Document) -> bool:
-    """Whether other masks would not change what the document's metrics read."""
+    """Whether other masks would leave the document's metrics unchanged."""
     metrics, scales = metrics_of(task) or (), _scales(task, document)
     if not scales or not set(metrics) <= {*_PLAIN, "exact_match"}:
         return all(value is None or not value.mask_se for value in document.values)
@@ -151,7 +151,7 @@ def _is_certain(task: Any, document: _Document) -> bool:
 
 
 def _decisions(task: Any, documents: Sequence[_Document]) -> dict[str, Any]:
-    """How many decisions there are, how many are within their error, and how many other masks would turn."""
+    """The number of decisions, of decisions within their error, and of expected changes by other masks."""
     leads = [_lead(document, scales[0]) for document in documents if (scales := _scales(task, document))]
     if not leads:
         return {}
@@ -173,7 +173,7 @@ def _decisions(task: Any, documents: Sequence[_Document]) -> dict[str, Any]:
 
 
 def _ties(documents: Sequence[_Document]) -> dict[str, int]:
-    """In how many documents the choices could not be told apart, by metric."""
+    """The number of documents with a tie, by metric."""
     tied = Counter(
         name
         for document in documents
@@ -187,8 +187,8 @@ def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str,
 
     Args:
         tasks: the harness's tasks after an evaluation, by name.
-        answerer: what has answered.
-        model: what the answers depend on.
+        answerer: the `Answerer` of the evaluation.
+        model: the settings that decide the answers.
     """
     report: dict[str, Any] = {
         **model,
@@ -213,7 +213,7 @@ def _sample(value: ScoredValue | None) -> dict[str, Any]:
 
 
 def write_errors(tasks: Mapping[str, Any]) -> None:
-    """Add the error of each value to what the harness logs of its samples, behind the answers."""
+    """Append the error of each value to the answers that the harness logs."""
     for task in tasks.values():
         for request in task.instances:
             answer = request.resps[0] if request.resps else None

@@ -1,4 +1,4 @@
-"""A number for the harness that remembers how it was estimated."""
+"""The value of a continuation with its Monte-Carlo error."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ class ScoredValue(float):
 
     Args:
         value: the estimate, nats.
-        deviations: shape (n_draws,); what each draw adds to the estimate, less its expectation as far as it
-            is known, so that Σ z_k · deviations_k with standard normal z_k is how the estimate may be off.
-            The values of one question have the same draws.
-        n_passes: how many masked texts went through the model.
-        draws_key: values with the same key have the same draws.
-        ties: the metrics for which this choice and others could not be told apart.
+        deviations: shape (n_draws,); the centred contribution of each draw. Σ z_k · deviations_k, with
+            standard normal z_k, has the distribution of the estimate's error. The values of a
+            question share the draws.
+        n_passes: the number of masked texts that went through the model.
+        draws_key: values with the same key share their draws.
+        ties: the metrics for which the race ended in a tie of this choice and others.
 
     Example:
         >>> value = ScoredValue(-3.0, np.array([0.3, -0.1, -0.2, 0.0]), n_passes=4)
@@ -43,12 +43,12 @@ class ScoredValue(float):
         draws_key: int = 0,
         ties: tuple[str, ...] = (),
     ) -> "ScoredValue":
-        one = super().__new__(cls, value)
-        one.deviations = np.zeros(0) if deviations is None else deviations
-        one.n_passes = n_passes
-        one.draws_key = draws_key
-        one.ties = ties
-        return one
+        number = super().__new__(cls, value)
+        number.deviations = np.zeros(0) if deviations is None else deviations
+        number.n_passes = n_passes
+        number.draws_key = draws_key
+        number.ties = ties
+        return number
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ScoredValue, (float(self), self.deviations, self.n_passes, self.draws_key, self.ties)
@@ -78,16 +78,16 @@ def summed(values: Sequence[ScoredValue]) -> ScoredValue:
     """The sum of values with independent masks.
 
     Example:
-        >>> one, other = ScoredValue(-3.0, np.array([0.3, -0.3])), ScoredValue(-2.0, np.array([0.4, -0.4]))
-        >>> total = summed([one, other])
-        >>> float(total), round(total.mask_se, 4) == round((one.mask_se**2 + other.mask_se**2) ** 0.5, 4)
+        >>> a, b = ScoredValue(-3.0, np.array([0.3, -0.3])), ScoredValue(-2.0, np.array([0.4, -0.4]))
+        >>> total = summed([a, b])
+        >>> float(total), round(total.mask_se, 4) == round((a.mask_se**2 + b.mask_se**2) ** 0.5, 4)
         (-5.0, True)
     """
-    several = [value for value in values if value.n_draws > 1]
-    n = sum(value.n_draws for value in several)
+    estimated = [value for value in values if value.n_draws > 1]
+    n = sum(value.n_draws for value in estimated)
     parts = [
-        value.deviations * math.sqrt(value.n_draws / (value.n_draws - 1) * (n - 1) / n) for value in several
+        value.deviations * math.sqrt(value.n_draws / (value.n_draws - 1) * (n - 1) / n) for value in estimated
     ]
     deviations = np.concatenate(parts) if parts else None
-    key = several[0].draws_key if several else 0
+    key = estimated[0].draws_key if estimated else 0
     return ScoredValue(sum(values), deviations, sum(value.n_passes for value in values), key)

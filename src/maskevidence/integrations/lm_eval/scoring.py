@@ -42,7 +42,7 @@ class Encoder:
 
     Attributes:
         frame: the special tokens around a text.
-        room: how many tokens fit beside them; None if there is no limit.
+        room: the number of other tokens that fit; None if there is no limit.
 
     Raises:
         InputError: special tokens leave no room.
@@ -59,7 +59,7 @@ class Encoder:
             )
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; special tokens that it spells out, as chat templates do, are recognised."""
+        """The tokens of a text; special tokens spelled out in it, as in chat templates, are recognised."""
         return (
             list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
         )
@@ -89,12 +89,12 @@ class Encoder:
         return Continuation(tuple(before[n_cut:]), tuple(scored), n_cut)
 
     def _together(self, context: str, continuation: str) -> tuple[list[int], int]:
-        """The tokens of both, and how many of them belong to the context alone."""
+        """The tokens of both, and how many belong to the context."""
         if not context:
             return self.encode(continuation), 0
         if not getattr(self.tokenizer, "is_fast", False):  # no offsets: the common beginning is the context's
             whole, alone = self.encode(context + continuation), self.encode(context)
-            differ = [one != other for one, other in zip(whole, alone, strict=False)]
+            differ = [token != other for token, other in zip(whole, alone, strict=False)]
             return whole, differ.index(True) if True in differ else min(len(whole), len(alone))
         encoded = self.tokenizer(
             context + continuation, add_special_tokens=False, return_offsets_mapping=True, verbose=False
@@ -136,13 +136,13 @@ class Encoder:
         ends = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id, self.tokenizer.pad_token_id} - {
             None
         }
-        place = next((i for i, one in enumerate(ids) if one in ends), len(ids))
-        return list(ids[:place])
+        end = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        return list(ids[:end])
 
-    def row(self, one: Continuation) -> tuple[list[int], int]:
-        """All ids that the model reads, and the place of the first scored one."""
-        ids = [*self.frame.before, *one.context, *one.scored, *self.frame.after]
-        return ids, len(self.frame.before) + len(one.context)
+    def row(self, text: Continuation) -> tuple[list[int], int]:
+        """All ids that the model reads, and the position of the first scored id."""
+        ids = [*self.frame.before, *text.context, *text.scored, *self.frame.after]
+        return ids, len(self.frame.before) + len(text.context)
 
 
 def rolling_windows(n_tokens: int, room: int | None) -> list[tuple[int, int, int]]:
@@ -160,14 +160,13 @@ def rolling_windows(n_tokens: int, room: int | None) -> list[tuple[int, int, int
     return [(max(0, end - room), start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-_ONE_CALL = 2**40  # tokens: a number of texts per call was asked for, which alone decides
+_ONE_CALL = 2**40  # tokens: the user's number of texts per call decides alone
 
 
 class Scorer:
     """Scores of masks of continuations.
 
-    Texts that look the same to the model are one pass, whatever the hidden tokens are: choices of the same
-    length with all tokens hidden, for example.
+    Texts that look the same to the model, such as fully hidden choices of the same length, take one pass.
 
     Args:
         model: the masked language model.
@@ -198,26 +197,26 @@ class Scorer:
         *,
         per_token: bool = False,
     ) -> ScoreTable:
-        """Score some repeats of a design on continuations, whose ids are their places among `texts`.
+        """Score repeats of a design on continuations, whose ids are their positions in `texts`.
 
         Args:
             texts: with at least one scored token each.
             design: how masks are drawn.
-            key: what they depend on.
+            key: the key of the masks.
             repeats: which of the design's repeats.
-            per_token: whether what each hidden token scored is recorded; places count from the beginning of
-                the continuation.
+            per_token: whether to record the log-probability of each hidden token; its column counts from the
+                beginning of the continuation.
         """
         tokens, first = self._tokens_and_first(texts)
         scoring = Scoring(design, key, per_token=per_token, share=True)
         table = score_by(self.asker, tokens, scoring, repeats)
         if table.hidden is None:
             return table
-        place = table.hidden.column - np.repeat(first[table.id], table.size).astype(np.int32)
-        return replace(table, hidden=replace(table.hidden, column=place))
+        position = table.hidden.column - np.repeat(first[table.id], table.size).astype(np.int32)
+        return replace(table, hidden=replace(table.hidden, column=position))
 
     def tokens(self, texts: Sequence[Continuation]) -> Tokens:
-        """The texts as the model takes them: all but the scored tokens are context."""
+        """The texts as the model takes them; tokens that are not scored are context."""
         return self._tokens_and_first(texts)[0]
 
     def _tokens_and_first(self, texts: Sequence[Continuation]) -> tuple[Tokens, Int64[np.ndarray, " B"]]:

@@ -1,4 +1,4 @@
-"""What a user can set for evaluations in the harness, checked before a model is loaded."""
+"""The settings of an evaluation, checked before a model is loaded."""
 
 from dataclasses import dataclass
 
@@ -17,13 +17,13 @@ class Settings:
     """How answers are estimated.
 
     Attributes:
-        score: what a continuation is scored by.
-        race: when decisions are made; a single look where none are raced.
+        score: the score of a continuation; see `design_of`.
+        race: the looks and the confidence of decisions; a single look without a race.
         racing: whether decisions are raced.
         n_masks: the largest number of masks of a continuation.
-        seed: of the masks.
+        seed: seed of the masks.
         greedy: "auto", "always" or "never".
-        metrics: the metrics that tasks read, where the harness does not say; None for none.
+        metrics: the metrics of tasks whose metrics are unknown; None for no assumption.
     """
 
     score: str
@@ -66,13 +66,13 @@ class Settings:
         return cls(score, Race(confidence, looks), racing, n_masks, _whole("seed", seed, 0), greedy, names)
 
     def described(self) -> dict[str, str]:
-        """What answers depend on, in words."""
+        """The settings that decide the answers, as text."""
         target = f"decision:{self.race.confidence:g}" if self.racing else str(self.n_masks)
         return {"score": self.score, "target": target, "masks": str(self.n_masks), "seed": str(self.seed)}
 
 
 def _whole(name: str, value: object, least: int, words: str = "") -> int:
-    """A whole number that is large enough."""
+    """A whole number of `least` or more."""
     try:
         number = int(str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a continuation is scored by, where no race is needed: each score is a mask design."""
+"""Values of continuations without a race: each score has a mask design."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
         score: "evidence", the log evidence of a short continuation given its context; "mixture", the log of
             the mean probability over orders; "pll", the pseudo-log-likelihood; "llada", LLaDA's estimator; or
             "policy:confidence" and the like, the log-probability along the order in which a policy writes.
-        n_masks: how many masks "llada" takes.
+        n_masks: the number of masks of "llada".
 
     Raises:
         InputError: an unknown name.
@@ -52,18 +52,18 @@ class Valuer:
 
     Args:
         scorer: the model.
-        score: what continuations are scored by, as for `design_of`.
-        seed: of the masks of "llada".
-        n_masks: how many masks "llada" takes.
+        score: as for `design_of`.
+        seed: seed of the masks of "llada".
+        n_masks: the number of masks of "llada".
     """
 
     def __init__(self, scorer: Scorer, score: str, seed: int, n_masks: int) -> None:
         self.scorer, self.score, self.seed = scorer, score, seed
         self.design = design_of(score, n_masks)
 
-    def is_known(self, one: Continuation) -> bool:
-        """Whether the value of a continuation is computed here; if not, it is estimated by draws."""
-        return self.score != "evidence" or len(one.scored) <= SHORT
+    def is_known(self, text: Continuation) -> bool:
+        """Whether the value is computed here; otherwise a `Decider` estimates it."""
+        return self.score != "evidence" or len(text.scored) <= SHORT
 
     def values(self, texts: Sequence[Continuation], keys: Sequence[int]) -> list[ScoredValue]:
         """The values of texts for which `is_known` is true, nats.
@@ -73,22 +73,22 @@ class Valuer:
             keys: the keys of their masks.
         """
         result = [ScoredValue(0.0) for _ in texts]
-        some = [number for number, text in enumerate(texts) if text.scored]
-        if not some:
+        nonempty = [number for number, text in enumerate(texts) if text.scored]
+        if not nonempty:
             return result
-        longest = max(len(texts[number].scored) for number in some)
+        longest = max(len(texts[number].scored) for number in nonempty)
         if self.score == "mixture" and longest > _LONGEST_MIXTURE:
             raise InputError(
                 f"score=mixture needs all 2^n masks of a continuation, and one has {longest} tokens (up to "
                 f"{_LONGEST_MIXTURE} are possible); use score=evidence"
             )
-        key = QuestionKey(self.seed, questions=tuple(keys[number] for number in some))
-        table = self.scorer.scores([texts[number] for number in some], self.design, key, range(1))
+        key = QuestionKey(self.seed, questions=tuple(keys[number] for number in nonempty))
+        table = self.scorer.scores([texts[number] for number in nonempty], self.design, key, range(1))
         weight = self.design.summation(table.n_tokens, table.draw, table.size).weight
         contribution = weight * linear_scores(table, self.design)
         in_order = contribution[np.argsort(table.id, kind="stable")]
         by_text = np.split(in_order, np.cumsum(np.bincount(table.id))[:-1])
-        for number, parts in zip(some, by_text, strict=True):
+        for number, parts in zip(nonempty, by_text, strict=True):
             value, n_passes = float(parts.sum()), len(parts)
             result[number] = ScoredValue(value, n_passes=n_passes)
             if not self.design.deterministic:

@@ -31,7 +31,7 @@ class Correlation(NamedTuple):
 def spearman(a: Floats, b: Floats) -> float:
     """Spearman's rank correlation, the correlation of the ranks; ties get the mean of their ranks.
 
-    Where one of the two is NaN, the pair is left out; the answer is NaN if all values of one are equal.
+    Pairs with a NaN are left out. The answer is NaN if all values of `a` or all values of `b` are equal.
 
     Example:
         >>> round(spearman(np.array([1.0, 2.0, 3.0, np.nan]), np.array([5.0, 9.0, 8.0, 1.0])), 4)
@@ -50,13 +50,13 @@ def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) 
     """Spearman's rank correlation with a percentile interval of the bootstrap over pairs.
 
     Args:
-        a: shape (N,); NaN where a number is not known.
+        a: shape (N,); NaN for a missing number.
         b: shape (N,).
         level: nominal coverage.
         seed: of the resamples.
 
     Raises:
-        InputError: fewer than 3 pairs, or all numbers of one side are equal.
+        InputError: fewer than 3 pairs, or all numbers of `a` or of `b` are equal.
 
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
@@ -75,6 +75,6 @@ def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) 
     if np.isnan(spearman(a, b)):
         raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
     rng = np.random.default_rng(seed)
-    drawn = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
-    low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    resampled = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
+    low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Correlation(spearman(a, b), float(low), float(high), n)

@@ -1,4 +1,4 @@
-"""The conventions by which mutants are scored: which contexts each of them needs, and how they add up.
+"""The conventions for scores of mutants: the contexts that each one needs, and the sum over their answers.
 
 For mutated sites j = 1..m with the residues w_j of the wild type and b_j of the mutant:
 
@@ -12,7 +12,7 @@ For mutated sites j = 1..m with the residues w_j of the wild type and b_j of the
     joint-mixture    the same for the mixture over orders, log E_σ p_σ(b | rest) - log E_σ p_σ(w | rest)
     whole            log evidence of the whole mutant minus that of the wild type
 
-Each convention asks for contexts first, and gets its score from the answers afterwards.
+Each convention first asks for contexts, then computes its score from their answers.
 """
 
 import math
@@ -91,10 +91,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """A mutant beside its wild type; the sites are those of substitutions.
+    """A mutant and its wild type.
 
     Attributes:
-        sites: the mutated sites, in ascending order.
+        sites: the substituted sites, in ascending order.
         mutant: the mutant.
         wild_type: the wild type.
     """
@@ -116,21 +116,21 @@ class Pair:
 
 @dataclass(frozen=True)
 class Asking:
-    """Where log-probabilities of letters are asked for.
+    """Asks for log-probabilities of letters on behalf of one convention.
 
     Attributes:
-        reads: all contexts, and what is read in each.
-        design: how masks are drawn where there are too many.
-        seed: their seed.
-        used: the numbers of the contexts that were asked for through this object.
-        known: answers that several mutants share.
+        reads: all contexts, and the letters to read in each.
+        design: how masks are drawn if they cannot be enumerated.
+        seed: the seed of the masks.
+        used: the numbers of the contexts of this convention.
+        shared: the reads of the wild type, which all mutants share.
     """
 
     reads: Reads
     design: RandomSize
     seed: int
     used: set[int]
-    known: dict[Any, Any]
+    shared: dict[Any, Any]
 
     def read(
         self,
@@ -143,9 +143,9 @@ class Asking:
 
         Args:
             base: the sequence, whose sites these are.
-            visible: shape (m,); all ids, of which the model does not see the hidden ones.
+            visible: shape (m,); all ids; the hidden ids are masked for the model.
             hidden: the hidden sites, in ascending order.
-            letters: what is read; by default the ids at the hidden sites.
+            letters: the sites and tokens to read; by default the ids at the hidden sites.
         """
         columns = base.column[np.asarray(hidden, dtype=np.int64)]
         if letters:
@@ -157,13 +157,13 @@ class Asking:
         return places
 
     def once(self, name: str, side: Side, ask: Callable[[Side], list[Any]]) -> list[Any]:
-        """What is asked for one side, which the mutants share where it is the sequence itself."""
+        """The reads of a side; the wild type is asked for once and shared by all mutants."""
         if side.filled:
             return ask(side)
         key = name, side.base
-        if key not in self.known:
-            self.known[key] = ask(side)
-        return self.known[key]
+        if key not in self.shared:
+            self.shared[key] = ask(side)
+        return self.shared[key]
 
 
 def _difference(pairs: Sequence[tuple[int, int]]) -> Reduce:
@@ -171,10 +171,10 @@ def _difference(pairs: Sequence[tuple[int, int]]) -> Reduce:
 
 
 def _in_one_context(pair: Pair, asking: Asking, side: Side, hidden: Sequence[Sequence[int]]) -> Reduce:
-    """Both residues of each site read off the same context, which hides one of `hidden`."""
+    """Read both residues of each site from one context per element of `hidden`."""
     slots: list[tuple[int, int]] = []
     for sites in hidden:
-        reads = [(site, one.token(site)) for site in sites or pair.sites for one in pair.both]
+        reads = [(site, sequence.token(site)) for site in sites or pair.sites for sequence in pair.both]
         places = asking.read(side.base, side.ids(), sites, *reads)
         both = range(places.start, places.stop)
         slots += zip(both[::2], both[1::2], strict=True)
@@ -214,7 +214,7 @@ def pll(pair: Pair, asking: Asking) -> Reduce:
 
 
 def _leave_one_out(side: Side, asking: Asking, sites: Iterable[int]) -> list[int]:
-    """The places of log p of the letter at each of some sites, where it alone is hidden."""
+    """The places of log p of the letter at each site, with only that site hidden."""
     visible = side.ids()
     return [asking.read(side.base, visible, (site,)).start for site in sites]
 
@@ -232,7 +232,7 @@ def joint_mixture(pair: Pair, asking: Asking) -> Reduce:
 
 
 def _of_all_masks(pair: Pair, asking: Asking, value: Callable[[Any], float]) -> Reduce:
-    """The difference of a number that follows from all masks of the mutated sites."""
+    """The difference, mutant minus wild type, of a function of all masks of the mutated sites."""
     if not pair.sites:
         return lambda _: Score(0.0)
     mutant, wild_type = (_of_every_subset(side, pair.sites, asking) for side in pair.both)
@@ -254,8 +254,8 @@ def _of_every_subset(side: Side, sites: tuple[int, ...], asking: Asking) -> Slot
     n, visible = len(sites), side.ids()
     slots = np.full((2**n, n), -1)
     for row in range(1, 2**n):
-        hidden = [place for place in range(n) if row >> place & 1]
-        places = asking.read(side.base, visible, [sites[place] for place in hidden])
+        hidden = [k for k in range(n) if row >> k & 1]
+        places = asking.read(side.base, visible, [sites[k] for k in hidden])
         slots[row, hidden] = np.arange(places.start, places.stop)
     return slots
 
@@ -285,10 +285,10 @@ def _mixture(log_conditionals: Tables) -> float:
 
 
 def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) -> Reduce:
-    """The difference of two log evidences by masks of random sizes that both sides share, with its error.
+    """The difference of two log evidences, with its error, by masks of random sizes that both sides share.
 
-    Both sides have the same uniform numbers behind their sizes, and hide letters in the same random order: a
-    letter that an insertion adds has its own place in it.
+    Both sides draw their sizes from the same uniform numbers and hide letters in the same random order; an
+    inserted letter has its own place in that order.
     """
     design, n_draws = asking.design, asking.design.draws
     slots, weights = [], []
@@ -300,12 +300,12 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
 
     def reduce(answers: Answers) -> Score:
         mutant, wild_type = (
-            weight * np.array([answers[one].sum() for one in places]) / sizes
+            weight * np.array([answers[slot].sum() for slot in places]) / sizes
             for (places, sizes), weight in zip(slots, weights, strict=True)
         )
-        each = np.bincount(replicate, mutant - wild_type) * design.n_replicates
-        spread = each.std(ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan
-        return Score(float(each.mean()), float(spread))
+        replicates = np.bincount(replicate, mutant - wild_type) * design.n_replicates
+        spread = replicates.std(ddof=1) / math.sqrt(len(replicates)) if len(replicates) > 1 else math.nan
+        return Score(float(replicates.mean()), float(spread))
 
     return reduce
 

@@ -15,7 +15,7 @@ class Mutant:
     """A mutant of a wild type.
 
     Attributes:
-        name: as it was given.
+        name: the text of the user.
         sites: the positions that differ from the wild type, from 0, in ascending order.
         residues: the letters of the mutant there.
         sequence: the whole sequence if letters were inserted or deleted, which has no sites; otherwise None.
@@ -40,13 +40,13 @@ def parse_mutants(
         wild_type: its letters.
         mutants: the mutants.
         start: the number of the first letter of the wild type.
-        sequences: whole sequences beside the mutants, to be checked against them.
+        sequences: the whole sequence of each mutant, to check against it.
 
     Raises:
-        InputError: what is not a mutant of this wild type; the message names the first row, from 0.
+        InputError: a text that is no mutant of this wild type; the message names its row, from 0.
 
     Example:
-        >>> [(one.sites, one.residues) for one in parse_mutants("MKTA", ["K2R", "M1A:A4G", "MKTG"])]
+        >>> [(mutant.sites, mutant.residues) for mutant in parse_mutants("MKTA", ["K2R", "M1A:A4G", "MKTG"])]
         [((1,), 'R'), ((0, 3), 'AG'), ((3,), 'G')]
         >>> parse_mutants("MKTA", ["K3R"])
         Traceback (most recent call last):

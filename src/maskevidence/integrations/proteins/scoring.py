@@ -1,4 +1,4 @@
-"""Scores of mutants by several conventions at once, with every distinct context computed once."""
+"""Scores of mutants by several conventions; each distinct context is computed once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from maskevidence.support.progress import progress
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names
-_ROWS = 1024  # that the model gets at a time, which packs them into its calls
+_ROWS = 1024  # rows that the model gets at a time and packs into its calls
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class VariantScores(Shown):
     """Scores of mutants, nats; above 0 where the model prefers the mutant to the wild type.
 
     Attributes:
-        mutants: the mutants as they were given.
+        mutants: the mutants as the user wrote them.
         scores: by convention, shape (N,); NaN where a convention has no score.
         mask_se: for conventions with random masks, their standard errors, shape (N,); 0 where all masks were
             scored.
-        plan: how many passes it took.
+        plan: the number of passes.
         notes: what a reader needs to know, one sentence each.
     """
 
@@ -197,7 +197,7 @@ def variants(
     scores: dict[str, Float64[np.ndarray, " N"]] = {}
     mask_se: dict[str, Float64[np.ndarray, " N"]] = {}
     for name, reduce in asked.reduce.items():
-        values = np.array([one(answers) for one in reduce]).reshape(-1, 2)
+        values = np.array([score(answers) for score in reduce]).reshape(-1, 2)
         scores[name] = values[:, 0]
         if name == "whole" or (name == "joint" and asked.has_many_sites):
             mask_se[name] = values[:, 1]
@@ -213,13 +213,13 @@ def plan_variants(
     start: int = 1,
     draws: int = 32,
 ) -> VariantPlan:
-    """How many passes `variants` would take, without computing one; the arguments are its own."""
+    """The number of passes of `variants` with the same arguments, without computing them."""
     return _ask(model, wild_type, mutants, conventions, start=start, design=_design(draws), seed=0).plan
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """All contexts of a call, how the scores follow from them, and how many they are."""
+    """The contexts of a call, the functions from their answers to scores, and their numbers."""
 
     reads: Reads
     reduce: dict[str, list[Reduce]]

@@ -1,4 +1,4 @@
-"""Sequences as tokens, one for each letter, in windows where they are longer than the model reads."""
+"""Sequences as one token per letter, in windows if they are longer than the model reads."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ _INSERTED = 2**32  # above every position of a wild type
 
 
 class Letters:
-    """The tokens of single letters, looked up once each.
+    """The tokens of single letters, each looked up once.
 
     Args:
         model: a model with `tokens(texts)`.
-        known: letters to look up at once, if the model has a tokenizer.
+        letters: letters to look up in one call, if the model has a tokenizer.
     """
 
-    def __init__(self, model: Any, known: str = "") -> None:
+    def __init__(self, model: Any, letters: str = "") -> None:
         self.model = model
         self._token: dict[str, int | None] = {}
-        letters = sorted(set(known))
-        if letters and getattr(model, "tokenizer", None) is not None:
+        distinct = sorted(set(letters))
+        if distinct and getattr(model, "tokenizer", None) is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UnknownTokensWarning)  # `check` names the letter
-                tokens = model.tokens(letters, allow_unknown=True)
-            self._keep(letters, tokens, model.tokenizer.unk_token_id)
+                tokens = model.tokens(distinct, allow_unknown=True)
+            self._keep(distinct, tokens, model.tokenizer.unk_token_id)
 
     def __call__(self, letter: str) -> int | None:
         """The token of a letter; None if the tokenizer does not know it."""
@@ -49,13 +49,13 @@ class Letters:
             self._token[letter] = own[0] if len(own) == 1 and own[0] != unknown else None
 
     def check(self, letters: str, where: str) -> None:
-        """Raise an InputError that begins with `where` for a letter that is not known."""
-        unknown = next((one for one in letters if not one.isalpha() or self(one) is None), None)
+        """Raise an InputError that begins with `where` for an unknown letter."""
+        unknown = next((letter for letter in letters if not letter.isalpha() or self(letter) is None), None)
         if unknown is not None:
-            said = f"the model does not know the letter {unknown!r}"
+            reason = f"the model does not know the letter {unknown!r}"
             if not unknown.isalpha():
-                said = f"{unknown!r} is no letter"
-            raise InputError(f"{where}: {said}; correct it or leave it out")
+                reason = f"{unknown!r} is no letter"
+            raise InputError(f"{where}: {reason}; correct it or leave it out")
 
 
 def as_base(letters: Letters, sequence: str) -> Base:
@@ -82,8 +82,8 @@ def room_of(letters: Letters, wild_type: str) -> int | None:
     limit = getattr(letters.model, "max_tokens", None)
     if limit is None:
         return None
-    one = letters.model.tokens([wild_type[0]])
-    return int(limit - one.context.sum())
+    tokens = letters.model.tokens([wild_type[0]])
+    return int(limit - tokens.context.sum())
 
 
 def window(position: int, n: int, room: int | None) -> tuple[int, int]:
@@ -106,7 +106,7 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
 
 
 def pairs_of(letters: Letters, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
-    """Each mutant beside the wild type, in a window of both where they are too long, and notes on that.
+    """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows.
 
     Raises:
         InputError: letters that the model does not know, sites that are too far apart for a window, or an
@@ -123,10 +123,10 @@ def pairs_of(letters: Letters, wild_type: str, mutants: Sequence[Mutant]) -> tup
 
     pairs = []
     for row, mutant in enumerate(mutants):
-        given = mutant.residues if mutant.sequence is None else mutant.sequence
-        tokens = [token for letter in given if (token := letters(letter)) is not None]
-        if len(tokens) < len(given):
-            letters.check(given, _named(row, mutant))
+        residues = mutant.residues if mutant.sequence is None else mutant.sequence
+        tokens = [token for letter in residues if (token := letters(letter)) is not None]
+        if len(tokens) < len(residues):
+            letters.check(residues, _named(row, mutant))
         if mutant.sequence is not None:
             if room is not None and max(len(mutant.sequence), n) > room:
                 raise InputError(
@@ -159,9 +159,9 @@ def _named(row: int, mutant: Mutant) -> str:
     return f"row {row}, {mutant.name[:40]!r}"
 
 
-def _of_indel(wild_type: Base, mutant: Base, letters: str, given: Mutant) -> Pair:
-    """An insertion or deletion beside its wild type: equal beginnings and ends belong together."""
-    columns = _aligned(letters, mutated(letters, given))
+def _of_indel(wild_type: Base, mutant: Base, letters: str, indel: Mutant) -> Pair:
+    """An insertion or deletion and its wild type, aligned at their equal beginnings and ends."""
+    columns = _aligned(letters, mutated(letters, indel))
     return Pair((), Side(mutant, {}, columns), Side(wild_type, {}))
 
 

@@ -3,7 +3,7 @@
 Each worker is a process that holds the model and scores one block at a time. A worker that dies is replaced,
 and its block is scored again.
 
-The workers are plain actors. Ray Data would restart a worker for ever that dies at the same block each time.
+The workers are plain actors. Ray Data would for ever restart a worker that dies at the same block.
 """
 
 from collections import Counter, deque
@@ -57,7 +57,7 @@ class WorkerPool:
         self.start = start
         self.loading = loading
         self.option = option
-        self.running: dict[Any, tuple[Any, Work | None]] = {}  # pending answer -> worker, and what it scores
+        self.running: dict[Any, tuple[Any, Work | None]] = {}  # pending answer -> worker, and its block
         self.deaths: Counter[Any] = Counter()
         self.n_replaced = 0
 
@@ -76,17 +76,17 @@ class WorkerPool:
                 self._start_worker()
             while n_left:
                 (pending,), _ = self.ray.wait(list(self.running), num_returns=1)
-                worker, one = self.running.pop(pending)
-                answer = self._answer(pending, one)
+                worker, block = self.running.pop(pending)
+                answer = self._answer(pending, block)
                 if answer is _DIED:
-                    if one is not None:
-                        waiting.appendleft(one)
+                    if block is not None:
+                        waiting.appendleft(block)
                     self._start_worker()
                     continue
                 advance(0, "scoring masks" + self._replaced())
-                if one is not None:
-                    done(one.piece, *answer)
-                    advance(one.n_masks(scoring))
+                if block is not None:
+                    done(block.piece, *answer)
+                    advance(block.n_masks(scoring))
                     n_left -= 1
                 if waiting:
                     following = waiting.popleft()
@@ -100,27 +100,27 @@ class WorkerPool:
         worker = self.start()
         self.running[worker.load.remote(*self.loading)] = (worker, None)
 
-    def _answer(self, pending: Any, one: Work | None) -> Any:
+    def _answer(self, pending: Any, work: Work | None) -> Any:
         """The answer of a worker, or _DIED."""
         errors = self.ray.exceptions
         try:
             answer = self.ray.get(pending)
         except errors.RayTaskError as error:
-            raise self._explain(error, one) from error
+            raise self._explain(error, work) from error
         except errors.RayError as error:  # the worker, its machine, or the answer on its way was lost
-            self.count_death(error, one)
+            self.count_death(error, work)
             return _DIED
-        if one is None:
+        if work is None:
             self.deaths.pop(None, None)
         return answer
 
-    def count_death(self, error: Exception, one: Work | None) -> None:
+    def count_death(self, error: Exception, work: Work | None) -> None:
         """Count the death of a worker at a block, or while it loaded the model.
 
         Raises:
             InputError: too many workers died at the same point.
         """
-        piece = None if one is None else one.piece
+        piece = None if work is None else work.piece
         self.deaths[piece] += 1
         self.n_replaced += 1
         if self.deaths[piece] < MAX_DEATHS:
@@ -133,12 +133,12 @@ class WorkerPool:
             f"of memory; {self._advice()}"
         ) from error
 
-    def _explain(self, error: Any, one: Work | None) -> Exception:
+    def _explain(self, error: Any, work: Work | None) -> Exception:
         """The error of the worker itself, in one line if it is an expected one."""
         cause = error.cause
         if _is_out_of_memory(cause):
             return InputError(f"a worker ran out of memory ({last_line(cause)}); {self._advice()}")
-        if one is None:
+        if work is None:
             return InputError(f"a worker could not load the model: {last_line(cause)}")
         if isinstance(cause, self.ray.exceptions.RayError):
             return InputError(f"a worker could not read its block: {last_line(cause)}")
@@ -167,5 +167,5 @@ def last_line(error: object) -> str:
     """The line of an error that says what happened, without the traces before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     line = lines[-1] if lines else type(error).__name__
-    known = isinstance(error, MaskEvidenceError | OSError) or len(lines) > 1
-    return line.rstrip(".") if known else f"{type(error).__name__}: {line.rstrip('.')}"
+    is_clear = isinstance(error, MaskEvidenceError | OSError) or len(lines) > 1
+    return line.rstrip(".") if is_clear else f"{type(error).__name__}: {line.rstrip('.')}"

@@ -175,8 +175,8 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         _validation.check_is_fitted(self)
         return self.model_.sample(n_samples, seed_from(self._random_state(random_state)))
 
-    def _random_state(self, given: Any = None) -> Any:
-        return self.random_state if given is None else given
+    def _random_state(self, random_state: Any = None) -> Any:
+        return self.random_state if random_state is None else random_state
 
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
         return checked_table(self, X, reset=reset, min_features=self._min_features if reset else 1)
@@ -203,7 +203,7 @@ def evidence_of_rows(
 
     Args:
         model: a fitted model.
-        data: the rows as the user gave them, which may name them.
+        data: the user's rows, which may have names.
         table: shape (N, D), NaN where a value is missing.
         to_tokens: the tokens of rows that have an observed value.
         design: how masks are drawn.
@@ -275,5 +275,7 @@ class LatentDensity(
         """
         if self.n_components is None:
             return max(1, min(2, n_features - 1))
-        given = _utils.check_scalar(self.n_components, "n_components", Integral, min_val=1, max_val=largest)
-        return int(given)
+        n_components = _utils.check_scalar(
+            self.n_components, "n_components", Integral, min_val=1, max_val=largest
+        )
+        return int(n_components)

@@ -58,39 +58,41 @@ class ColumnCodes:
         """The number of categories of each column, 0 for numbers."""
         counts = np.zeros(len(self.is_category), dtype=int)
         if self.encoder is not None:
-            known = [[c for c in each if c is not None and c == c] for each in self.encoder.categories_]
-            counts[self.is_category] = [len(each) for each in known]
+            categories = [
+                [c for c in values if c is not None and c == c] for values in self.encoder.categories_
+            ]
+            counts[self.is_category] = [len(values) for values in categories]
         return counts.tolist()
 
     def _positions(self, estimator: Any, width: int) -> Bool[np.ndarray, " D"]:
-        """The mask of the columns of categories, given as scikit-learn's estimators take it."""
-        given = np.atleast_1d(self.categorical)
+        """The mask of the columns of categories, from positions, names or a mask as in scikit-learn."""
+        selection = np.atleast_1d(self.categorical)
         chosen = np.zeros(width, dtype=bool)
-        if given.size == 0:
+        if selection.size == 0:
             return chosen
-        if given.dtype.kind == "b":
-            if given.shape != (width,):
+        if selection.dtype.kind == "b":
+            if selection.shape != (width,):
                 raise ValueError(
                     f"categorical_features set as a boolean mask should have shape ({width},), got: "
-                    f"{given.shape}"
+                    f"{selection.shape}"
                 )
-            chosen = given
-        elif given.dtype.kind in "iu":
-            if given.min() < 0 or given.max() >= width:
+            chosen = selection
+        elif selection.dtype.kind in "iu":
+            if selection.min() < 0 or selection.max() >= width:
                 raise ValueError(
                     "categorical_features set as integer indices must be in [0, n_features - 1]; there are "
-                    f"{width} features, got: {given.tolist()}"
+                    f"{width} features, got: {selection.tolist()}"
                 )
-            chosen[given] = True
-        elif all(isinstance(name, str) for name in given.flat):
+            chosen[selection] = True
+        elif all(isinstance(name, str) for name in selection.flat):
             names = list(getattr(estimator, "feature_names_in_", []))
-            for name in given.flat:
+            for name in selection.flat:
                 if name not in names:
                     raise ValueError(f"A given column is not a column of the dataframe: {str(name)!r}")
                 chosen[names.index(name)] = True
         else:
             raise ValueError(
-                f"categorical_features must be an array-like of bool, int or str, got: {given.dtype}"
+                f"categorical_features must be an array-like of bool, int or str, got: {selection.dtype}"
             )
         return chosen
 
@@ -104,10 +106,10 @@ def features_of(
     takes_nan: bool,
     centre: Float64[np.ndarray, " D"],
 ) -> Float64[np.ndarray, "n F"]:
-    """What a regressor of one column sees of each row: the visible values of the other columns.
+    """The features of a regressor of one column: the visible values of the other columns.
 
     A category is one-hot, and absent if all its columns are 0. A number that is absent is NaN for regressors
-    that take it; for others it is the mean of its column, with a further column that says so.
+    that take it; for others it is the mean of its column, with an indicator column.
 
     Args:
         table: shape (n, D); numbers and codes.
@@ -145,7 +147,7 @@ _PRIOR_COUNT = 10.0  # values that the variance over all numbers of visible toke
 
 
 class Examples(NamedTuple):
-    """What a column density is learned from: one row per observed value and mask.
+    """The training examples of a column density: one row per observed value and mask.
 
     Attributes:
         features: shape (n, F).
@@ -163,11 +165,11 @@ class Examples(NamedTuple):
 
 
 class ColumnDensity(ABC):
-    """p(x_j | features) of one column, learned by a fit to all examples and one to all but each fold.
+    """The density of one column given the others, fitted to all examples and once per fold without that fold.
 
     Args:
         estimator: an unfitted regressor or classifier.
-        examples: what to learn from.
+        examples: the training examples.
     """
 
     def __init__(self, estimator: Any, examples: Examples) -> None:
@@ -202,7 +204,7 @@ class ColumnDensity(ABC):
 
     @abstractmethod
     def _calibrate(self, examples: Examples, held_out: Any) -> None:
-        """Learn from predictions of rows that were not fitted how far they can be trusted."""
+        """Learn the spread of the errors from predictions of held-out rows."""
 
 
 class NumberDensity(ColumnDensity):
@@ -253,7 +255,7 @@ class CategoryDensity(ColumnDensity):
 
     Args:
         estimator: an unfitted classifier.
-        examples: what to learn from.
+        examples: the training examples.
         n_categories: the number of categories.
     """
 

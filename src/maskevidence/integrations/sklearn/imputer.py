@@ -1,4 +1,4 @@
-"""Filling the missing values of a table, with error bars that hold."""
+"""Fill the missing values of a table, with calibrated error bars."""
 
 import math
 import warnings
@@ -25,12 +25,12 @@ class MaskedImputer(
     _base.TransformerMixin,  # type: ignore[misc, name-defined]
     _base.BaseEstimator,  # type: ignore[misc, name-defined]
 ):
-    """Fill missing values by their conditional means, with standard deviations and intervals that hold.
+    """Fill missing values by their conditional means, with calibrated standard deviations and intervals.
 
-    A density is fitted to the rows. Values of rows that it was not fitted to are then hidden one at a time,
-    each is predicted from the others of its row, and the residuals, in predicted standard deviations, say by
-    how much these are too small or too large in each column and between which residuals a share of them lies.
-    This assumes that values are missing as the hidden ones are: at random.
+    A density is fitted to the rows. Values of held-out rows are then hidden one at a time and predicted from
+    the others of their row. The residuals, in predicted standard deviations, rescale the deviations of each
+    column and give the ends of the intervals. This assumes that values are missing at random, as the hidden
+    ones are.
 
     A column that does not vary is filled by its one value. A row without any observed value is filled by the
     means of the columns under the density.
@@ -39,7 +39,7 @@ class MaskedImputer(
         estimator: a density of this module; by default `KernelGaussianDensity()`, which chooses between a
             Gaussian and the rows alone by cross-validation.
         cv: the number of folds from which rows are held out.
-        missing_values: what stands for a missing value: NaN, which takes pandas' NA, too, or a number.
+        missing_values: the mark of a missing value: NaN, which includes pandas' NA, or a number.
         add_indicator: whether `transform` adds a column of 0 and 1 for each column with missing values in
             `fit`, as scikit-learn's `MissingIndicator` does.
         keep_empty_features: whether columns without an observed value in `fit` stay, filled with 0; otherwise
@@ -84,7 +84,7 @@ class MaskedImputer(
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MaskedImputer":
-        """Fit the density, and measure how far its predictions of hidden values are off.
+        """Fit the density, and measure the errors of its predictions of hidden values.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -167,7 +167,7 @@ class MaskedImputer(
     def intervals(
         self, X: Any, level: float = 0.9
     ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "N D"]]:
-        """The ends of intervals that hold a share of the missing values; both are the value where observed.
+        """The ends of intervals that contain a share of the missing values; both equal an observed value.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.

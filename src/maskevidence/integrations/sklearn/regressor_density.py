@@ -113,8 +113,8 @@ class MaskedRegressorDensity(_base.DensityMixin, _base.BaseEstimator):  # type: 
         if classifier is None:
             classifier = _ensemble.HistGradientBoostingClassifier(random_state=seed)
         self._takes_nan = {
-            kind: _utils.get_tags(each).input_tags.allow_nan
-            for kind, each in ((False, regressor), (True, classifier))
+            kind: _utils.get_tags(predictor).input_tags.allow_nan
+            for kind, predictor in ((False, regressor), (True, classifier))
         }
         self.columns_: list[ColumnDensity] = []
         for column, n_categories in enumerate(self._categories):
@@ -135,7 +135,7 @@ class MaskedRegressorDensity(_base.DensityMixin, _base.BaseEstimator):  # type: 
 
     @property
     def base_measure(self) -> str:
-        """What log-probabilities are relative to; see `MaskedModel`."""
+        """The base measure of the log-probabilities; see `MaskedModel`."""
         categories = getattr(self, "_categories", [0])
         if not any(categories):
             return DENSITY
@@ -152,11 +152,11 @@ class MaskedRegressorDensity(_base.DensityMixin, _base.BaseEstimator):  # type: 
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False."""
-        table, wanted = tokens.values.double().cpu().numpy(), masked.cpu().numpy()
+        table, hidden = tokens.values.double().cpu().numpy(), masked.cpu().numpy()
         visible = tokens.visible(masked).cpu().numpy()
         result = np.zeros(table.shape)
         for column, density in enumerate(self.columns_):
-            rows = np.flatnonzero(wanted[:, column])
+            rows = np.flatnonzero(hidden[:, column])
             if len(rows):
                 features = self._features(table[rows], visible[rows], column)
                 n_visible = self._n_visible(visible[rows], column)

@@ -1,4 +1,4 @@
-"""How far predictions of values that were hidden on purpose are off, and error bars that hold."""
+"""Errors of predictions of values that were hidden on purpose, which calibrate error bars."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _selection = import_extra("sklearn.model_selection", "sklearn", PURPOSE)
 
 MOST_VALUES = 2000
-_OWN = 50  # values of a column from which it has error bars of its own
+_OWN = 50  # a column with fewer values shares the error bars of all columns
 
 
 class HeldOutResiduals(NamedTuple):
-    """Values of rows that were not fitted, hidden one at a time and predicted from the others of their row.
+    """Residuals of held-out rows: each value is hidden and predicted from the others of its row.
 
     Attributes:
         columns: shape (n,); the columns of the values.
@@ -28,18 +28,18 @@ class HeldOutResiduals(NamedTuple):
 
     def of_column(self, column: int) -> Float64[np.ndarray, " m"]:
         """The residuals of a column, or of all columns if it has fewer than 50."""
-        own = self.residuals[self.columns == column]
-        return own if len(own) >= _OWN else self.residuals
+        residuals = self.residuals[self.columns == column]
+        return residuals if len(residuals) >= _OWN else self.residuals
 
     def spread(self, column: int) -> float:
-        """The root mean squared residual: what the predicted standard deviations have to be multiplied by."""
+        """The root mean squared residual, the factor that corrects the predicted standard deviations."""
         return float(np.sqrt(np.mean(self.of_column(column) ** 2)))
 
     def bounds(self, column: int, level: float) -> tuple[float, float]:
-        """The residuals between which a share of new ones lies.
+        """Two residuals between which a new residual lies with a probability of at least `level`.
 
-        With n residuals in ascending order, these are number ⌊(n + 1)(1 - level)/2⌋ from either end. If a new
-        one is exchangeable with them, it lies between the two with a probability of at least the level.
+        With n residuals in ascending order, these are number ⌊(n + 1)(1 - level)/2⌋ from either end. The new
+        residual has to be exchangeable with the others.
 
         Args:
             column: its position.
@@ -68,24 +68,24 @@ def held_out_residuals(
         estimator: a density of this package, whose `impute` gives means and variances.
         table: shape (N, D), NaN where a value is missing; each row has a value.
         cv: the number of folds.
-        rng: decides the folds and the values that are hidden, at most 2,000.
+        rng: draws the folds and the hidden values, at most 2,000.
     """
     columns, residuals = [], []
     folds = _selection.KFold(min(cv, len(table)), shuffle=True, random_state=int(rng.integers(2**31)))
-    each = -(-MOST_VALUES // folds.n_splits)
+    per_fold = -(-MOST_VALUES // folds.n_splits)
     for left, out in folds.split(table):
         kept = np.flatnonzero(varies(table[left]))
         fitted = _base.clone(estimator).fit(table[np.ix_(left, kept)])
         held = table[np.ix_(out, kept)]
         row, column = np.nonzero(~np.isnan(held))
-        order = rng.permutation(len(row))[:each]
+        order = rng.permutation(len(row))[:per_fold]
         probes, column = held[row[order]].copy(), column[order]
-        place = np.arange(len(column))
-        truth = probes[place, column]
-        probes[place, column] = np.nan
+        probe = np.arange(len(column))
+        truth = probes[probe, column]
+        probes[probe, column] = np.nan
         predicted = fitted.impute(probes)
-        residual = truth - predicted.values[place, column]
-        residuals.append(residual / np.sqrt(predicted.variance[place, column]))
+        residual = truth - predicted.values[probe, column]
+        residuals.append(residual / np.sqrt(predicted.variance[probe, column]))
         columns.append(kept[column])
     return HeldOutResiduals(np.concatenate(columns), np.concatenate(residuals))
 
