@@ -5,13 +5,9 @@ from typing import Any
 
 import torch
 
+from maskevidence import EvidenceEstimate, MaskDesign, RandomSize, Tokens, estimate_evidence
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence.estimate import estimate_evidence
-from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.masks.design import MaskDesign
-from maskevidence.masks.sizes import RandomSize
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.tokens import Tokens
+from maskevidence.models import MaskedLM
 
 _transformers = import_extra("transformers", "hf", "a callback of transformers' Trainer")
 

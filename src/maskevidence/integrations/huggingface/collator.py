@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int64
 
+from maskevidence import FixedRate, MaskDesign, MaskKey, RandomSize
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.processes import rank
 from maskevidence.integrations.huggingface.recipe import ID
-from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.drawing import drawn_masks
-from maskevidence.masks.sizes import FixedRate, RandomSize
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 WEIGHT = "mask_weight"

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
+from maskevidence import MaskDesign, Tokens
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
-from maskevidence.masks.design import MaskDesign
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.tokens import Tokens
+from maskevidence.models import MaskedLM
 
 
 def train_masked_lm(

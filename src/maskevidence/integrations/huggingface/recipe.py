@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
+from maskevidence import Tokens
 from maskevidence.errors import InputError
 from maskevidence.support.files import csv_text
 from maskevidence.support.keyed_random import keyed_ranks
-from maskevidence.tokens import Tokens
 
 ID = "id"
 _COLUMNS = ("step", "loss", "grad_norm", "learning_rate")

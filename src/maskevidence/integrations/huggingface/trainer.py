@@ -9,7 +9,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models import MaskedLM
 from maskevidence.support.files import read_json, write_json
 
 _transformers = import_extra("transformers", "hf", "training by transformers")

@@ -8,18 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from maskevidence import MaskDesign, MaskKey, RandomSize, Tokens
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.collator import one_mask_each
 from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
 from maskevidence.integrations.huggingface.trainer import BaseTrainer
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.sizes import RandomSize
+from maskevidence.models import MaskedImage
 from maskevidence.models.image.adapters import ViTMAENetwork
-from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.support.keyed_random import keyed_ranks
 from maskevidence.support.progress import quiet
-from maskevidence.tokens import Tokens
 
 HIDDEN = "hidden"
 PIXELS = "pixel_values"

@@ -17,7 +17,7 @@ from maskevidence.integrations.lm_eval.scored_value import ScoredValue, summed
 from maskevidence.integrations.lm_eval.scoring import Encoder, Scorer
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import Valuer
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress
 
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from maskevidence import ScoreTable
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, size_controls
 from maskevidence.integrations.lm_eval.harness_tasks import Contest
 from maskevidence.integrations.lm_eval.race import Race, without_line
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
-from maskevidence.scores.record import ScoreTable
 
 
 @dataclass(frozen=True)

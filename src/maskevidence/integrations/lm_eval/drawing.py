@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt64
 
-from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey, Plan, Positions, Summation
+from maskevidence import MaskDesign, MaskKey
+from maskevidence.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled
 
 PER_ORDER = 4  # masks, with sizes a quarter of the number of tokens apart

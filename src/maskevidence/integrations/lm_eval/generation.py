@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from maskevidence import Tokens
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
 from maskevidence.model import to_device_of
 from maskevidence.scores.ask import Answer
 from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tokens import Tokens
 
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 

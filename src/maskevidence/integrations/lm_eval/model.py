@@ -13,8 +13,8 @@ from maskevidence.integrations.lm_eval.harness_tasks import calling_tasks
 from maskevidence.integrations.lm_eval.report import evidence_report, write_errors
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.settings import Settings
+from maskevidence.models import MaskedLM
 from maskevidence.models.fingerprints import fingerprint
-from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.files import check_place, write_json
 
 _harness: Any = import_extra("lm_eval.api.model", "lm-eval", "the lm-evaluation-harness")

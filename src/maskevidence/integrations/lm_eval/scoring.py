@@ -8,14 +8,12 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from maskevidence import MaskDesign, MaskKey, ScoreTable, Tokens
 from maskevidence.errors import InputError
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models import MaskedLM
 from maskevidence.models.text.pieces import Frame, frame_of
 from maskevidence.scores.ask import Asker
-from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring, score_by
-from maskevidence.tokens import Tokens
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, Policy
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
-from maskevidence.masks.design import MaskDesign
-from maskevidence.masks.policy import Policy
-from maskevidence.masks.sizes import Exhaustive, LeaveOneOut
 
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12

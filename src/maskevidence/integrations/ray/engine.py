@@ -20,9 +20,10 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
+from maskevidence import MaskedModel
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.ray.workers import Worker, WorkerPool, last_line
-from maskevidence.model import HasBatches, MaskedModel
+from maskevidence.model import HasBatches
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Scorer, Work
 from maskevidence.scores.score import Scoring

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from maskevidence import ScoreTable
 from maskevidence.errors import InputError, MaskEvidenceError
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Work
-from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
 from maskevidence.support.progress import Advance
 

@@ -10,15 +10,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64
 
-from maskevidence.comparing.imputation import Imputation
+from maskevidence import EvidenceEstimate, Imputation, MaskDesign, MaskedModel, Tokens, estimate_evidence
 from maskevidence.data.table import Table
 from maskevidence.errors import import_extra
-from maskevidence.evidence.estimate import estimate_evidence, labels_of
-from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.masks.design import MaskDesign
-from maskevidence.model import MaskedModel
+from maskevidence.evidence.estimate import labels_of
 from maskevidence.models.base import TableModel
-from maskevidence.tokens import Tokens, without_mask
+from maskevidence.tokens import without_mask
 
 PURPOSE = "maskevidence.integrations.sklearn"
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Shaped
 
-from maskevidence.comparing.imputation import Imputation
+from maskevidence import Imputation
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
 from maskevidence.integrations.sklearn.gaussian import KernelGaussianDensity

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from maskevidence.comparing.imputation import Imputation
+from maskevidence import EvidenceEstimate, Imputation, MaskDesign, Tokens
 from maskevidence.errors import InputError, import_extra
-from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.integrations.sklearn.base import PURPOSE, evidence_of_rows, seed_from, with_values
 from maskevidence.integrations.sklearn.column_density import (
     CategoryDensity,
@@ -20,9 +19,7 @@ from maskevidence.integrations.sklearn.column_density import (
     features_of,
     folds_of_rows,
 )
-from maskevidence.masks.design import MaskDesign
 from maskevidence.model import DENSITY, MASS, Conditionals
-from maskevidence.tokens import Tokens
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _ensemble = import_extra("sklearn.ensemble", "sklearn", PURPOSE)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from maskevidence import MaskDesign, estimate_evidence
 from maskevidence.errors import import_extra
-from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.sklearn.base import PURPOSE
-from maskevidence.masks.design import MaskDesign
 
 _pipeline = import_extra("sklearn.pipeline", "sklearn", PURPOSE)
 
