@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float64
 
 _EVALUATOR = "lm_eval.evaluator"
-# Metrics of a multiple choice that read which choice has the largest value, and nothing else.
-_ARGMAX = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "characters", "acc_bytes": "bytes"}
+# Metrics of a multiple choice that read only which choice has the largest value.
+BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "characters", "acc_bytes": "bytes"}
 _MUTUAL = "acc_mutual_info"
-_GREEDY = "exact_match"
-DECISIONS = (*_ARGMAX, _MUTUAL, _GREEDY)
+GREEDY_METRIC = "exact_match"
+DECISIONS = (*BY_LARGEST_VALUE, _MUTUAL, GREEDY_METRIC)
 
 
 class Contest(NamedTuple):
@@ -61,7 +61,7 @@ def reads_greedy(task: Any) -> bool:
     metrics = metrics_of(task)
     if metrics is None:
         return True
-    return (_GREEDY if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
+    return (GREEDY_METRIC if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
 
 
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
@@ -84,7 +84,7 @@ def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[C
         "characters": np.array([float(max(1, len(choice))) for choice in choices]),
         "bytes": np.array([float(max(1, len(choice.encode()))) for choice in choices]),
     }
-    by_scale = {_ARGMAX[name]: name for name in reversed(metrics) if name in _ARGMAX}
+    by_scale = {BY_LARGEST_VALUE[name]: name for name in reversed(metrics) if name in BY_LARGEST_VALUE}
     contests = [Contest(name, 1 / length[scale]) for scale, name in by_scale.items()]
     if _MUTUAL in metrics:
         contests.append(Contest(_MUTUAL, np.ones(len(choices)), against_empty=True))

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.integrations.lm_eval.harness_tasks import choices_of, contests_of, metrics_of
+from maskevidence.integrations.lm_eval.harness_tasks import (
+    BY_LARGEST_VALUE,
+    GREEDY_METRIC,
+    choices_of,
+    contests_of,
+    metrics_of,
+)
 from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 
 _REDRAWS = 64
@@ -82,9 +88,7 @@ def _noise(values: Sequence[ScoredValue | None], count: int) -> Float64[np.ndarr
     noise = np.zeros((count, len(values)))
     for column, value in enumerate(values):
         if value is not None and value.n_draws > 1:
-            z = np.random.default_rng([value.draws_key, value.n_draws < 0]).standard_normal(
-                (count, value.n_draws)
-            )
+            z = np.random.default_rng([value.draws_key, 0]).standard_normal((count, value.n_draws))
             noise[:, column] = z @ value.deviations * np.sqrt(value.n_draws / (value.n_draws - 1))
     return noise
 
@@ -135,35 +139,29 @@ def _scales(task: Any, document: _Document) -> list[Float64[np.ndarray, " n"]]:
     )
     if choices is None or len(choices) > len(document.values) or None in document.values:
         return []
-    metrics = [name for name in metrics_of(task) or () if name in _PLAIN]
+    metrics = [name for name in metrics_of(task) or () if name in BY_LARGEST_VALUE]
     return [contest.scale for contest in contests_of(metrics, choices) if len(choices) > 1]
-
-
-_PLAIN = ("acc", "acc_norm", "acc_bytes", "f1", "mcc")
 
 
 def _is_certain(task: Any, document: _Document) -> bool:
     """Whether other masks would leave the document's metrics unchanged."""
     metrics, scales = metrics_of(task) or (), _scales(task, document)
-    if not scales or not set(metrics) <= {*_PLAIN, "exact_match"}:
+    if not scales or not set(metrics) <= {*BY_LARGEST_VALUE, GREEDY_METRIC}:
         return all(value is None or not value.mask_se for value in document.values)
     return all(apart > _CERTAIN * error for apart, error in (_lead(document, scale) for scale in scales))
 
 
 def _decisions(task: Any, documents: Sequence[_Document]) -> dict[str, Any]:
     """The number of decisions, of decisions within their error, and of expected changes by other masks."""
-    leads = [_lead(document, scales[0]) for document in documents if (scales := _scales(task, document))]
-    if not leads:
+    decided = [(document, scales[0]) for document in documents if (scales := _scales(task, document))]
+    if not decided:
         return {}
+    leads = [_lead(document, scale) for document, scale in decided]
     turned = 0.0
-    for document in documents:
-        scales = _scales(task, document)
-        if scales:
-            values = np.array([float(value or 0.0) for value in document.values[: len(scales[0])]])
-            noise = _noise(document.values[: len(scales[0])], _REDRAWS)
-            turned += float(
-                (((values + noise) * scales[0]).argmax(1) != (values * scales[0]).argmax()).mean()
-            )
+    for document, scale in decided:
+        values = np.array([float(value or 0.0) for value in document.values[: len(scale)]])
+        noise = _noise(document.values[: len(scale)], _REDRAWS)
+        turned += float((((values + noise) * scale).argmax(1) != (values * scale).argmax()).mean())
     return {
         "decisions": len(leads),
         "within_error": sum(apart <= _WITHIN * error for apart, error in leads),
