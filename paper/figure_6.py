@@ -200,7 +200,7 @@ def _claims(panel: Panel, *, short: bool) -> list[Claim]:
     low, high = slice(0, n // 3), slice(n - n // 3, n)
     fall, drift = (float(of.per_pixel[low].mean() - of.per_pixel[high].mean()) for of in (trained, random))
     drop = z_of_difference(trained.estimate, low, high)
-    correlation = float(spearmanr(np.arange(n), trained.per_pixel).statistic)
+    correlation = round(float(spearmanr(np.arange(n), trained.per_pixel).statistic), 12)
     above = float((trained.per_pixel > random.per_pixel).mean())
     areas = " and ".join(f"{of.estimate.log_evidence:,.0f}" for of in (trained, random))
     thirds = f"falls by {drift:.4f} nats per pixel, the trained one by {fall:.4f}"
