@@ -188,7 +188,7 @@ def main() -> None:
     warnings.showwarning = _with_notes(warnings.showwarning)
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
     try:
-        code = app(words, standalone_mode=False)
+        code = app(words, prog_name="maskevidence", standalone_mode=False)
         if code == 130:  # typer itself has caught Ctrl-C
             _say("interrupted")
     except MaskEvidenceError as error:
