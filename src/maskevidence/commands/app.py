@@ -215,7 +215,9 @@ def _in_design(error: typer.TyperException) -> str | None:
     word, context = _IN_DESIGNS.get(getattr(error, "option_name", "")), getattr(error, "ctx", None)
     if word is None or context is None:
         return None
-    flags = [one.opts[0] for one in context.command.params if one.opts[0] in ("--design", "--objective")]
+    flags = [
+        option.opts[0] for option in context.command.params if option.opts[0] in ("--design", "--objective")
+    ]
     return f"{error.option_name} is written in the design: {flags[0]} {word}" if flags else None  # type: ignore[attr-defined]
 
 
@@ -239,9 +241,9 @@ def _failed_unexpectedly(error: Exception) -> int:
         return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(__file__).parents[1])
-    frame = next((one for one in reversed(frames) if one.filename.startswith(package)), frames[-1])
-    place = Path(frame.filename)
-    where = place.relative_to(Path(package).parent) if place.is_relative_to(package) else place.name
+    frame = next((each for each in reversed(frames) if each.filename.startswith(package)), frames[-1])
+    file = Path(frame.filename)
+    where = file.relative_to(Path(package).parent) if file.is_relative_to(package) else file.name
     message = (
         f"internal error, please report: {type(error).__name__} in {where}, line {frame.lineno}: {reason}"
     )

@@ -77,8 +77,8 @@ class Scored(Result):
         table = Table(["observation", "position", "token", "log p"], cells, title)
         if len(tokens) <= MAX_TOKENS_SHOWN:
             return [table]
-        place = "--json" if self.folder is None else str(self.folder / "tokens.csv")
-        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {place} has all of them."]
+        target = "--json" if self.folder is None else str(self.folder / "tokens.csv")
+        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them."]
 
 
 def score(

@@ -129,8 +129,8 @@ def select(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    given = {"limit": options.limit, "id_column": id_column} | reading_options(reading)
-    read_with = {name: value for name, value in given.items() if value}
+    settings = {"limit": options.limit, "id_column": id_column} | reading_options(reading)
+    read_with = {name: value for name, value in settings.items() if value}
     result = {"data": data, "options": read_with, **selection.to_dict()}
     result |= {"versions": versions(), "command": command()}
     return Selected(selection, result) if out is None else _write(selection, result, out)

@@ -91,10 +91,10 @@ def _table(result: dict[str, Any], n_patches: int) -> Table:
     """log p by mask rate, for the first images."""
     cells = [
         [
-            f"{one['rate']:.0%}, {one['size']} of {n_patches}",
-            *(f"{log_p:,.1f}" for log_p in one["log_prob"][:MAX_COLUMNS]),
+            f"{rate['rate']:.0%}, {rate['size']} of {n_patches}",
+            *(f"{log_p:,.1f}" for log_p in rate["log_prob"][:MAX_COLUMNS]),
         ]
-        for one in result["rates"]
+        for rate in result["rates"]
     ]
     names = ["hidden", *(f"image {number}" for number in result["images"][:MAX_COLUMNS])]
     return Table(names, cells, "log p of the hidden patches, nats")

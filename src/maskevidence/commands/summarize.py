@@ -71,8 +71,8 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
     estimate = run.estimate
-    for write, known in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
-        if known is not None:
-            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), known, strict=True)))
+    for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
+        if values is not None:
+            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), values, strict=True)))
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

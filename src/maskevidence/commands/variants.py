@@ -167,7 +167,7 @@ def variants(
     if options.out is not None:
         with locked(options.out):
             taken = ("mutant", *scores.columns().values)
-            columns = {column_beside(name, taken): one.tolist() for name, one in numbers.items()}
+            columns = {column_beside(name, taken): column.tolist() for name, column in numbers.items()}
             # The summary is the sign of the folder, and the table, which comes last, of its being finished.
             with writing(options.out):
                 (options.out / TABLE).unlink(missing_ok=True)

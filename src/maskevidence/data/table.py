@@ -85,11 +85,11 @@ class Table:
         Raises:
             InputError: a column that does not exist (lists those that do).
         """
-        known = set(self.columns)
-        missing = [column for column in columns if column not in known]
+        names = set(self.columns)
+        missing = [column for column in columns if column not in names]
         if missing:
             raise InputError(f"{self.name} has no column {missing[0]!r}; it has {', '.join(self.columns)}")
-        places = {name: place for place, name in enumerate(self.columns)}
+        places = {name: number for number, name in enumerate(self.columns)}
         where = [places[column] for column in columns]
         return replace(self, values=self.values[:, where], columns=tuple(columns))
 
@@ -125,9 +125,9 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
     """
     lowest: dict[float, list[str]] = {}
     for name, column in zip(columns, values.T, strict=True):
-        known = column[~np.isnan(column)]
-        low = float(known.min()) if known.size else 0.0
-        others = known[known > low]
+        observed = column[~np.isnan(column)]
+        low = float(observed.min()) if observed.size else 0.0
+        others = observed[observed > low]
         if low < 0 and others.size and others.min() - low > np.ptp(others) and len(np.unique(others)) > 2:
             lowest.setdefault(low, []).append(name)
     notes = []
@@ -194,7 +194,7 @@ def decode(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[
     categories = table.categories[name]
     shares = values[:, [table.columns.index(column_of(name, category)) for category in categories[1:]]]
     first = 1.0 - shares.sum(axis=1)
-    return [categories[place] for place in np.column_stack([first, shares]).argmax(axis=1)]
+    return [categories[number] for number in np.column_stack([first, shares]).argmax(axis=1)]
 
 
 def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
@@ -252,11 +252,11 @@ def _encoded_again(
 ) -> Mapping[str, Float64[np.ndarray, " N"]]:
     """The columns of the model's categories, from those of the table."""
     first, *others = (column_of(name, category) for category in table.categories[name])
-    known = dict(zip(others, table.select(others).values.T, strict=True))
-    known[first] = 1.0 - np.sum(list(known.values()), axis=0)
-    absent = np.where(np.isnan(known[first]), np.nan, 0.0)
-    wanted = [column_of(name, category) for category in of_model]
-    return {column: known.get(column, absent) for column in wanted}
+    column_of_name = dict(zip(others, table.select(others).values.T, strict=True))
+    column_of_name[first] = 1.0 - np.sum(list(column_of_name.values()), axis=0)
+    absent = np.where(np.isnan(column_of_name[first]), np.nan, 0.0)
+    columns = [column_of(name, category) for category in of_model]
+    return {column: column_of_name.get(column, absent) for column in columns}
 
 
 def binarise(table: Table, how: str, seed: int = 0) -> Table:

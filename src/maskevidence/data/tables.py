@@ -358,9 +358,9 @@ def to_table(raw: RawTable, selection: Selection = Selection(), *, empty_rows: b
     _check_names(
         raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot], id_column
     )
-    wanted = names if selection.columns is None else list(selection.columns)
+    chosen = names if selection.columns is None else list(selection.columns)
     left_out = {*selection.drop, id_column}
-    used = [name for name in wanted if name not in left_out]
+    used = [name for name in chosen if name not in left_out]
     if not used:
         raise InputError(f"no column of {raw.name!r} is left; name one or more that are data")
     for name in selection.one_hot:
@@ -403,9 +403,9 @@ def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: 
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"{file!r} has two columns named {twice[0]!r}; rename or remove one")
-    known = set(names)
+    taken = set(names)
     for name in [*chosen, *([] if id_column is None else [id_column])]:
-        if name not in known:
+        if name not in taken:
             raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
 
 
@@ -575,9 +575,9 @@ def _encode(
             f"column {name!r} of {file!r} has {count} different values; --one-hot is for 2 to "
             f"{MAX_CATEGORIES} categories, so leave it out (--drop {name})"
         )
-    known = np.array([cell is not None for cell in cells])
+    present = np.array([cell is not None for cell in cells])
     columns = {
-        column_of(name, category): np.where(known, [float(cell == category) for cell in cells], np.nan)
+        column_of(name, category): np.where(present, [float(cell == category) for cell in cells], np.nan)
         for category in categories[1:]
     }
     return categories, columns

@@ -165,7 +165,7 @@ def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float6
     import pyarrow as pa
 
     whole = source
-    for place, name in enumerate(names_of(raw)):
+    for number, name in enumerate(names_of(raw)):
         of_numbers = name in table.columns
         if of_numbers:
             of_column = table.columns.index(name)
@@ -178,23 +178,23 @@ def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float6
             column = pa.array(np.ascontiguousarray(values[:, of_column]))
         elif holes.any():
             new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
-            column = _filled(source.column(place), holes, new)
+            column = _filled(source.column(number), holes, new)
         else:
             continue
-        whole = whole.set_column(place, source.column_names[place], column)
+        whole = whole.set_column(number, source.column_names[number], column)
     return whole
 
 
-def _filled(given: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
+def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
     """A column with its holes filled, in its own type; as text if this type cannot hold a new category."""
     import pyarrow as pa
 
-    cells = given.to_pylist()
-    known = {str(cell): cell for cell in cells}
+    cells = column.to_pylist()
+    cell_of_text = {str(cell): cell for cell in cells}
     for row in np.flatnonzero(holes).tolist():
-        cells[row] = known.get(new[row], new[row])
+        cells[row] = cell_of_text.get(new[row], new[row])
     try:
-        return pa.array(cells, given.type)
+        return pa.array(cells, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(list(map(str, cells)))
 

@@ -74,7 +74,7 @@ def prepare(
     )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
     prepared = Prepared(loaded, patches, source, details=details, images=images, labels=images.labels)
-    how = {one.name: getattr(reading, one.name) for one in fields(ImageFiles)}
+    how = {option.name: getattr(reading, option.name) for option in fields(ImageFiles)}
     return prepared.read_with(data, {"limit": sample.limit, **how})
 
 

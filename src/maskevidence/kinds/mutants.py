@@ -91,13 +91,13 @@ def read_mutants(
     assert mutants is not None
     if not mutants:
         raise InputError(f"{data!r} has no row; give a mutant or more")
-    wanted = [] if options.measured is None else [options.measured, *_names(options.given)]
-    numbers = {name: _numbers(data, columns, name, options.limit) for name in wanted}
+    names = [] if options.measured is None else [options.measured, *_names(options.given)]
+    numbers = {name: _numbers(data, columns, name, options.limit) for name in names}
     for name, values in numbers.items():
-        known = int((~np.isnan(values)).sum())
-        if known < MIN_PAIRS:
+        n_known = int((~np.isnan(values)).sum())
+        if n_known < MIN_PAIRS:
             raise InputError(
-                f"{data!r} has {known} numbers in column {name!r}; a rank correlation needs {MIN_PAIRS} or "
+                f"{data!r} has {n_known} numbers in column {name!r}; a rank correlation needs {MIN_PAIRS} or "
                 "more"
             )
         if np.nanmin(values) == np.nanmax(values):

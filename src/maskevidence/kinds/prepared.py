@@ -52,8 +52,8 @@ class Prepared:
 
     def read_with(self, data: str, options: dict[str, Any]) -> "Prepared":
         """Record the DATA word, and the options that the data were read with; None and False are left out."""
-        given = {name: value for name, value in options.items() if value}
-        return replace(self, source=self.source.model_copy(update={"name": data, "options": given}))
+        chosen = {name: value for name, value in options.items() if value}
+        return replace(self, source=self.source.model_copy(update={"name": data, "options": chosen}))
 
 
 def recorded(model: Any) -> dict[str, str | None]:

@@ -75,7 +75,7 @@ def reading_from(options: Mapping[str, Any]) -> RowReading:
     """
 
     def known(group: type) -> dict[str, Any]:
-        names = {one.name for one in fields(group)} - {"table"}
+        names = {option.name for option in fields(group)} - {"table"}
         return {name: value for name, value in options.items() if name in names}
 
     return RowReading(**known(RowReading), table=TableOptions(**known(TableOptions)))
@@ -160,8 +160,13 @@ def _read(data: str, reading: RowReading, limit: int | None, id_column: str | No
     elif data in DATA_SETS:
         table = _chosen(DATA_SETS[data](), reading.table, id_column)
     else:
-        known = [*DATA_SETS, *IMAGE_SETS, *(f"a {suffix} file" for suffix in SUFFIXES), "a folder of images"]
-        raise unknown_name("data", data, known)
+        sources = [
+            *DATA_SETS,
+            *IMAGE_SETS,
+            *(f"a {suffix} file" for suffix in SUFFIXES),
+            "a folder of images",
+        ]
+        raise unknown_name("data", data, sources)
     return table if limit is None else table.head(limit)
 
 

@@ -141,7 +141,7 @@ def select(
     if isinstance(components, str):
         components = parse_components(components)
     numbers = [components] if isinstance(components, SupportsIndex) else components
-    numbers = [whole_number("components", one) for one in numbers]
+    numbers = [whole_number("components", number) for number in numbers]
     folds = whole_number("folds", folds)
     if whole_number("seed", seed) < 0:
         raise InputError(f"seed={seed}; give a whole number of 0 or more")
@@ -221,7 +221,7 @@ def _plan(
     if not all(example.keeps_units for example in examples):
         varies = _varies(values, held)
         if not varies.all():
-            names = ", ".join(name for name, one in zip(columns, varies, strict=True) if not one)
+            names = ", ".join(name for name, varying in zip(columns, varies, strict=True) if not varying)
             notes.append(f"left out columns that do not vary in all folds: {names}")
         values, columns = values[:, varies], tuple(np.array(columns)[varies].tolist())
         empty = np.isnan(values).all(axis=1) if values.size else np.ones(len(values), dtype=bool)
@@ -312,11 +312,11 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                     key = plan.key
                     estimate = estimate_evidence(model, tokens, plan.design, seed=key.seed, masks=key.masks)
                     scores[word].estimates.append(estimate)
-    slow = [one for one in caught if issubclass(one.category, ConvergenceWarning)]
-    for one in caught:
-        if one not in slow:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return {word: one for word, one in scores.items() if word not in failed}, failed, len(slow)
+    slow = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
+    for warning in caught:
+        if warning not in slow:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return {word: score for word, score in scores.items() if word not in failed}, failed, len(slow)
 
 
 def _fits(
@@ -363,8 +363,11 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
     between: Callable[[str, str], Difference]
     behind: tuple[Difference, ...] = ()
     if plan.design is not None:
-        estimates = {str(word): _pooled(plan, word, one.estimates) for word, one in scores.items()}
-        values = {name: (one.log_evidence, one.mask_se, one.data_se) for name, one in estimates.items()}
+        estimates = {str(word): _pooled(plan, word, score.estimates) for word, score in scores.items()}
+        values = {
+            name: (estimate.log_evidence, estimate.mask_se, estimate.data_se)
+            for name, estimate in estimates.items()
+        }
         kind = next(iter(estimates.values())).kind
         if len(estimates) > 1:
             comparison = compare(estimates)
@@ -372,7 +375,7 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
     else:
         conditionals = {word.build(plan.values.shape[1]).conditionals for word in scores}
         kind = "exact" if conditionals == {"exact"} else "approximate"
-        by_row = {str(word): one.by_row for word, one in scores.items()}
+        by_row = {str(word): score.by_row for word, score in scores.items()}
         n = len(plan.values)
         values = {
             name: (float(x.mean()), 0.0, float(x.std(ddof=1) / np.sqrt(n))) for name, x in by_row.items()
@@ -381,7 +384,7 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
         best, *others = sorted(by_row, key=lambda name: -values[name][0])
         behind = held_together([between(best, name) for name in others])
     beaten = beaten_candidates(sorted(values, key=lambda name: -values[name][0]), between) if behind else {}
-    return _Compared(values, {one.second: one for one in behind}, beaten, kind)
+    return _Compared(values, {difference.second: difference for difference in behind}, beaten, kind)
 
 
 def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:
@@ -407,17 +410,19 @@ def beaten_candidates(
         Hansen, Lunde and Nason (2011), The Model Confidence Set, with Bonferroni's level after Holm (1979).
     """
     differences = {
-        (one, other): between(one, other) for place, other in enumerate(ranked) for one in ranked[:place]
+        (better, other): between(better, other)
+        for number, other in enumerate(ranked)
+        for better in ranked[:number]
     }
     left, beaten = list(ranked), dict[str, str]()
     while len(left) > 1:
         n_pairs = math.comb(len(left), 2)
         lost: dict[str, str] = {}
-        for place, other in enumerate(left):
-            for one in left[:place]:
-                difference = replace(differences[one, other], n_pairs=n_pairs)
+        for number, other in enumerate(left):
+            for better in left[:number]:
+                difference = replace(differences[better, other], n_pairs=n_pairs)
                 if difference.told_apart and difference.difference > tiny:
-                    lost.setdefault(other, one)
+                    lost.setdefault(other, better)
         if not lost:
             break
         beaten |= lost

@@ -118,8 +118,8 @@ class Selection(Shown):
 
         It cannot be told apart from the chosen one; its `behind` is what it gives up.
         """
-        near = (one for one in self.candidates if one.beaten_by is None)
-        return min(near, key=lambda one: (one.n_parameters, -one.log_evidence))
+        near = (each for each in self.candidates if each.beaten_by is None)
+        return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
         """The choice, and the smallest model that cannot be told apart from it with what it gives up.
@@ -132,7 +132,7 @@ class Selection(Shown):
         words = f"chosen: {self.choice}, highest held-out {name}{closed}"
         smallest = self.smallest
         if smallest.behind is None:
-            fewer = any(one.n_parameters < smallest.n_parameters for one in self.candidates)
+            fewer = any(each.n_parameters < smallest.n_parameters for each in self.candidates)
             return words + ("; every smaller model is worse" if fewer else "")
         error = smallest.behind.standard_error
         gives_up = plus_minus(smallest.behind.difference, error, digits_for(error), write)
@@ -209,7 +209,7 @@ class Selection(Shown):
         if len(sizes) < 2:
             return Values([_value(each) for each in self.candidates], y_label), title
         families = dict.fromkeys(each.family for each in self.candidates)
-        lines = [self._line(family, sizes, place) for place, family in enumerate(families)]
+        lines = [self._line(family, sizes, number) for number, family in enumerate(families)]
         marked = {"chosen": self.chosen, "smallest not told apart": self.smallest}
         marked = {
             words: each for words, each in marked.items() if words == "chosen" or each is not self.chosen
@@ -220,7 +220,7 @@ class Selection(Shown):
         ]
         return Lines(lines, "number of components K", y_label, points=points), title
 
-    def _line(self, family: str, sizes: Sequence[int], place: int) -> Line:
+    def _line(self, family: str, sizes: Sequence[int], number: int) -> Line:
         """A family over its numbers of components, or the level of a model without components."""
         members = [each for each in self.candidates if each.family == family]
         members = sorted(members, key=lambda each: each.n_components or 0)
@@ -234,7 +234,7 @@ class Selection(Shown):
             half = _Z * np.array([getattr(each, name) or 0.0 for each in members])
             if half.any():
                 bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
-        return Line(family, np.array(x, dtype=float), y, bands, place)
+        return Line(family, np.array(x, dtype=float), y, bands, number)
 
     def columns(self) -> Columns:
         """The columns of `to_csv`, by the names of the candidates."""
@@ -262,10 +262,12 @@ class Selection(Shown):
 
     def _rows(self) -> list[tuple[Any, ...]]:
         rows = []
-        for one in self.candidates:
-            behind = (0.0, 0.0) if one.behind is None else (one.behind.difference, one.behind.standard_error)
-            numbers = (one.n_components, one.n_parameters, one.log_evidence, one.mask_se, one.data_se)
-            rows.append((one.name, *numbers, *behind, one.beaten_by))
+        for each in self.candidates:
+            behind = (
+                (0.0, 0.0) if each.behind is None else (each.behind.difference, each.behind.standard_error)
+            )
+            numbers = (each.n_components, each.n_parameters, each.log_evidence, each.mask_se, each.data_se)
+            rows.append((each.name, *numbers, *behind, each.beaten_by))
         return rows
 
 

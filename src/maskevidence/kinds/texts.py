@@ -67,8 +67,8 @@ def prepare(
         notes.append(HIDDEN_TOGETHER)
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
-    place = checkpoint.tokenizer
-    elsewhere = replace(checkpoint, tokenizer=None if place is None else _full_path(place))
+    tokenizer = checkpoint.tokenizer
+    elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
     named = None if reading.block_size is not None else texts.labels
     source = DataSource(
         name=data,
@@ -85,7 +85,7 @@ def prepare(
         load=partial(_load_again, _full_path(model), elsewhere, device, words),
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
-        labels=None if named is None else tuple(named[place] for place in encoded.source),
+        labels=None if named is None else tuple(named[row] for row in encoded.source),
     )
     of_reading = {
         "limit": sample.limit,
@@ -215,11 +215,11 @@ def _full_path(name: str) -> str:
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
     """log p of each token given all others, nats, from the scores of a leave-one-out run."""
     tokens = prepared.tokens
-    place = {int(number): row for row, number in enumerate(tokens.ids)}
+    row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
     columns = [row.nonzero().flatten() for row in tokens.maskable]
     listed = []
     for number, draw, score in zip(scores.id, scores.draw, scores.score, strict=True):
-        row = place[int(number)]
+        row = row_of_id[int(number)]
         token_id = int(tokens.values[row, columns[row][int(draw)]])
         token = prepared.tokenizer.convert_ids_to_tokens(token_id)
         listed.append({"id": int(number), "position": int(draw), "token": token, "log_prob": float(score)})

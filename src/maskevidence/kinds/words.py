@@ -112,7 +112,7 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
 
 
-def parse_words(option: str, given: str | None) -> list[str]:
+def parse_words(option: str, text: str | None) -> list[str]:
     """Words between commas, such as names of columns; a word that holds a comma stands in quotes.
 
     Args:
@@ -126,19 +126,19 @@ def parse_words(option: str, given: str | None) -> list[str]:
         >>> parse_words("columns", 'a,"b, in m"')
         ['a', 'b, in m']
     """
-    if given is None:
+    if text is None:
         return []
     try:
-        lines = list(csv.reader([given], skipinitialspace=True, strict=True))
+        lines = list(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise InputError(
-            f'{flag(option)} {given!r} cannot be read ({error}); write a,b or a,"b, c"'
+            f'{flag(option)} {text!r} cannot be read ({error}); write a,b or a,"b, c"'
         ) from error
     words = lines[0] if lines else []
     if not words or not all(words):
-        raise InputError(f"{flag(option)} {given!r} lacks a word; write words between commas, such as a,b")
+        raise InputError(f"{flag(option)} {text!r} lacks a word; write words between commas, such as a,b")
     if len(set(words)) < len(words):
-        twice = next(word for place, word in enumerate(words) if word in words[:place])
+        twice = next(word for number, word in enumerate(words) if word in words[:number])
         raise InputError(f"{flag(option)} names {twice!r} twice; name it once")
     return words
 
@@ -159,7 +159,7 @@ def parse_components(word: str) -> tuple[int, ...]:
     found: set[int] = set()
     for part in word.split(","):
         numbers = [
-            int(one) if one.isascii() and one.isdigit() and len(one) < 6 else 0 for one in part.split("-")
+            int(end) if end.isascii() and end.isdigit() and len(end) < 6 else 0 for end in part.split("-")
         ]
         if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or numbers[0] > numbers[min(1, len(numbers) - 1)]:
             raise InputError(

@@ -66,8 +66,8 @@ def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
     if scale == 0:
         return [], []
     order = np.argsort(far, kind="stable")
-    low = [int(place) for place in order if far[place] < -OUTLYING * scale]
-    high = [int(place) for place in order[::-1] if far[place] > OUTLYING * scale]
+    low = [int(row) for row in order if far[row] < -OUTLYING * scale]
+    high = [int(row) for row in order[::-1] if far[row] > OUTLYING * scale]
     return low, high
 
 
@@ -129,14 +129,14 @@ def written(
     middle, per_character = float(np.median(values)), _CHARACTER * float(edges[-1] - edges[0])
     taken: list[tuple[float, float]] = []
     texts = []
-    for place in far:
-        value = float(values[place])
-        reach = per_character * (len(names[place]) + 1)
+    for row in far:
+        value = float(values[row])
+        reach = per_character * (len(names[row]) + 1)
         start, end = (value, value + reach) if value < middle else (value - reach, value)
         under = counts[(edges[1:] > start) & (edges[:-1] < end)]
         free = all(end < a or b < start for a, b in taken) and under.max(initial=0) <= 0.04 * counts.max()
-        first = not any((values[other] < middle) == (value < middle) for other in far[: far.index(place)])
-        texts.append(names[place] if free or first else "")
+        first = not any((values[other] < middle) == (value < middle) for other in far[: far.index(row)])
+        texts.append(names[row] if free or first else "")
         if texts[-1]:
             taken.append((start, end))
     return texts
@@ -155,8 +155,7 @@ def _in_words(
         if not places:
             continue
         named = ", ".join(
-            f"{names[place]} ({typeset(values[place], digits)}{cells.get(place, '')})"
-            for place in places[:NAMED]
+            f"{names[row]} ({typeset(values[row], digits)}{cells.get(row, '')})" for row in places[:NAMED]
         )
         more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
         lies = "lies" if len(places) == 1 else "lie"
@@ -225,9 +224,9 @@ def all_observations(
     order = np.argsort(values[0] / n_tokens, kind="stable")[:MAX_ROWS]
     names = estimate.names
     rows: list[list[str | float | None]] = [
-        [plain(names[place])]
-        + [round(float(column[place]), n) for column, n in zip(numbers, digits, strict=True)]
-        for place in order
+        [plain(names[row])]
+        + [round(float(column[row]), n) for column, n in zip(numbers, digits, strict=True)]
+        for row in order
     ]
     notes = ["The numbers are closed forms."] if exact else []
     if len(estimate.ids) > MAX_ROWS:
@@ -340,15 +339,15 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
 
     names, how = estimate.names, " in closed form" if run.is_exact else ""
 
-    def show(place: int) -> Shown:
-        key = int(estimate.ids[place])
+    def show(row: int) -> Shown:
+        key = int(estimate.ids[row])
         content = None if isinstance(contents, Unavailable) else contents(key)
         return Shown(
             key,
-            names[place] if estimate.labels is not None else f"Observation {key}",
-            float(values[place]),
-            float(per_token[place]),
-            int(n_tokens[place]),
+            names[row] if estimate.labels is not None else f"Observation {key}",
+            float(values[row]),
+            float(per_token[row]),
+            int(n_tokens[row]),
             **_parts(content, scores.get(key), None if tokens is None else tokens.get(key), shades),
         )
 

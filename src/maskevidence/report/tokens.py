@@ -159,11 +159,11 @@ def _between(text: str, unplaced: Sequence[float]) -> Iterator[Span]:
 def _plain(text: str) -> tuple[str, list[int]]:
     """The text in lower case without accents, and the place in the text of each character and of the end."""
     characters, origin = [], []
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         for part in unicodedata.normalize("NFKD", character).lower():
             if not unicodedata.combining(part):
                 characters.append(part)
-                origin.append(place)
+                origin.append(position)
     return "".join(characters), [*origin, len(text)]
 
 
