@@ -7,7 +7,7 @@ import pytest
 import first_run
 import maskevidence as me
 from maskevidence.errors import InputError
-from maskevidence.report.reading import Picture, read_runs
+from maskevidence.report.reading import ImageContent, read_runs
 from maskevidence.runs import read_run, write_run
 
 
@@ -50,7 +50,7 @@ def test_an_estimate_in_memory_becomes_a_run(pixels: me.data.Table, tmp_path: Pa
     assert me.models.load(tmp_path / "run" / "model").score_samples(pixels).shape == (60,)
     (reported,) = read_runs([tmp_path / "run"])
     assert isinstance(reported.contents, type(lambda: None))  # the rows are found again by their ids
-    assert isinstance(reported.contents(177), Picture)
+    assert isinstance(reported.contents(177), ImageContent)
     with pytest.raises(InputError, match="holds another run"):
         write_run(tmp_path / "run", "another", model, pixels, estimate)
     write_run(tmp_path / "run", "another", model, pixels, estimate, overwrite=True)

@@ -29,10 +29,10 @@ from maskevidence.report.observations import find_extremes
 from maskevidence.report.page import render, write_report
 from maskevidence.report.reading import (
     Contents,
-    Picture,
+    ImageContent,
     ReportedRun,
-    Row,
-    Text,
+    RowContent,
+    TextContent,
     Unavailable,
     read_back,
     read_runs,
@@ -309,7 +309,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
     values = read_table(table).values
     for key in reported.estimate.ids.tolist():
         row = contents(key)
-        assert isinstance(row, Row)
+        assert isinstance(row, RowContent)
         np.testing.assert_array_equal(row.values, values[key])
 
 
@@ -370,7 +370,7 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
     assert reported.estimate is not None
     key = int(reported.estimate.ids[3])
     picture = contents(key)
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, ImageContent)
     expected = digits().values[key].reshape(8, 8) * 255 / 16
     kept = np.zeros((8, 8), dtype=bool)
     assert picture.place is not None
@@ -402,7 +402,7 @@ def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
     assert not isinstance(contents, Unavailable)
     for shown in extremes.hardest:
         picture = contents(shown.id)
-        assert isinstance(picture, Picture)
+        assert isinstance(picture, ImageContent)
         np.testing.assert_array_equal(picture.pixels, pixels[shown.id])
         assert shown.shading is not None
         drawn = {
@@ -444,10 +444,10 @@ def test_texts_are_split_at_their_tokens(texts: Path) -> None:
 def test_pairs_and_prompts(texts: Path) -> None:
     pair = read_back_of(only(texts / "pairs"))
     assert not isinstance(pair, Unavailable)
-    assert pair(0) == Text("who sings?\nthe cat")
+    assert pair(0) == TextContent("who sings?\nthe cat")
     prompt = read_back_of(only(texts / "context"))
     assert not isinstance(prompt, Unavailable)
-    assert prompt(1) == Text("the dog", "here")
+    assert prompt(1) == TextContent("the dog", "here")
     shown = text_of(render([only(texts / "context")]))
     assert "Prompt, always visible and not scored" in shown
 

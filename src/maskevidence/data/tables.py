@@ -67,7 +67,7 @@ class RawTable:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ColumnSelection:
     """Which columns of a file are used, and how.
 
     Attributes:
@@ -126,7 +126,7 @@ def read_table(
     """
     raw = read_raw(path, delimiter)
     words = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    return to_table(raw, Selection(columns, drop, id_column, one_hot, words))
+    return to_table(raw, ColumnSelection(columns, drop, id_column, one_hot, words))
 
 
 def digits() -> Table:
@@ -339,7 +339,9 @@ class _Unusable(NamedTuple):
     among_numbers: bool
 
 
-def to_table(raw: RawTable, selection: Selection = Selection(), *, empty_rows: bool = False) -> Table:
+def to_table(
+    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+) -> Table:
     """The chosen columns of a file in float64.
 
     Args:

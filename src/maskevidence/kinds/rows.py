@@ -12,7 +12,15 @@ from jaxtyping import Int64
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
 from maskevidence.data.table import Table, binarise, with_columns_of
-from maskevidence.data.tables import SUFFIXES, RawTable, Selection, digits, kind_of_file, read_raw, to_table
+from maskevidence.data.tables import (
+    SUFFIXES,
+    ColumnSelection,
+    RawTable,
+    digits,
+    kind_of_file,
+    read_raw,
+    to_table,
+)
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.kinds.declaring import flag
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
@@ -206,7 +214,7 @@ def is_table_file(data: str) -> bool:
     return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
 
 
-def selection_of(options: TableOptions, id_column: str | None = None) -> Selection:
+def selection_of(options: TableOptions, id_column: str | None = None) -> ColumnSelection:
     """The words of the command line about columns as lists.
 
     Raises:
@@ -214,7 +222,7 @@ def selection_of(options: TableOptions, id_column: str | None = None) -> Selecti
     """
     columns = None if options.columns is None else parse_words("columns", options.columns)
     one_hot, missing = parse_words("one_hot", options.one_hot), parse_words("missing", options.missing)
-    return Selection(columns, parse_words("drop", options.drop), id_column, one_hot, missing)
+    return ColumnSelection(columns, parse_words("drop", options.drop), id_column, one_hot, missing)
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:

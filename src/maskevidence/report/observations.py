@@ -14,7 +14,14 @@ from jaxtyping import Float64, Int64
 from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
 from maskevidence.report.figures import Figure, Ranking, figure
-from maskevidence.report.reading import Content, Picture, ReportedRun, Row, Text, Unavailable
+from maskevidence.report.reading import (
+    Content,
+    ImageContent,
+    ReportedRun,
+    RowContent,
+    TextContent,
+    Unavailable,
+)
 from maskevidence.report.tokens import (
     Shades,
     Span,
@@ -258,7 +265,7 @@ class Shading:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Card:
     """One observation in the page.
 
     Attributes:
@@ -299,8 +306,8 @@ class Extremes:
         note: why the texts are not coloured, if they are not.
     """
 
-    hardest: list[Shown]
-    easiest: list[Shown]
+    hardest: list[Card]
+    easiest: list[Card]
     ranked_by: str
     shades: Shades | None
     missing: str | None
@@ -339,10 +346,10 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
 
     names, how = estimate.names, " in closed form" if run.is_exact else ""
 
-    def show(row: int) -> Shown:
+    def show(row: int) -> Card:
         key = int(estimate.ids[row])
         content = None if isinstance(contents, Unavailable) else contents(key)
-        return Shown(
+        return Card(
             key,
             names[row] if estimate.labels is not None else f"Observation {key}",
             float(values[row]),
@@ -379,14 +386,14 @@ def _parts(
     tokens: list[str] | None,
     shades: Shades | None,
 ) -> dict[str, Any]:
-    """The fields of `Shown` that hold the content of an observation."""
-    if isinstance(content, Text):
+    """The fields of `Card` that hold the content of an observation."""
+    if isinstance(content, TextContent):
         if tokens is None or scores is None:
             return {"spans": [Span(content.text)], "prompt": content.prompt}
         return {"spans": aligned(content.text, tokens, scores.tolist()), "prompt": content.prompt}
-    if isinstance(content, Row):
+    if isinstance(content, RowContent):
         return {"cells": _cells(content, scores)}
-    if isinstance(content, Picture):
+    if isinstance(content, ImageContent):
         shading = None if scores is None or shades is None else _shading(content, scores, shades)
         return {"picture": _picture(content), "shading": shading}
     if tokens is not None and scores is not None:
@@ -394,7 +401,7 @@ def _parts(
     return {}
 
 
-def _cells(row: Row, scores: Float64[np.ndarray, " D"] | None) -> list[tuple[str, str, float | None]]:
+def _cells(row: RowContent, scores: Float64[np.ndarray, " D"] | None) -> list[tuple[str, str, float | None]]:
     cells: list[tuple[str, str, float | None]] = []
     token = 0
     for column, value in zip(row.columns, row.values, strict=True):
@@ -407,7 +414,7 @@ def _cells(row: Row, scores: Float64[np.ndarray, " D"] | None) -> list[tuple[str
     return cells
 
 
-def _picture(picture: Picture) -> tuple[str, str]:
+def _picture(picture: ImageContent) -> tuple[str, str]:
     """Data URI and description of an image."""
     height, width, channels = picture.pixels.shape
     image = import_extra("PIL.Image", "plots", "pictures in the report")
@@ -418,7 +425,7 @@ def _picture(picture: Picture) -> tuple[str, str]:
     return address, f"{'grey' if channels == 1 else 'colour'} image of {height} × {width} pixels"
 
 
-def _shading(picture: Picture, scores: Float64[np.ndarray, " D"], shades: Shades) -> Shading | None:
+def _shading(picture: ImageContent, scores: Float64[np.ndarray, " D"], shades: Shades) -> Shading | None:
     """The shades of the tokens of an image; None unless the tokens are pixels or square patches."""
     height, width, channels = picture.pixels.shape
     steps = [shades.step(score) for score in scores.tolist()]

@@ -29,7 +29,7 @@ _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 
 
 @dataclass(frozen=True)
-class Text:
+class TextContent:
     """An observation that is text.
 
     Attributes:
@@ -42,7 +42,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Row:
+class RowContent:
     """An observation that is a row of numbers.
 
     Attributes:
@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ImageContent:
     """An observation that is an image.
 
     Attributes:
@@ -66,10 +66,10 @@ class Picture:
 
     pixels: UInt8[np.ndarray, "H W C"]
     place: np.ndarray | None = None
-    row: Row | None = None
+    row: RowContent | None = None
 
 
-Content = Text | Row | Picture
+Content = TextContent | RowContent | ImageContent
 Contents = Callable[[int], Content | None]
 
 
@@ -129,7 +129,7 @@ def _texts(data: DataSource) -> Contents | Unavailable | None:
         if not 0 <= number < len(texts):
             return None
         prompt = texts[context][number] if context in texts.columns and context not in scored else None
-        return Text("\n".join(texts[column][number] for column in scored), prompt)
+        return TextContent("\n".join(texts[column][number] for column in scored), prompt)
 
     return content
 
@@ -148,7 +148,7 @@ def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | None:
 
 def _of_images(images: Images) -> Contents:
     place = {int(number): row for row, number in enumerate(images.ids)}
-    return lambda number: Picture(images.pixels[place[number]]) if number in place else None
+    return lambda number: ImageContent(images.pixels[place[number]]) if number in place else None
 
 
 def _of_table(rows: Table, everything: Table) -> Contents:
@@ -161,12 +161,12 @@ def _of_table(rows: Table, everything: Table) -> Contents:
             return None
         values = rows.values[place[number]]
         if shape is None:
-            return Row(rows.columns, values)
+            return RowContent(rows.columns, values)
         pixels = np.array([_pixel(column) for column in rows.columns])
         level = np.full(shape, low)
         level[tuple(pixels.T)] = values
         scaled = np.nan_to_num(255 * (level - low) / (high - low if high > low else 1.0))
-        return Picture(scaled.round().astype(np.uint8), pixels[:, :2], Row(rows.columns, values))
+        return ImageContent(scaled.round().astype(np.uint8), pixels[:, :2], RowContent(rows.columns, values))
 
     return content
 

@@ -17,7 +17,7 @@ from maskevidence.model import to_device_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
-from maskevidence.report.reading import Picture, ReportedRun, Row, Unavailable
+from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
 from maskevidence.runs.directory import MODEL, TOKENS
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import MINUS, typeset
@@ -281,11 +281,11 @@ def _worst(
     return column, float(below[column])
 
 
-def _row(run: ReportedRun, key: int) -> Row | None:
+def _row(run: ReportedRun, key: int) -> RowContent | None:
     content = None if isinstance(run.contents, Unavailable) else run.contents(key)
-    if isinstance(content, Picture):
+    if isinstance(content, ImageContent):
         return content.row
-    return content if isinstance(content, Row) else None
+    return content if isinstance(content, RowContent) else None
 
 
 def _model(run: ReportedRun) -> TableModel | None:
