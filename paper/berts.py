@@ -143,7 +143,7 @@ class SmallText:
 
 
 def small_text(limit: int | None = None) -> SmallText:
-    """The text on the current device, with at most so many held-out blocks.
+    """The text on the current device; the held-out part is limited to a number of blocks.
 
     Raises:
         InputError: this Python was installed without the text.

@@ -206,7 +206,7 @@ def context(trial: Trial) -> Outcome | Iterable[Change]:
 def offset(trial: Trial) -> Outcome:
     """A token's own value is at least as likely at its place as the values of its neighbours.
 
-    Tokens are hidden in blocks, so that a neighbour's value is no better known than that of another token. If
+    Tokens are hidden in blocks, so that the model sees a neighbour as little as any other hidden token. If
     the answers are read one place off, the neighbour's value is more likely than the token's own, and than
     the value of another hidden token.
     """

@@ -107,7 +107,7 @@ def closed_form(trial: Trial) -> Outcome:
 
 
 def _difference(values: Tensor, expected: Tensor) -> Float64[Tensor, "..."]:
-    """|values - expected| / (1 + |expected|); infinite where it is no number."""
+    """|values - expected| / (1 + |expected|), with infinity in place of NaN."""
     return ((values.double() - expected).abs() / (1 + expected.abs())).nan_to_num(torch.inf)
 
 

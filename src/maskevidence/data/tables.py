@@ -328,7 +328,7 @@ class _Unusable(NamedTuple):
 
     Attributes:
         name: of the column.
-        place: of the first cell that is no number, and the cell; or the type of the column.
+        place: where the first cell stands that is not a number, and its text; or the type of the column.
         words: the different cells that are no numbers, at most one more than `_FEW_WORDS`.
         among_numbers: whether other cells are numbers.
     """
