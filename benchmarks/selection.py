@@ -44,7 +44,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
-from maskevidence.models.gaussian.each_rank import fit_each_rank
+from maskevidence.models.gaussian.factor_analysis import fit_each_rank
 from maskevidence.support.progress import progress
 
 K = 5

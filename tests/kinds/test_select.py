@@ -15,7 +15,7 @@ from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.kinds.select import beaten_candidates
 from maskevidence.kinds.words import parse_components
-from maskevidence.models.gaussian.each_rank import fit_each_rank
+from maskevidence.models.gaussian.factor_analysis import fit_each_rank
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -226,8 +226,8 @@ def test_candidates_that_cannot_be_fitted_are_left_out() -> None:
 
 
 def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.models.gaussian.each_rank.MAX_ITERATIONS", 2)
-    monkeypatch.setattr("maskevidence.models.gaussian.each_rank.TOLERANCE", 1e-13)
+    monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.TOLERANCE", 1e-13)
     selection = me.select(rows(n=60, missing=0.1), "factor-analysis", (1, 2), folds=2)
     assert "4 of the 4 fits ended before they converged" in selection.notes
 

@@ -22,8 +22,7 @@ from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
-from maskevidence.models.gaussian.each_rank import fit_each_rank
-from maskevidence.models.gaussian.factor_analysis import FactorAnalysis
+from maskevidence.models.gaussian.factor_analysis import FactorAnalysis, fit_each_rank
 from maskevidence.models.gaussian.ppca import PPCA
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.checks import whole_number

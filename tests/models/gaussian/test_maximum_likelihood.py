@@ -10,7 +10,7 @@ import torch
 import maskevidence as me
 import slow_em
 from maskevidence.errors import ConvergenceWarning
-from maskevidence.models.gaussian.observed_likelihood import FullLikelihood, LowRankLikelihood, gather_rows
+from maskevidence.models.gaussian.missing_values import FullLikelihood, LowRankLikelihood, gather_rows
 from oracles import GaussianModel, parameters_of
 
 NEW: dict[str, Callable[[int], GaussianModel]] = {

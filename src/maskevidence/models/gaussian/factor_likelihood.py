@@ -22,43 +22,6 @@ _MAX_HALVINGS = 25
 _FLATTEST = 1e-9  # curvature, relative to the largest
 
 
-class _Residual(NamedTuple):
-    """The eigenvectors of Ψ^-½ S Ψ^-½, ascending, of which the first have no loadings.
-
-    Attributes:
-        eigenvalues: λ, shape (D,).
-        vectors: u, shape (D, D), in columns.
-        n_left: how many have no loadings.
-    """
-
-    eigenvalues: Float64[np.ndarray, " D"]
-    vectors: Float64[np.ndarray, "D D"]
-    n_left: int
-
-    def derivatives(self) -> tuple[Vector, Matrix]:
-        """Slope and curvature of the log evidence in θ = log ψ, nats per observation, (D,) and (D, D).
-
-        With m over the eigenvectors without loadings, n over the others, and dλ, du from perturbation theory,
-
-            slope_j = ½ Σ_m (λ_m - 1) u_jm²
-            curvature_ij = -½ (Σ_m λ_m u_im u_jm)(Σ_m u_im u_jm)
-                           - ½ Σ_m (1 - λ_m) u_im u_jm Σ_n u_in u_jn (λ_n + λ_m)/(λ_n - λ_m)
-
-        Source:
-            Clarke (1970), A Rapidly Convergent Method for Maximum-Likelihood Factor Analysis.
-        """
-        left, others = self.eigenvalues[: self.n_left], self.eigenvalues[self.n_left :]
-        u, v = self.vectors[:, : self.n_left], self.vectors[:, self.n_left :]
-        slope = 0.5 * (u**2) @ (left - 1.0)
-        curvature = -0.5 * ((u * left) @ u.T) * (u @ u.T)
-        if len(others):
-            ratio = (1.0 - left)[:, None] * (others + left[:, None]) / (others - left[:, None])
-            pairs = np.einsum("im,mn,in->imn", u, ratio, v).reshape(len(u), -1)
-            products = (u[:, :, None] * v[:, None, :]).reshape(len(u), -1)
-            curvature -= 0.5 * pairs @ products.T
-        return slope, curvature
-
-
 class _Profile(NamedTuple):
     """The likelihood of the noise variances, with the best loadings for them.
 
@@ -82,12 +45,32 @@ class _Profile(NamedTuple):
         log_determinant = np.log(noise).sum() + np.log(leading).sum()
         return loadings, float(self.constant - 0.5 * (log_determinant + eigenvalues.sum() - explained))
 
-    def residual(self, noise: Vector) -> _Residual:
-        """What the loadings leave of Ψ^-½ S Ψ^-½."""
+    def derivatives(self, noise: Vector) -> tuple[Vector, Matrix]:
+        """Slope and curvature of the log evidence in θ = log ψ, nats per observation, (D,) and (D, D).
+
+        With the eigenvalues λ and eigenvectors u of Ψ^-½ S Ψ^-½, m over those without loadings, n over the
+        others, and dλ, du from perturbation theory,
+
+            slope_j = ½ Σ_m (λ_m - 1) u_jm²
+            curvature_ij = -½ (Σ_m λ_m u_im u_jm)(Σ_m u_im u_jm)
+                           - ½ Σ_m (1 - λ_m) u_im u_jm Σ_n u_in u_jn (λ_n + λ_m)/(λ_n - λ_m)
+
+        Source:
+            Clarke (1970), A Rapidly Convergent Method for Maximum-Likelihood Factor Analysis.
+        """
         root = np.sqrt(noise)
         eigenvalues, vectors = np.linalg.eigh(self.correlation / np.outer(root, root))
         n_left = len(noise) - min(self.n_components, int((eigenvalues > 1.0).sum()))
-        return _Residual(eigenvalues, vectors, n_left)
+        left, others = eigenvalues[:n_left], eigenvalues[n_left:]
+        u, v = vectors[:, :n_left], vectors[:, n_left:]
+        slope = 0.5 * (u**2) @ (left - 1.0)
+        curvature = -0.5 * ((u * left) @ u.T) * (u @ u.T)
+        if len(others):
+            ratio = (1.0 - left)[:, None] * (others + left[:, None]) / (others - left[:, None])
+            pairs = np.einsum("im,mn,in->imn", u, ratio, v).reshape(len(u), -1)
+            products = (u[:, :, None] * v[:, None, :]).reshape(len(u), -1)
+            curvature -= 0.5 * pairs @ products.T
+        return slope, curvature
 
     def climb(self, start: Vector, tolerance: float, max_iterations: int) -> tuple[Vector, int]:
         """The noise variances of a maximum, from a start, and the number of Newton steps.
@@ -99,7 +82,7 @@ class _Profile(NamedTuple):
         value = self.best_loadings(np.exp(theta))[1]
         gain = math.inf
         for step in range(max_iterations):
-            slope, curvature = self.residual(np.exp(theta)).derivatives()
+            slope, curvature = self.derivatives(np.exp(theta))
             free = ((theta > lowest) | (slope > 0)) & ((theta < 0) | (slope < 0))
             direction = _newton(slope, curvature, free)
             if direction @ slope < _ENOUGH * tolerance * max(1.0, abs(value)):

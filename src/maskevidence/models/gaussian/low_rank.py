@@ -1,7 +1,8 @@
 """Gaussians whose covariance is low rank plus diagonal, by K×K solves."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,30 +11,72 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.models.gaussian.family import GaussianFamily
-from maskevidence.models.gaussian.loadings import loadings_columns, loadings_picture
 from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
 from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
 from maskevidence.show.draw import plot
-from maskevidence.show.shown import data_frame
+from maskevidence.show.pictures import Grid
+from maskevidence.show.shown import Columns, data_frame
+from maskevidence.show.words import count, typeset
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
+_MOST_NAMES = 60  # rows that are named
+
+Loadings = Float64[np.ndarray, "D K"]
+Vector = Float64[np.ndarray, " D"]
+
+
+def unique_loadings(loadings: Loadings, noise: Vector) -> Loadings:
+    """The same covariance W Wᵀ by factors that are unique, the largest one first.
+
+    W is known up to a rotation only. The factors returned are those for which Wᵀ Ψ⁻¹ W is diagonal, and
+    the largest loading of each is positive.
+
+    Args:
+        loadings: W, shape (D, K).
+        noise: the diagonal of Ψ, shape (D,).
+
+    Example:
+        >>> w = np.array([[0.0, -2.0], [0.0, -2.0], [1.0, 0.0]])
+        >>> unique_loadings(w, np.ones(3)).round(6).tolist()
+        [[2.0, 0.0], [2.0, 0.0], [0.0, 1.0]]
+    """
+    _, _, rotation = np.linalg.svd(loadings / np.sqrt(noise)[:, None], full_matrices=False)
+    turned = loadings @ rotation.T
+    largest = turned[np.abs(turned).argmax(axis=0), np.arange(turned.shape[1])]
+    return turned * np.where(largest < 0, -1.0, 1.0) + 0.0
+
+
+def loadings_columns(loadings: Loadings, mean: Vector, noise: Vector, names: Sequence[str] | None) -> Columns:
+    """A row for each column of the table: its mean, its noise and its loadings, in its units."""
+    turned = unique_loadings(loadings, noise)
+    values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
+    values |= {f"factor_{k}": turned[:, k] for k in range(turned.shape[1])}
+    return Columns(values, names, "column")
+
+
+def loadings_picture(loadings: Loadings, noise: Vector, names: Sequence[str] | None) -> tuple[Grid, str]:
+    """The correlation of each column with each factor."""
+    n_columns, n_factors = loadings.shape
+    signal = (loadings**2).sum(axis=1)
+    shares, sd = signal / (signal + noise), np.sqrt(signal + noise)
+    correlation = unique_loadings(loadings, noise) / sd[:, None]
+    rows = [str(k) for k in range(n_columns)] if names is None else list(names)
+    explained = f"{'explain' if n_factors > 1 else 'explains'} {typeset(100 * float(shares.mean()), 0)} %"
+    picture = Grid(
+        correlation,
+        rows if n_columns <= _MOST_NAMES else (),
+        [str(k) for k in range(n_factors)],
+        "correlation of the column with the factor",
+        "factor",
+        "column",
+    )
+    return picture, f"{count(n_factors, 'factor')} {explained} of a column's variance"
+
+
 _MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
 _MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
-
-
-class _Posterior(NamedTuple):
-    """The latent posterior given the visible tokens.
-
-    Attributes:
-        factor: shape (B, K, K), or (1, K, K) if all rows see the same tokens; Cholesky factor of
-            A = I + W_Rᵀ Ψ_R⁻¹ W_R, the posterior precision.
-        covariance: of the same shape; A⁻¹.
-    """
-
-    factor: Float[Tensor, "B K K"]
-    covariance: Float[Tensor, "B K K"]
 
 
 class LowRankGaussian(GaussianFamily):
@@ -119,9 +162,10 @@ class LowRankGaussian(GaussianFamily):
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        posterior = self._posterior(visible)
-        latent = self._latent_means(centred, posterior)
-        return latent @ self.loadings.T, self.noise_variances + self._quadratic(posterior.covariance)
+        factor, covariance = self._posterior(visible)
+        latent = self._latent_means(centred, factor, covariance)
+        quadratic = covariance.reshape(-1, self.n_components**2) @ self._outer().T  # w_jᵀ A⁻¹ w_j
+        return latent @ self.loadings.T, self.noise_variances + quadratic
 
     def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
         """E[z | the present tokens] = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R), R the maskable and context tokens.
@@ -137,7 +181,7 @@ class LowRankGaussian(GaussianFamily):
         """
         self.check_width(tokens.width)
         present = tokens.maskable | tokens.context
-        return self._latent_means(self._centred(tokens.values, present), self._posterior(present))
+        return self._latent_means(self._centred(tokens.values, present), *self._posterior(present))
 
     def means_given(self, latent: Float[Tensor, "B K"]) -> Float[Tensor, "B D"]:
         """E[x | z] = μ + W z, shape (B, D)."""
@@ -150,10 +194,10 @@ class LowRankGaussian(GaussianFamily):
         # where a column's spread is 10⁶ times the noise.
         noise = self.noise_variances
         alike = bool((present == present[:1]).all())  # one posterior covariance for all rows
-        posterior = self._posterior(present[:1] if alike else present)
-        latent = self._latent_means(centred, posterior)
+        factor, covariance = self._posterior(present[:1] if alike else present)
+        latent = self._latent_means(centred, factor, covariance)
         residual = torch.where(present, centred - latent @ self.loadings.T, 0.0)
-        log_determinant = 2 * torch.log(torch.diagonal(posterior.factor, dim1=1, dim2=2)).sum(1)
+        log_determinant = 2 * torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1)
         log_noise = torch.where(present, LOG_2PI + torch.log(noise), 0.0).sum(1)
         distance = (residual.square() / noise).sum(1) + latent.square().sum(1)
         return -0.5 * (log_noise + log_determinant + distance)
@@ -196,7 +240,7 @@ class LowRankGaussian(GaussianFamily):
         for part in torch.split(masked, masks_at_once(width, k)):
             hidden = part.to(noise.dtype)
             visible = 1 - hidden
-            inverse = self._posterior(visible).covariance
+            _, inverse = self._posterior(visible)
             variance = torch.addmm(noise, inverse.reshape(-1, k * k), outer.T)
             weight = hidden / variance
             weights = scaled * visible  # V, shape (K, masks, D), so that one product serves all masks
@@ -214,22 +258,27 @@ class LowRankGaussian(GaussianFamily):
     def _like(self) -> Tensor:
         return self.loadings
 
-    def _latent_means(self, centred: Float[Tensor, "B D"], posterior: _Posterior) -> Float[Tensor, "B K"]:
+    def _latent_means(
+        self,
+        centred: Float[Tensor, "B D"],
+        factor: Float[Tensor, "P K K"],
+        covariance: Float[Tensor, "P K K"],
+    ) -> Float[Tensor, "B K"]:
+        """E[z | the present tokens], from the answers of `_posterior`."""
         projected = centred @ (self.loadings / self.noise_variances[:, None])
-        if len(posterior.covariance) == 1:
-            return torch.cholesky_solve(projected.T, posterior.factor[0]).T
-        return (posterior.covariance @ projected[:, :, None])[:, :, 0]
+        if len(covariance) == 1:
+            return torch.cholesky_solve(projected.T, factor[0]).T
+        return (covariance @ projected[:, :, None])[:, :, 0]
 
-    def _posterior(self, visible: Bool[Tensor, "B D"] | Float[Tensor, "B D"]) -> _Posterior:
+    def _posterior(
+        self, visible: Bool[Tensor, "P D"] | Float[Tensor, "P D"]
+    ) -> tuple[Float[Tensor, "P K K"], Float[Tensor, "P K K"]]:
+        """Cholesky factor of the posterior precision A = I + W_Rᵀ Ψ_R⁻¹ W_R, and the covariance A⁻¹."""
         k = self.n_components
         outer = self._outer() / self.noise_variances[:, None]
         identity = torch.eye(k, dtype=outer.dtype, device=outer.device).flatten()
         factor = cholesky(torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k))
-        return _Posterior(factor, torch.cholesky_inverse(factor))
-
-    def _quadratic(self, matrix: Float[Tensor, "B K K"]) -> Float[Tensor, "B D"]:
-        """w_jᵀ C w_j for every matrix C and feature j, as one matrix product."""
-        return matrix.reshape(-1, self.n_components**2) @ self._outer().T
+        return factor, torch.cholesky_inverse(factor)
 
     def _outer(self) -> Float[Tensor, "D KK"]:
         """w_j w_jᵀ of every feature, flat."""

@@ -1,17 +1,13 @@
-"""Maximum likelihood for the Gaussian family: checks, the closed form, and iteration to a tolerance."""
+"""Maximum likelihood for the Gaussian family: checks and the closed form."""
 
-import math
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError
-from maskevidence.support.progress import progress
 
-State = TypeVar("State")
 Vector = Float64[np.ndarray, " D"]
 Matrix = Float64[np.ndarray, "D K"]
 Table = Float64[np.ndarray, "N D"]
@@ -71,36 +67,11 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
 
 
 def refuse_constant(table: Table) -> None:
-    """Refuse a column that does not vary, whose noise variance would be 0.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-
-    Raises:
-        InputError: such a column.
-    """
+    """Raise an InputError for a column that does not vary, whose noise variance would be 0."""
     variance = np.nanvar(table, axis=0)
     if not variance.all():
         column = int(np.argmin(variance))
         raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
-
-
-def principal_components(table: Table, n_components: int, ddof: int) -> LowRankParameters:
-    """Maximum likelihood PPCA of complete data in closed form.
-
-    Args:
-        table: shape (N, D), without missing values.
-        n_components: K.
-        ddof: the covariance is divided by N - ddof.
-
-    Raises:
-        InputError: too few rows for `ddof`.
-        NumericalError: the components leave no noise.
-
-    Source:
-        Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
-    """
-    return principal_axes(table, ddof).of(n_components)
 
 
 class PrincipalAxes(NamedTuple):
@@ -117,10 +88,13 @@ class PrincipalAxes(NamedTuple):
     axes: Float64[np.ndarray, "r D"]
 
     def of(self, n_components: int) -> LowRankParameters:
-        """PPCA with K components.
+        """Maximum likelihood PPCA with K components, in closed form.
 
         Raises:
             NumericalError: the components leave no noise.
+
+        Source:
+            Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
         """
         eigenvalues, n_features = self.eigenvalues, len(self.mean)
         noise = float(eigenvalues[n_components:].mean())
@@ -164,55 +138,8 @@ def no_noise_left(n_components: int) -> NumericalError:
     )
 
 
-def climb(
-    step: Callable[[State], tuple[State, float]],
-    state: State,
-    name: str,
-    tolerance: float,
-    max_iterations: int,
-) -> State:
-    """Repeat a step until the log evidence rises by less than a share of itself.
-
-    Args:
-        step: gives the next state, and the log evidence per row of the state that it is given, nats, in
-            standard units, so that its size does not depend on the units of the data.
-        state: the first state.
-        name: of the method, for messages.
-        tolerance: relative to the log evidence, or to 1 nat if it is smaller.
-        max_iterations: the largest number of steps; beyond it, a `ConvergenceWarning` names the last rise.
-
-    Returns:
-        The last state whose log evidence is known.
-
-    Raises:
-        NumericalError: a log evidence that is not finite.
-    """
-    previous = rise = -math.inf
-    with progress(name, max_iterations) as advance:
-        for _ in range(max_iterations):
-            following, log_evidence = step(state)
-            rise = (log_evidence - previous) / max(1.0, abs(log_evidence))
-            if not math.isfinite(log_evidence):
-                raise NumericalError(
-                    f"{name} reached a log evidence of {log_evidence}; check the data's scale"
-                )
-            if rise < tolerance:
-                return state
-            state, previous = following, log_evidence
-            advance(1)
-    warn_not_converged(name, max_iterations, rise, tolerance)
-    return state
-
-
 def warn_not_converged(name: str, max_iterations: int, rise: float, tolerance: float) -> None:
-    """Warn that a fit has ended before its log evidence stood still.
-
-    Args:
-        name: of the method.
-        max_iterations: the number of its iterations.
-        rise: what the last ones gained, relative to the log evidence.
-        tolerance: the rise at which it would have ended.
-    """
+    """Warn that a fit ended before its log evidence stood still; `rise` is its last relative change."""
     warnings.warn(
         f"{name} did not converge in {max_iterations} iterations: the last ones still changed the log "
         f"evidence by {rise:.2g} of its size (tolerance {tolerance:g}), and the fit is as good as they left "

@@ -7,11 +7,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.models.gaussian.low_rank import LowRankGaussian
-from maskevidence.models.gaussian.maximum_likelihood import (
-    LowRankParameters,
-    check_table,
-    principal_components,
-)
+from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters, check_table, principal_axes
 from maskevidence.models.gaussian.missing_values import fit_low_rank
 
 
@@ -104,7 +100,7 @@ class PPCA(LowRankGaussian):
         if np.isnan(table).any():
             fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=True)
         else:
-            fitted = principal_components(table, self.n_components, ddof)
+            fitted = principal_axes(table, ddof).of(self.n_components)
         return self.take(fitted, table)
 
     def take(self, fitted: LowRankParameters, table: Float64[np.ndarray, "N D"]) -> "PPCA":

@@ -34,27 +34,7 @@ class Evaluation(NamedTuple):
     metric: Callable[[Point], Point]
 
 
-class _Memory:
-    """The last steps and changes of the gradient, as L-BFGS keeps them."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[Point, Point]] = []
-
-    def add(self, step: Point, change: Point) -> None:
-        """Keep a pair if the objective curves downwards along it; `change` is old minus new gradient."""
-        if step @ change > _MIN_CURVATURE * math.sqrt((step @ step) * (change @ change)):
-            self.pairs = [*self.pairs, (step, change)][-_MEMORY:]
-
-    def direction(self, gradient: Point, metric: Callable[[Point], Point]) -> Point:
-        """The two-loop recursion."""
-        rest, shares = gradient.copy(), []
-        for step, change in reversed(self.pairs):
-            shares.append(step @ rest / (step @ change))
-            rest -= shares[-1] * change
-        step_of_rest = metric(rest)
-        for (step, change), share in zip(self.pairs, reversed(shares), strict=True):
-            step_of_rest += step * (share - change @ step_of_rest / (step @ change))
-        return step_of_rest
+_Pair = tuple[Point, Point]  # a step, and the old minus the new gradient
 
 
 def maximise(
@@ -92,20 +72,25 @@ def maximise(
         Nocedal and Wright (2006), Numerical Optimization, section 7.2.
     """
     check(start)
-    point, now, memory = start, objective(start), _Memory()
+    point, now = start, objective(start)
+    pairs: list[_Pair] = []
     if not math.isfinite(now.value):
         raise NumericalError(f"the fit starts from a log evidence of {now.value}; check the data's scale")
     values = [now.value]
     with progress("fit", max_iterations) as advance:
         for _ in range(max_iterations):
-            moved = _move(objective, point, now, lower, memory)
-            if moved is None and memory.pairs:
-                memory = _Memory()
-                moved = _move(objective, point, now, lower, memory)
+            moved = _move(objective, point, now, lower, pairs)
+            if moved is None and pairs:
+                pairs = []
+                moved = _move(objective, point, now, lower, pairs)
             if moved is None:  # no larger value in floating point
                 return point, len(values) - 1
             new, then = moved
-            memory.add(new - point, now.gradient - then.gradient)
+            step, change = new - point, now.gradient - then.gradient
+            if step @ change > _MIN_CURVATURE * math.sqrt(
+                (step @ step) * (change @ change)
+            ):  # curves downwards
+                pairs = [*pairs, (step, change)][-_MEMORY:]
             point, now = new, then
             check(point)
             values.append(now.value)
@@ -116,18 +101,30 @@ def maximise(
     return point, max_iterations
 
 
+def _direction(pairs: list[_Pair], gradient: Point, metric: Callable[[Point], Point]) -> Point:
+    """The two-loop recursion of L-BFGS over the last steps and changes of the gradient."""
+    rest, shares = gradient.copy(), []
+    for step, change in reversed(pairs):
+        shares.append(step @ rest / (step @ change))
+        rest -= shares[-1] * change
+    step_of_rest = metric(rest)
+    for (step, change), share in zip(pairs, reversed(shares), strict=True):
+        step_of_rest += step * (share - change @ step_of_rest / (step @ change))
+    return step_of_rest
+
+
 def _gain(values: list[float]) -> float:
     """The gain of the last iterations, relative to the value."""
     return (values[-1] - values[-1 - min(_WINDOW, len(values) - 1)]) / max(1.0, abs(values[-1]))
 
 
 def _move(
-    objective: Callable[[Point], Evaluation], point: Point, now: Evaluation, lower: Point, memory: _Memory
+    objective: Callable[[Point], Evaluation], point: Point, now: Evaluation, lower: Point, pairs: list[_Pair]
 ) -> tuple[Point, Evaluation] | None:
     """The next point, and the objective there; None if no step along the direction raises the objective."""
     free = (point > lower) | (now.gradient > 0)
     gradient = np.where(free, now.gradient, 0.0)
-    direction = np.where(free, memory.direction(gradient, now.metric), 0.0)
+    direction = np.where(free, _direction(pairs, gradient, now.metric), 0.0)
     length = 1.0
     for _ in range(_MAX_HALVINGS):
         new = np.maximum(point + length * direction, lower)
