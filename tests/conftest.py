@@ -12,6 +12,7 @@ import torch
 import maskevidence as me
 from builders import BuildModel
 from command_line import run as run
+from command_line import saving_every_block
 from maskevidence.tokens import Tokens
 from oracles import GaussianModel
 
@@ -75,6 +76,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def every_block_saved() -> Iterator[None]:
+    """The runs of all tests of a file save each block as soon as it is scored."""
+    with saving_every_block():
+        yield
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ JSON_VALUES = [
     *("/dev/null", "\ud800", [], [[]], {}, {"a": 1}),
 ]
 # Options that say how long to work: large values are not mistakes.
-WORK = ("--steps", "--epochs", "--patience", "--workers")
+WORK = ("--steps", "--epochs", "--patience")
 # Known only after the work has begun: a training that diverges keeps its folder, and a disk becomes full.
 _BEGUN = re.compile(r"the loss is .* at step|no space is left")
 

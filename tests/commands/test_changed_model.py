@@ -104,10 +104,11 @@ def refused(run: CommandLine, *words: object) -> str:
     return error
 
 
+@pytest.mark.usefixtures("every_block_saved")
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_run_of_the_model_before_the_change_is_refused(run: CommandLine, tmp_path: Path, name: str) -> None:
     prepare, changes = CHANGES[name]
-    words: Words = ["score", *prepare(tmp_path), "--save-every", 0, "--out", tmp_path / "run"]
+    words: Words = ["score", *prepare(tmp_path), "--out", tmp_path / "run"]
     before = run(*words, "--json", "-")
     assert before.code == 0, before.err
     change(tmp_path / "model", changes)

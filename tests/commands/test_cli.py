@@ -204,7 +204,6 @@ class TestBadInput:
             (("ppca:2", "T", "--batch-size", "0"), "batch-size"),
             (("ppca:2", "T", "--limit", "0"), "limit"),
             (("ppca:2", "T", "--threads", "0"), "threads"),
-            (("ppca:2", "T", "--save-every", "-1"), "save-every"),
             (
                 ("ppca:2", "T", "--masks", "shared"),
                 "--masks is written in the design: --design every-size:4,shared",

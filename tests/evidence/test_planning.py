@@ -152,10 +152,9 @@ def test_the_command(run: CommandLine, ppca: me.models.PPCA, rows: np.ndarray, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "plan needs the error that is wanted; give --target-se or --target-relative"),
-        (("--max-passes", "10"), "--max-passes belongs to --target-se or --target-relative; add that"),
-        (("--target-se", "1", "--max-passes", "10"), "--max-passes belongs to score"),
-        (("--target-se", "nan"), "target_se=nan; give a number above 0"),
+        ((), "plan needs the error that is to be reached; give --target-se"),
+        (("--target-se", "1", "--max-passes", "10"), "No such option: --max-passes"),
+        (("--target-se", "nan"), "--target-se 'nan'; give nats above 0"),
         (("--target-se", "1", "--text", "a"), "--text belongs to masked language models"),
     ],
 )

@@ -53,6 +53,14 @@ def _first_picture(*curves: Any, **options: Any) -> bytes:
 
 
 @contextmanager
+def saving_every_block() -> Iterator[None]:
+    """Runs save each block as soon as it is scored."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MASKEVIDENCE_SAVE_EVERY", "0")
+        yield
+
+
+@contextmanager
 def prepared_commands(*, draws: bool = False) -> Iterator[None]:
     """Commands can be called in this process: they are built once, and draw the first curve.png alone.
 

@@ -21,12 +21,12 @@ from forked import exit_code
 MAX_ATTEMPTS = 3  # for each kill: a command that is faster than usual may end before it
 ROWS = ("--checkpoint-every", "2", "--epochs", "12", "--batch-size", "40", "--limit", "100")
 TRANSFORMER = ("--steps", "6", "--checkpoint-every", "2", "--batch-size", "4")
-SCORE = ("--save-every", "0", "--design", "every-size:4")
+SCORE = ("--design", "every-size:4")
 CASES: dict[str, tuple[str, ...]] = {
     "score, a fitted model": ("score", "ppca:2", "rows.npy", *SCORE),
     "score, a saved model": ("score", "saved", "rows.npy", *SCORE),
-    "score, texts": ("score", "bert", "text.txt", "--save-every", "0", "--design", "random-size:4"),
-    "score, images": ("score", "vit-mae", "images", "--save-every", "0", "--design", "random-size:4"),
+    "score, texts": ("score", "bert", "text.txt", "--design", "random-size:4"),
+    "score, images": ("score", "vit-mae", "images", "--design", "random-size:4"),
     "train gaussian": ("train", "gaussian", "rows.npy", *ROWS),
     "train ppca": ("train", "ppca:2", "rows.npy", *ROWS),
     "train ppca, likelihood, patience": (
@@ -158,6 +158,7 @@ def begin(words: Sequence[object], out: Path) -> int:
     """Start a command with one thread in a forked process; its process id."""
     child = os.fork()
     if child == 0:
+        os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
         run_as_child([*map(str, words), "--threads", "1", "--out", str(out)])
     return child
 

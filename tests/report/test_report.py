@@ -45,6 +45,8 @@ from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
 from report_runs import HOSTILE, command, save_bert, write_table, write_texts
 
+pytestmark = pytest.mark.usefixtures("every_block_saved")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -58,8 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             table,
             "--design",
             "every-size:2",
-            "--save-every",
-            0,
             "--out",
             root / f"ppca-{k}",
         )
@@ -259,7 +259,7 @@ def test_an_observation_with_missing_masks_does_not_count(folder: Path, tmp_path
     """More masks are asked for, and some are still missing: half the masks would give another estimate."""
     copy = tmp_path / "more"
     shutil.copytree(folder / "ppca-2", copy)
-    more = ("--design", "every-size:3", "--save-every", 0)
+    more = ("--design", "every-size:3")
     command("score", "ppca:2", folder / "table.csv", *more, "--out", copy)
     added = [part for part in list_parts(RunDirectory(copy).scores) if part.piece.first_repeat == 2]
     for part in added[4:]:

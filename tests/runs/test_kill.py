@@ -18,11 +18,13 @@ from killed_commands import begin
 from maskevidence.runs.parts import list_parts
 from recorded_runs import read_numbers, read_rows, same_rows
 
+pytestmark = pytest.mark.usefixtures("every_block_saved")
+
 
 @pytest.mark.usefixtures("one_thread")
 class TestKill:
     def test_at_five_random_moments(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
-        command = ("score", *saved, "--design", "every-size:20", "--save-every", 0)
+        command = ("score", *saved, "--design", "every-size:20")
         again = (*command, "--threads", 1, "--out")
         assert run(*again, tmp_path / "whole").code == 0
         n_parts = len(list_parts(tmp_path / "whole" / "scores"))
@@ -81,7 +83,7 @@ class TestKill:
     def test_a_resumed_run_is_scored_by_the_saved_model(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        command = ("score", "ppca:2", saved[1], "--limit", 300, "--save-every", 0, "--out", tmp_path / "a")
+        command = ("score", "ppca:2", saved[1], "--limit", 300, "--out", tmp_path / "a")
         assert run(*command).code == 0
         before = read_rows(tmp_path / "a")
         list_parts(tmp_path / "a" / "scores")[0].path.unlink()
@@ -107,7 +109,7 @@ class TestMounts:
     def test_a_run_resumes_after_the_disk_was_full(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:
-        command = ("score", *saved, "--design", "every-size:20", "--save-every", 0, "--threads", 1, "--out")
+        command = ("score", *saved, "--design", "every-size:20", "--threads", 1, "--out")
         assert run(*command, tmp_path / "whole").code == 0
         disk = tmp_path / "disk"
         disk.mkdir()

@@ -13,6 +13,8 @@ from maskevidence.runs import read_run
 from recorded_runs import checked_observations
 from text_models import SENTENCES, small_bert, small_tokenizer
 
+pytestmark = pytest.mark.usefixtures("every_block_saved")
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -130,7 +132,7 @@ def test_the_closed_form_of_each_row_stands_beside_its_estimate(
     run: CommandLine, world: Path, tmp_path: Path
 ) -> None:
     """It is exact, the same over shards and after a stop, and belongs to its run."""
-    words = ("score", "ppca:2", world / "data" / "table.csv", "--test-fraction", "0.5", "--save-every", 0)
+    words = ("score", "ppca:2", world / "data" / "table.csv", "--test-fraction", "0.5")
     assert run(*words, "--out", tmp_path / "one").code == 0
     rows = checked_observations(tmp_path / "one")
     exact = np.array([float(row["closed_form"]) for row in rows])

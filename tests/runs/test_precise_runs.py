@@ -10,12 +10,12 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.commands.score import score
-from maskevidence.kinds.options import PrecisionOptions, RunOptions
+from maskevidence.kinds.options import RunOptions
 from maskevidence.runs import read_run, score_into
 from maskevidence.runs.parts import list_parts, write_part
 from recorded_runs import N_FEATURES, make_model, read_numbers, same_rows
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "every_block_saved")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,9 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(folder / "model"), str(folder / "rows.npy")
 
 
-def record(data: tuple[str, str], out: Path, target: float | None, draws: int | None = None) -> dict:
+def record(data: tuple[str, str], out: Path, target: str | None, draws: int | None = None) -> dict:
     design = None if draws is None else f"random-size:{draws},replicates={draws}"
-    run = RunOptions(out=out, save_every=0.0, precision=PrecisionOptions(target_se=target))
+    run = RunOptions(out=out, target_se=target)
     return score(*data, design, run=run).result
 
 
@@ -45,7 +45,7 @@ def record(data: tuple[str, str], out: Path, target: float | None, draws: int | 
 def whole(data: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of several stages that nothing has interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    record(data, folder, 0.05)
+    record(data, folder, "0.05")
     return folder
 
 
@@ -83,19 +83,19 @@ def test_a_kill_changes_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(score_into, "write_part", write)
         with pytest.raises(KeyboardInterrupt):
-            record(data, tmp_path / "run", 0.05)
+            record(data, tmp_path / "run", "0.05")
     assert len(list_parts(tmp_path / "run" / "scores")) == n_parts
-    record(data, tmp_path / "run", 0.05)
+    record(data, tmp_path / "run", "0.05")
     assert same_rows(tmp_path / "run", whole)
     assert read_numbers(tmp_path / "run") == read_numbers(whole)
 
 
 def test_another_target_goes_on_from_the_draws_that_are_there(data: tuple[str, str], tmp_path: Path) -> None:
-    first = record(data, tmp_path / "run", 0.1)
+    first = record(data, tmp_path / "run", "0.1")
     parts = {part.path for part in list_parts(tmp_path / "run" / "scores")}
-    again = record(data, tmp_path / "run", 0.2)
+    again = record(data, tmp_path / "run", "0.2")
     assert again == first, "it has been reached"
-    finer = record(data, tmp_path / "run", 0.04)
+    finer = record(data, tmp_path / "run", "0.04")
     assert finer["design"]["draws"] > first["design"]["draws"]
     assert parts < {part.path for part in list_parts(tmp_path / "run" / "scores")}
     assert "target of 0.04 nats is reached" in finer["notes"][-1]
@@ -104,7 +104,7 @@ def test_another_target_goes_on_from_the_draws_that_are_there(data: tuple[str, s
 
 def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Path) -> None:
     score(*data, "random-size:4", run=RunOptions(out=tmp_path / "run"))
-    found = record(data, tmp_path / "run", 0.04)
+    found = record(data, tmp_path / "run", "0.04")
     assert found["design"]["replicates"] == 4
     assert found["design"]["draws"] % 4 == 0
     assert found["mask_se"] <= 0.04
@@ -113,11 +113,12 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target-se", "0.1", "--target-relative", "0.1"), "both are given; give one"),
-        (("--target-se", "0"), "target_se=0.0; give a number above 0"),
-        (("--target-relative", "nan"), "target_relative=nan; give a number above 0"),
-        (("--target-se", "-1"), "target_se=-1.0; give a number above 0"),
-        (("--max-passes", "100"), "--max-passes belongs to --target-se or --target-relative; add that"),
+        (("--target-relative", "0.01"), "--target-relative is written in --target-se: --target-se 1%"),
+        *(
+            (("--target-se", word), f"--target-se {word!r}; give nats above 0, such as 0.05, or a share")
+            for word in ("0", "nan", "-1", "0%", "%", "inf%", "x")
+        ),
+        (("--max-passes", "100"), "--max-passes belongs to --target-se; add that"),
         (("--target-se", "0.1", "--max-passes", "100"), "max_passes=100 is too few: the error of 70 obs"),
         (
             ("--target-se", "0.1", "--design", "random-size:8"),
@@ -128,7 +129,7 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
             "draws random sizes; leave --design",
         ),
         (("--target-se", "0.1", "--design", "random-size:shared"), "--target-se needs own masks"),
-        (("--target-relative", "0.1", "--shard", "1/2"), "`maskevidence plan` with the same target gives"),
+        (("--target-se", "10%", "--shard", "1/2"), "`maskevidence plan` with the same target gives"),
     ],
 )
 def test_what_excludes_a_target(
@@ -139,7 +140,7 @@ def test_what_excludes_a_target(
 
 
 def test_the_command_says_where_it_ended(run: CommandLine, data: tuple[str, str]) -> None:
-    result = run("score", *data, "--target-relative", "0.2")
+    result = run("score", *data, "--target-se", "20%")
     assert result.code == 0, result.err
     assert "note: the draws ended at 8 for each observation" in result.out
     too_small = run("score", *data, "--target-se", "1e-9", "--limit", "1")

@@ -25,7 +25,7 @@ from maskevidence.commands.score import score
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
-from maskevidence.kinds.options import ClusterOptions, PrecisionOptions, RunOptions
+from maskevidence.kinds.options import RunOptions
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece
@@ -51,7 +51,7 @@ from recorded_runs import (
 )
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.usefixtures("one_thread")  # as many as workers have
+pytestmark = pytest.mark.usefixtures("one_thread", "every_block_saved")  # as many as workers have
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +133,8 @@ class TestRows:
         make_model().save(tmp_path / "model")
         np.save(tmp_path / "rows.npy", make_tokens(40).values.numpy())
         found = []
-        for cluster in (ClusterOptions("ray", workers=1), ClusterOptions()):
-            run = RunOptions(
-                out=tmp_path / cluster.engine, precision=PrecisionOptions(target_se=0.05), cluster=cluster
-            )
+        for engine in ("ray:1", None):
+            run = RunOptions(out=tmp_path / str(engine), target_se="0.05", engine=engine)
             score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), "random-size:per-token", run=run)
             found.append(read_run(run.out).estimate)
         on_ray, local = found
@@ -261,7 +259,7 @@ class TestCommand:
             words = (*words, "--whole-words", "--design", "leave-one-out")
         local = run(*words, "--threads", 1, "--out", tmp_path / "local")
         assert local.code == 0, local.err
-        result = run(*words, "--out", tmp_path / "ray", "--engine", "ray", "--workers", 1, "--json", "-")
+        result = run(*words, "--out", tmp_path / "ray", "--engine", "ray:1", "--json", "-")
         assert result.code == 0, result.err
         assert result.out.startswith("{")
         assert same_rows(tmp_path / "ray", tmp_path / "local")
@@ -269,27 +267,28 @@ class TestCommand:
         ours, theirs = (checked_observations(tmp_path / name) for name in ("ray", "local"))
         assert ours == theirs
         assert ours[-1]["label"] == ("" if kind == "fitted" else "t39")
-        again = run(*words, "--out", tmp_path / "ray", "--engine", "local")
+        again = run(*words, "--out", tmp_path / "ray")
         assert "was finished before" in " ".join(again.out.split())
 
     def test_a_killed_run_is_resumed_by_either_engine(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, cluster: str
     ) -> None:
         design = ("--limit", 150, "--design", "every-size:10", "--batch-size", 3)
-        words = ("score", *saved, *design, "--save-every", 0, "--out")
-        on_ray = ("--engine", "ray", "--workers", 1)
+        words = ("score", *saved, *design, "--out")
         assert run(*words, tmp_path / "whole", "--threads", 1).code == 0
         n_blocks = len(list_parts(tmp_path / "whole" / "scores"))
         # The first starts its own Ray, the second connects to the one of this module.
         killed, interrupted = tmp_path / "killed", tmp_path / "interrupted"
         ends = {
-            killed: (signal.SIGKILL, -signal.SIGKILL, ()),
-            interrupted: (signal.SIGINT, 130, ("--address", cluster)),
+            killed: (signal.SIGKILL, -signal.SIGKILL, "ray:1"),
+            interrupted: (signal.SIGINT, 130, f"ray:1,address={cluster}"),
         }
-        for out, (end, code, address) in ends.items():
-            process = start(*words, out, *on_ray, *address)
+        for out, (end, code, engine) in ends.items():
+            process = start(*words, out, "--engine", engine)
             wait_for(lambda out=out: len(list_parts(out / "scores")) > 2, "scores")
-            here = not address and Path("/proc/net/tcp").exists()  # Ray was started, for this machine alone
+            here = (
+                engine == "ray:1" and Path("/proc/net/tcp").exists()
+            )  # Ray was started, for this machine alone
             heard = listening(process.pid) if here else {"127.0.0.1"}
             process.send_signal(signal.SIGSTOP)
             assert f"process {process.pid} is writing into" in run(*words, out).error
@@ -302,7 +301,7 @@ class TestCommand:
             parts = list_parts(out / "scores")
             assert 2 < len(parts) < n_blocks
             kept = {part.path: part.path.stat().st_mtime_ns for part in parts}
-            again = run(*words, out, *(on_ray if end == signal.SIGKILL else ()))
+            again = run(*words, out, *(("--engine", engine) if end == signal.SIGKILL else ()))
             assert again.code == 0, again.err
             assert {path: path.stat().st_mtime_ns for path in kept} == kept
             assert same_rows(out, tmp_path / "whole")
@@ -332,7 +331,7 @@ class TestCommand:
         monkeypatch.setattr(ray, "is_initialized", lambda: False)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
-            words = ("score", *saved, "--engine", "ray", "--address", address, "--out", tmp_path / "a")
+            words = ("score", *saved, "--engine", f"ray:address={address}", "--out", tmp_path / "a")
             errors = [run(*words).error]
         errors.append(run(*words).error)  # nobody listens at the address any more
         for error in errors:
@@ -343,19 +342,16 @@ class TestCommand:
         ("words", "message"),
         [
             (("--engine", "ray"), "--engine ray needs --out"),
-            (("--workers", 2), "--workers belongs to --engine ray; add that"),
-            (("--address", "auto"), "--address belongs to --engine ray"),
-            (("--gpus-per-worker", 1), "--gpus-per-worker belongs to --engine ray"),
-            (("--engine", "ray", "--workers", 0, "--out", "a"), "'--workers'"),
-            (
-                ("--engine", "ray", "--gpus-per-worker", 1.5, "--out", "a"),
-                "1.5 GPUs per worker; give a share",
+            (("--workers", 2), "--workers is written in --engine: --engine ray:8"),
+            (("--address", "auto"), "--address is written in --engine: --engine ray:address=HOST:PORT"),
+            (("--gpus-per-worker", 1), "--gpus-per-worker is written in --engine: --engine ray:8,gpus=0.5"),
+            (("--engine", "ray:0"), "0 workers; give 1 or more"),
+            (("--engine", "ray:8,gpus=1.5"), "1.5 GPUs per worker; give a share"),
+            (("--engine", "ray:address=here"), "'here' is not the address of a Ray cluster; give HOST:PORT"),
+            *(
+                (("--engine", word), f"{word!r} is no engine; give ray, ray:8 for 8 workers")
+                for word in ("rya", "local", "ray:", "ray:x", "ray:8,9", "ray:8,workers=9", "ray:gpu=1")
             ),
-            (
-                ("--engine", "ray", "--address", "here", "--out", "a"),
-                "'here' is not the address of a Ray cluster; give HOST:PORT",
-            ),
-            (("--engine", "rya", "--out", "a"), "'--engine'"),
         ],
         ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
     )

@@ -30,6 +30,8 @@ FOREIGN = r"\.parquet' does not belong to this run .*; remove it"
 CHANGED = "run.json' was changed after it was written"
 OLD = {"maskevidence": "0.1.9"}
 
+pytestmark = pytest.mark.usefixtures("every_block_saved")
+
 
 def score_into(
     folder: Path, design: me.MaskDesign = DESIGN, seed_of_model: int = 0, **changes: object
@@ -147,7 +149,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(2)
     np.save(folder / "rows.npy", rng.normal(size=(150, 4)) @ rng.normal(size=(4, 4)))
     for name in "ab":
-        options = RunOptions(out=folder / name, save_every=0.0)
+        options = RunOptions(out=folder / name)
         score("ppca:1", str(folder / "rows.npy"), "every-size:2", run=options)
     return folder
 
@@ -157,7 +159,7 @@ def fitted(scored: Path, tmp_path: Path) -> tuple[object, ...]:
     """The command of a run with a fitted model, which was given before; its folder comes last."""
     for name in "ab":
         shutil.copytree(scored / name, tmp_path / name)
-    words = ("--save-every", 0, "--design", "every-size:2", "--out", tmp_path / "a")
+    words = ("--design", "every-size:2", "--out", tmp_path / "a")
     return ("score", "ppca:1", scored / "rows.npy", *words)
 
 

@@ -41,17 +41,22 @@ from maskevidence.show.terminal import print_page
 from maskevidence.support import files
 
 DEBUG = "--debug"
-_IN_DESIGNS = {  # flags of their own once, and how a design has them
-    "--masks-per-size": "every-size:4",
-    "--draws": "random-size:16",
-    "--replicates": "random-size:8,replicates=4",
-    "--orders": "orderings:16",
-    "--bound": "orderings:16,bound=importance",
-    "--order-mixture": "exhaustive:order-mixture",
-    "--blocks": "policy:entropy,blocks=4",
-    "--tokens-per-step": "policy:entropy,tokens-per-step=2",
-    "--masks": "every-size:4,shared",
-    "--per-token": "random-size:8,per-token",
+_DESIGNS = ("--design", "--objective")
+_RETIRED = {  # flags of their own once, and how another one says the same
+    "--masks-per-size": (_DESIGNS, "every-size:4"),
+    "--draws": (_DESIGNS, "random-size:16"),
+    "--replicates": (_DESIGNS, "random-size:8,replicates=4"),
+    "--orders": (_DESIGNS, "orderings:16"),
+    "--bound": (_DESIGNS, "orderings:16,bound=importance"),
+    "--order-mixture": (_DESIGNS, "exhaustive:order-mixture"),
+    "--blocks": (_DESIGNS, "policy:entropy,blocks=4"),
+    "--tokens-per-step": (_DESIGNS, "policy:entropy,tokens-per-step=2"),
+    "--masks": (_DESIGNS, "every-size:4,shared"),
+    "--per-token": (_DESIGNS, "random-size:8,per-token"),
+    "--workers": (("--engine",), "ray:8"),
+    "--gpus-per-worker": (("--engine",), "ray:8,gpus=0.5"),
+    "--address": (("--engine",), "ray:address=HOST:PORT"),
+    "--target-relative": (("--target-se",), "1%"),
 }
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
 
@@ -197,7 +202,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        message = _in_design(error) or (message and f"{message} Try: {command} --help")
+        message = _retired(error) or (message and f"{message} Try: {command} --help")
         code = _failed(message) if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
@@ -210,15 +215,15 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _in_design(error: typer.TyperException) -> str | None:
-    """The design that says what an unknown option said once; None for another error or command."""
-    word, context = _IN_DESIGNS.get(getattr(error, "option_name", "")), getattr(error, "ctx", None)
-    if word is None or context is None:
+def _retired(error: typer.TyperException) -> str | None:
+    """The option that says what an unknown one said once; None for another error or command."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if option not in _RETIRED or context is None:
         return None
-    flags = [
-        option.opts[0] for option in context.command.params if option.opts[0] in ("--design", "--objective")
-    ]
-    return f"{error.option_name} is written in the design: {flags[0]} {word}" if flags else None  # type: ignore[attr-defined]
+    flags, word = _RETIRED[option]
+    new = next((each.opts[0] for each in context.command.params if each.opts[0] in flags), None)
+    where = "the design" if flags == _DESIGNS else new
+    return None if new is None else f"{option} is written in {where}: {new} {word}"
 
 
 def _failed(message: str) -> int:

@@ -6,7 +6,7 @@ from maskevidence.commands.arguments import Data, Model
 from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Option, one_of_kind
-from maskevidence.kinds.options import PrecisionOptions, Preparation
+from maskevidence.kinds.options import Preparation, TargetSe
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page
 
@@ -14,8 +14,8 @@ from maskevidence.show.parts import Page
 def plan(
     model: Model,
     data: Data,
-    precision: PrecisionOptions,
     options: Preparation | None = None,
+    target_se: TargetSe = None,
     design: Annotated[
         str | None,
         Option("random-size:per-token, if the run is to record the score of each hidden token.", "DESIGN"),
@@ -30,20 +30,20 @@ def plan(
 
         maskevidence plan ppca:8 digits --target-se 0.05
 
-        maskevidence plan google-bert/bert-base-uncased glue/qnli:validation --target-relative 0.01
+        maskevidence plan google-bert/bert-base-uncased glue/qnli:validation --target-se 1%
 
     Args:
         model: the MODEL word.
         data: the DATA word.
-        precision: the target.
         options: how the model and the data are prepared, as for `score`.
+        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%".
         design: random-size:per-token if the run will record the scores of hidden tokens.
 
     Raises:
         InputError: options, a model or data that cannot be used.
 
     Example:
-        >>> planned = plan("ppca:2", "digits", PrecisionOptions(target_se=0.5))
+        >>> planned = plan("ppca:2", "digits", target_se="0.5")
         >>> planned.to_dict()["design"].startswith("random-size:"), len(planned.to_dict()["notes"]) > 0
         (True, True)
     """
@@ -55,11 +55,9 @@ def plan(
     from maskevidence.support.provenance import command, versions
 
     word = None if design is None else parse_design(design)
-    precise = parse_precise(precision, word)
+    precise = parse_precise(target_se, None, word)
     if precise is None:
-        raise InputError("plan needs the error that is wanted; give --target-se or --target-relative")
-    if precise.max_passes is not None:
-        raise InputError("--max-passes belongs to score; plan says how many passes a target takes")
+        raise InputError("plan needs the error that is to be reached; give --target-se")
     options = one_of_kind(kind_of_model(model), model, options, Preparation)
     ready = prepare(model, data, FEWEST, options)
     per_token = word is not None and word.per_token

@@ -106,7 +106,7 @@ def score(
 
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
 
-        maskevidence score runs/a/model table.csv --out runs/b --engine ray --workers 8
+        maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
 
     Args:
         model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
@@ -136,7 +136,7 @@ def score(
     from maskevidence.scores.score import Scoring
 
     word = None if design is None else parse_design(design)
-    precise = parse_precise(run.precision, word, run.shard)
+    precise = parse_precise(run.target_se, run.max_passes, word, run.shard)
     numbers.check_run(run)
     kind = kind_of_model(model)
     word = word or parse_design(_DESIGN[kind])

@@ -10,7 +10,6 @@ from maskevidence.support.choices import (
     Density,
     DiffusionName,
     DtypeName,
-    EngineName,
     Long,
     PatchStatistics,
     WeightsDtype,
@@ -408,50 +407,13 @@ class SelectOptions:
     reading: RowReading = field(default_factory=RowReading)
 
 
-@dataclass(frozen=True)
-class ClusterOptions:
-    """Where the model is called: in this process, or by workers of Ray."""
-
-    panel: ClassVar[str] = "Several workers"
-
-    engine: Annotated[
-        EngineName,
-        Option("local: score in this process. ray: score in Ray workers, each with the model; needs --out."),
-    ] = "local"
-    address: Annotated[
-        str | None,
-        Option("Address of a Ray cluster; by default Ray is started on this machine.", "HOST:PORT|auto"),
-    ] = None
-    workers: Annotated[
-        int | None, Option("Number of workers; by default as many as the cluster has room for.", min=1)
-    ] = None
-    gpus_per_worker: Annotated[
-        float | None,
-        Option("GPUs for each worker, by default 0; 0.5 lets two workers share one.", "N", min=0),
-    ] = None
-
-
-@dataclass(frozen=True)
-class PrecisionOptions:
-    """Which error of the masks is wanted, in place of a number of masks."""
-
-    panel: ClassVar[str] = "Precision"
-
-    target_se: Annotated[
-        float | None,
-        Option(
-            "Draw random sizes until the mask error is this small, in nats per observation, or a tenth of "
-            "the data error.",
-            "NATS",
-        ),
-    ] = None
-    target_relative: Annotated[
-        float | None, Option("The same as a share of the log evidence, such as 0.01.", "SHARE")
-    ] = None
-    max_passes: Annotated[
-        int | None,
-        Option("With a target: the largest number of masks, over all observations.", "N", min=1),
-    ] = None
+TargetSe = Annotated[
+    str | None,
+    Option(
+        "Draw random sizes until the mask error is this small: 0.05 nats, or 1% of the log evidence.",
+        "NATS|SHARE%",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -466,11 +428,17 @@ class RunOptions:
     shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
         None
     )
-    save_every: Annotated[
-        float, Option("Seconds between two saves of the scores in --out.", "SECONDS", min=0)
-    ] = 10.0
-    precision: PrecisionOptions = field(default_factory=PrecisionOptions)
-    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    target_se: TargetSe = None
+    max_passes: Annotated[
+        int | None, Option("The most masks that --target-se may take, over all observations.", "N", min=1)
+    ] = None
+    engine: Annotated[
+        str | None,
+        Option(
+            "Score in Ray workers: ray, ray:8, ray:8,gpus=0.5 or ray:address=HOST:PORT; needs --out.",
+            "ENGINE",
+        ),
+    ] = None
     threads: Threads = None
 
 

@@ -12,8 +12,8 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.kinds.declaring import Kind, flag
-from maskevidence.kinds.options import ClusterOptions, RunOptions
+from maskevidence.kinds.declaring import Kind
+from maskevidence.kinds.options import RunOptions
 from maskevidence.kinds.prepared import Prepared, recorded
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -147,13 +147,10 @@ def check_run(run: RunOptions) -> None:
     Raises:
         InputError: options that exclude each other, or need another one.
     """
-    if run.cluster.engine != "ray":
-        for name, value in vars(run.cluster).items():
-            if value != getattr(ClusterOptions, name):
-                raise InputError(f"{flag(name)} belongs to --engine ray; add that")
-    elif run.out is None:
-        raise InputError("--engine ray needs --out, a folder for the scores of the workers")
-    else:
+    if run.engine is not None:
+        _ray_engine(run.engine)
+        if run.out is None:
+            raise InputError("--engine ray needs --out, a folder for the scores of the workers")
         import_extra("ray", "ray", "--engine ray")
     if run.shard is not None:
         parse_shard(run.shard)
@@ -278,7 +275,7 @@ def score_into(
             manifest.model_copy(update={"design": design.settings()}),
             ready.model,
             ready.tokens,
-            Recording(run.batch_size, run.save_every, engine, run.overwrite, ready.labels),
+            Recording(run.batch_size, engine=engine, overwrite=run.overwrite, labels=ready.labels),
             fitted=ready.fitted,
         )
 
@@ -312,13 +309,16 @@ def score_into(
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:
     """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
-    cluster = run.cluster
-    if cluster.engine == "local":
+    if run.engine is None:
         return local_engine
-    from maskevidence.integrations.ray import RayEngine
+    return replace(_ray_engine(run.engine), threads=run.threads or 1, load=ready.load)
 
-    gpus = cluster.gpus_per_worker or 0.0
-    return RayEngine(cluster.address, cluster.workers, gpus, run.threads or 1, ready.load)
+
+def _ray_engine(word: str) -> Any:
+    """The engine of a word; Ray itself is imported when it is called."""
+    from maskevidence.integrations.ray import parse_engine
+
+    return parse_engine(word)
 
 
 def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:

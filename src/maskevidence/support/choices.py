@@ -8,7 +8,6 @@ PatchStatistics = Literal["visible"]
 DtypeName = Literal["float32", "float64"]
 WeightsDtype = Literal["float32", "float64", "bfloat16", "float16", "auto"]
 DiffusionName = Literal["llada", "dream", "mdlm", "sedd", "bd3lm"]
-EngineName = Literal["local", "ray"]
 Convention = Literal[
     "wild-type-fill",
     "mutant-fill",

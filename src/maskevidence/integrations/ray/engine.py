@@ -33,6 +33,11 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0  # a process that imports Ray and connects takes about 2, many more on a busy machine
 # A Ray started here sends no reports to its makers, and its workers have the priority of this process.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {  # of a word: argument and type
+    "workers": ("workers", int),
+    "gpus": ("gpus_per_worker", float),
+    "address": ("address", str),
+}
 _CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='error')"
 
 
@@ -151,11 +156,46 @@ class RayEngine:
                 room += int(min(fits, gpus // self.gpus_per_worker) if self.gpus_per_worker else fits)
         if room == 0:
             raise InputError(
-                f"a worker needs {self.threads} CPUs (--threads) and {self.gpus_per_worker:g} GPUs "
-                f"(--gpus-per-worker), the largest machine of the cluster has {max_cpus:g} and "
+                f"a worker needs {self.threads} CPUs (--threads) and {self.gpus_per_worker:g} GPUs (gpus= in "
+                f"--engine), the largest machine of the cluster has {max_cpus:g} and "
                 f"{max_gpus:g}; ask for less, or add a machine"
             )
         return room
+
+
+def parse_engine(word: str) -> RayEngine:
+    """Turn the word of an engine into the engine.
+
+    Args:
+        word: "ray", with options after a colon: first the number of workers, then `gpus=` for each of them,
+            and the `address=` of a cluster.
+
+    Raises:
+        InputError: another word, or numbers or an address that `RayEngine` refuses.
+
+    Example:
+        >>> engine = parse_engine("ray:8,gpus=0.5,address=auto")
+        >>> engine.workers, engine.gpus_per_worker, engine.address
+        (8, 0.5, 'auto')
+    """
+    name, colon, options = word.partition(":")
+    values: dict[str, Any] = {}
+    try:
+        if name != "ray":
+            raise ValueError
+        for number, option in enumerate(options.split(",") if colon else ()):
+            key, equals, text = option.partition("=")
+            if number == 0 and not equals:
+                key, text = "workers", option
+            argument, parse = _OPTIONS[key]
+            if argument in values:
+                raise ValueError
+            values[argument] = parse(text)
+    except (KeyError, ValueError):
+        raise InputError(
+            f"{word!r} is no engine; give ray, ray:8 for 8 workers, or ray:8,gpus=0.5,address=HOST:PORT"
+        ) from None
+    return RayEngine(**values)
 
 
 @contextmanager
@@ -206,5 +246,5 @@ def _check_answer(address: str) -> None:
 def _no_answer(address: str) -> InputError:
     return InputError(
         f"no Ray cluster answers at {address!r}; start one with `ray start --head`, "
-        "or leave --address out to use this machine"
+        "or leave the address out to use this machine"
     )

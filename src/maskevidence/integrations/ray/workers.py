@@ -148,7 +148,7 @@ class WorkerPool:
         return f" ({self.n_replaced} workers replaced)" if self.n_replaced else ""
 
     def _advice(self) -> str:
-        return f"lower {self.option} for less in a call, or --workers for fewer models on a machine"
+        return f"lower {self.option} for less in a call, or give --engine fewer workers"
 
 
 def with_own_memory(work: Work) -> Work:
