@@ -38,7 +38,7 @@ from _lines_model import lines_model
 from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, key_of_texts
-from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer
 from maskevidence.integrations.lm_eval.values import Valuer

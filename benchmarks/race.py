@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
-from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
 from maskevidence.tokens import Tokens

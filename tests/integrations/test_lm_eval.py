@@ -20,7 +20,7 @@ import maskevidence as me
 from command_line import CommandLine, run  # noqa: F401
 from forked import exit_code, fork
 from maskevidence.errors import InputError, UntrustedFileWarning
-from maskevidence.integrations.lm_eval.answering import AnswerCache
+from maskevidence.integrations.lm_eval.harness import AnswerCache
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 

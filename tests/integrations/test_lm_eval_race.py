@@ -13,10 +13,10 @@ from scipy.stats import t as student
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.deciding import Question, _State, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import size_controls
-from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Continuation
+from maskevidence.integrations.lm_eval.values import ScoredValue
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 LOOKS = (3, 4, 6, 8, 12, 16)

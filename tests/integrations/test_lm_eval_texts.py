@@ -17,12 +17,11 @@ from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Windows, key_of_texts
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
-from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer, rolling_windows
 from maskevidence.integrations.lm_eval.settings import Settings
-from maskevidence.integrations.lm_eval.values import Valuer
+from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
 from maskevidence.masks.sizes import Exhaustive

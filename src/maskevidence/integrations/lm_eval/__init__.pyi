@@ -1,2 +1,2 @@
 from .model import MaskedEvidenceLM as MaskedEvidenceLM
-from .scored_value import ScoredValue as ScoredValue
+from .values import ScoredValue as ScoredValue

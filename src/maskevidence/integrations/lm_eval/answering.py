@@ -1,79 +1,112 @@
-"""Answers to the harness's three kinds of requests, and its cache of answers."""
+"""Answers to the harness's three kinds of requests; all choices of a document are one question."""
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from maskevidence.errors import InputError, UntrustedFileWarning
 from maskevidence.integrations.lm_eval.deciding import Decider, Question
 from maskevidence.integrations.lm_eval.drawing import key_of_texts
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator, asked_decoding, up_to_stop
-from maskevidence.integrations.lm_eval.grouping import Asked, Pair, asked_questions
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue, summed
+from maskevidence.integrations.lm_eval.harness import (
+    AnswerCache,
+    Contest,
+    choices_of,
+    contests_of,
+    metrics_of,
+    reads_greedy,
+)
 from maskevidence.integrations.lm_eval.scoring import Encoder, Scorer
 from maskevidence.integrations.lm_eval.settings import Settings
-from maskevidence.integrations.lm_eval.values import Valuer
+from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, summed
 from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress
 
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
+Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
+EMPTY = ""
 Scored = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
-_KEY = "maskevidence: what the answers depend on"
-_own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
-class AnswerCache:
-    """Writes finished answers into the harness's cache, several at once as one transaction.
+@dataclass(frozen=True)
+class Asked:
+    """A question in words.
 
-    The harness reads Python pickles from the cache, which can run any code: a file that this process did not
-    write is named in a warning before anything is read from it.
-
-    Args:
-        hook: the harness's hook, whose database may be None.
-        settings: what the answers depend on, as text by name.
-
-    Raises:
-        InputError: the cache holds answers that depend on something else.
+    Attributes:
+        pairs: the context and continuation of each choice.
+        contests: the raced decisions; empty if the task reads the values.
+        greedy: whether the task reads which choices are greedy.
     """
 
-    def __init__(self, hook: Any, settings: Mapping[str, str]) -> None:
-        self.database = getattr(hook, "dbdict", None)
-        if self.database is None:
-            return
-        file, filled = Path(self.database.filename).absolute(), len(self.database) > 0
-        if not filled:
-            _own_files.add(file)
-        elif file not in _own_files:
-            warnings.warn(
-                f"--use_cache reads {file}, which this run has not written, as Python pickles, and these can "
-                "run any code; use a cache only if you trust who wrote it",
-                UntrustedFileWarning,
-                stacklevel=2,
-            )
-        stored = self.database.get(_KEY)
-        if stored is None and filled:
-            raise InputError(
-                "the cache of --use_cache holds answers of another kind of model; give a new name"
-            )
-        if stored is not None and stored != dict(settings):
-            names = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
-            raise InputError(
-                f"the cache of --use_cache holds answers with another {' and '.join(names)}; give a new name"
-            )
-        if stored is None:
-            self.database[_KEY] = dict(settings)
+    pairs: tuple[Pair, ...]
+    contests: tuple[Contest, ...] = ()
+    greedy: bool = False
 
-    def add(self, method: str, answers: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
-        """Write answers under the arguments of their requests, in one transaction."""
-        if self.database is None:
-            return
-        from lm_eval.api.model import hash_args
+    @property
+    def after_nothing(self) -> tuple[Pair, ...]:
+        """The choices after an empty context, if a decision reads their values."""
+        if not any(contest.against_empty for contest in self.contests):
+            return ()
+        return tuple((EMPTY, continuation) for _, continuation in self.pairs)
 
-        self.database.update({hash_args(method, arguments): answer for arguments, answer in answers})
+
+def asked_questions(
+    requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
+) -> tuple[list[Asked], dict[int, tuple[int, int]]]:
+    """The distinct questions of requests: first the ones without a race, then the raced ones.
+
+    Args:
+        requests: the harness's instances.
+        tasks: the harness's tasks by name, if they were found.
+        settings: whether decisions are raced, and the metrics and greediness of unknown tasks.
+
+    Returns:
+        The questions, and for each request the numbers of its question and of its choice.
+    """
+    documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
+    for index, request in enumerate(requests):
+        documents[request.task_name, request.doc_id].append(index)
+    questions: dict[tuple[Pair, ...], Asked] = {}
+    chosen: dict[int, tuple[tuple[Pair, ...], int]] = {}
+    for (name, _), indices in documents.items():
+        task = tasks.get(name)
+        greedy = {"always": True, "never": False}.get(settings.greedy, task is None or reads_greedy(task))
+        contests, n_choices = _contests(task, [requests[index] for index in indices], settings)
+        pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
+        raced = tuple(pairs[number] for number in range(n_choices)) if contests else ()
+        if raced:
+            questions[raced] = Asked(raced, contests, greedy)
+        for index in indices:
+            number = requests[index].idx
+            if number < len(raced):
+                chosen[index] = raced, number
+            else:
+                alone = (pairs[number],)
+                repeated = alone in questions and questions[alone].greedy
+                questions[alone] = Asked(alone, greedy=repeated or (greedy and pairs[number][0] != EMPTY))
+                chosen[index] = alone, 0
+    asked = sorted(questions.values(), key=lambda question: bool(question.contests))
+    number_of = {question.pairs: number for number, question in enumerate(asked)}
+    return asked, {index: (number_of[question], choice) for index, (question, choice) in chosen.items()}
+
+
+def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[tuple[Contest, ...], int]:
+    """The raced decisions between the requests of a document, and the number of choices."""
+    numbers = {request.idx for request in requests}
+    if not settings.racing:
+        return (), 0
+    metrics = settings.metrics if settings.metrics is not None else None if task is None else metrics_of(task)
+    if task is not None and getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
+        return (), 0
+    choices = None if task is None else choices_of(task, requests[0].doc)
+    if choices is None:
+        choices = [request.args[1].strip() for request in sorted(requests, key=lambda request: request.idx)]
+    n = len(choices)
+    if n < 2 or numbers not in ({*range(n)}, {*range(2 * n)}):
+        return (), 0
+    return tuple(contests_of(metrics, choices)), n
 
 
 class Answerer:

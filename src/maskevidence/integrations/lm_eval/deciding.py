@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float64
 
 from maskevidence import ScoreTable
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, size_controls
-from maskevidence.integrations.lm_eval.harness_tasks import Contest
+from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race, without_line
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
+from maskevidence.integrations.lm_eval.values import ScoredValue
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.lm_eval.answering import AnswerCache, Answerer, Scored
+from maskevidence.integrations.lm_eval.answering import Answerer, Scored
 from maskevidence.integrations.lm_eval.generation import Decoding
-from maskevidence.integrations.lm_eval.harness_tasks import calling_tasks
+from maskevidence.integrations.lm_eval.harness import AnswerCache, calling_tasks
 from maskevidence.integrations.lm_eval.report import evidence_report, write_errors
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue
 from maskevidence.integrations.lm_eval.settings import Settings
+from maskevidence.integrations.lm_eval.values import ScoredValue
 from maskevidence.models import MaskedLM
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.support.files import check_place, write_json

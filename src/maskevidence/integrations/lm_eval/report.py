@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.integrations.lm_eval.harness_tasks import (
+from maskevidence.integrations.lm_eval.harness import (
     BY_LARGEST_VALUE,
     GREEDY_METRIC,
     choices_of,
     contests_of,
     metrics_of,
 )
-from maskevidence.integrations.lm_eval.scored_value import ScoredValue
+from maskevidence.integrations.lm_eval.values import ScoredValue
 
 _REDRAWS = 64
 _CERTAIN = 8.0  # standard errors between choices beyond which other masks do not change a decision
@@ -111,15 +111,15 @@ def _lead(document: _Document, scale: Float64[np.ndarray, " n"]) -> tuple[float,
     values = [value for value in document.values[: len(scale)] if value is not None]
     scaled = np.array([float(value) for value in values]) * scale
     leader = int(scaled.argmax())
-    smallest, error = np.inf, 0.0
-    for choice, value in enumerate(values):
-        if choice == leader:
-            continue
-        apart = scaled[leader] - scaled[choice]
-        this_error = _error_of_difference(values[leader], scale[leader], value, scale[choice])
-        if apart / max(this_error, 1e-300) < smallest / max(error, 1e-300) or smallest == np.inf:
-            smallest, error = apart, this_error
-    return float(smallest), error
+    rivals = [
+        (
+            float(scaled[leader] - scaled[choice]),
+            _error_of_difference(values[leader], scale[leader], value, scale[choice]),
+        )
+        for choice, value in enumerate(values)
+        if choice != leader
+    ]
+    return min(rivals, key=lambda rival: rival[0] / max(rival[1], 1e-300))
 
 
 def _error_of_difference(a: ScoredValue, scale_a: float, b: ScoredValue, scale_b: float) -> float:

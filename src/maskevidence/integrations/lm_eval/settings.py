@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.deciding import looks_up_to
-from maskevidence.integrations.lm_eval.harness_tasks import DECISIONS
+from maskevidence.integrations.lm_eval.harness import DECISIONS
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.values import design_of
 

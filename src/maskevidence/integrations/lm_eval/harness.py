@@ -1,15 +1,19 @@
-"""Which of a model's answers the harness's tasks read.
+"""The inside of the harness: which answers its tasks read, and its cache of answers.
 
 The harness gives a model requests without their tasks. This module looks the tasks up in the frame of the
 evaluation that calls the model. If a task is not found, all masks are scored for each of its values.
 """
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
+
+from maskevidence.errors import InputError, UntrustedFileWarning
 
 _EVALUATOR = "lm_eval.evaluator"
 # Metrics of a multiple choice that read only which choice has the largest value.
@@ -17,6 +21,8 @@ BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "charac
 _MUTUAL = "acc_mutual_info"
 GREEDY_METRIC = "exact_match"
 DECISIONS = (*BY_LARGEST_VALUE, _MUTUAL, GREEDY_METRIC)
+_KEY = "maskevidence: what the answers depend on"
+_own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
 class Contest(NamedTuple):
@@ -97,3 +103,53 @@ def choices_of(task: Any, doc: Any) -> list[str] | None:
         return [str(choice) for choice in task.doc_to_choice(doc)]
     except (AttributeError, TypeError, KeyError, ValueError):
         return None
+
+
+class AnswerCache:
+    """Writes finished answers into the harness's cache, several at once as one transaction.
+
+    The harness reads Python pickles from the cache, which can run any code: a file that this process did not
+    write is named in a warning before anything is read from it.
+
+    Args:
+        hook: the harness's hook, whose database may be None.
+        settings: what the answers depend on, as text by name.
+
+    Raises:
+        InputError: the cache holds answers that depend on something else.
+    """
+
+    def __init__(self, hook: Any, settings: Mapping[str, str]) -> None:
+        self.database = getattr(hook, "dbdict", None)
+        if self.database is None:
+            return
+        file, filled = Path(self.database.filename).absolute(), len(self.database) > 0
+        if not filled:
+            _own_files.add(file)
+        elif file not in _own_files:
+            warnings.warn(
+                f"--use_cache reads {file}, which this run has not written, as Python pickles, and these can "
+                "run any code; use a cache only if you trust who wrote it",
+                UntrustedFileWarning,
+                stacklevel=2,
+            )
+        stored = self.database.get(_KEY)
+        if stored is None and filled:
+            raise InputError(
+                "the cache of --use_cache holds answers of another kind of model; give a new name"
+            )
+        if stored is not None and stored != dict(settings):
+            names = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
+            raise InputError(
+                f"the cache of --use_cache holds answers with another {' and '.join(names)}; give a new name"
+            )
+        if stored is None:
+            self.database[_KEY] = dict(settings)
+
+    def add(self, method: str, answers: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
+        """Write answers under the arguments of their requests, in one transaction."""
+        if self.database is None:
+            return
+        from lm_eval.api.model import hash_args
+
+        self.database.update({hash_args(method, arguments): answer for arguments, answer in answers})
