@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
-from maskevidence.runs.engine import Engine, Work, local_engine
+from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, write_part
@@ -97,11 +98,8 @@ def record_run(
         existing = _existing(folder, manifest, recording)  # another process may have begun the run
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
-        exact = closed_form(model, manifest, tokens) if existing is None else None
         if existing is None:
-            mean = None if exact is None else float(np.mean(list(exact.values())))
-            manifest = manifest.model_copy(update={"closed_form": mean})
-            manifest = folder.begin(manifest, model.save if fitted else None)
+            manifest = begin_run(folder, manifest, model, tokens, model.save if fitted else None)
         elif existing.extended_by(manifest) or existing.devices != manifest.devices:
             folder.extend(manifest)
         if recording.labels is not None:
@@ -110,22 +108,61 @@ def record_run(
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
-            exact = exact or closed_form(model, manifest, tokens)
+            exact = closed_form(model, manifest, tokens)
             if exact is not None:
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
-        design, per_token = manifest.mask_design(), manifest.token_scores
-        scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
-        work = _missing_work(folder, manifest, tokens)
-        total = sum(block.n_masks(scoring) for block in work)
-        pending = _Pending(folder, manifest, recording.save_every)
-        with progress("scoring masks", total) as advance:
-            try:
-                score_all(model, work, scoring, advance, pending.add)
-            except KeyboardInterrupt:
-                pending.save()
-                raise
+        return _score_missing(folder, manifest, model, tokens, recording, score_all)
+
+
+def begin_run(
+    folder: RunDirectory,
+    manifest: Manifest,
+    model: Any,
+    tokens: Tokens,
+    save: Callable[[Path], object] | None,
+) -> Manifest:
+    """Write run.json, the fitted model and the log evidence in closed form; return the content of run.json.
+
+    Args:
+        folder: the run directory, whose lock this process holds.
+        manifest: what decides the numbers of the run.
+        model: the model to score.
+        tokens: all rows, over all shards.
+        save: saves the model that was fitted for this run into a folder; None for other models.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    exact = closed_form(model, manifest, tokens)
+    mean = None if exact is None else float(np.mean(list(exact.values())))
+    manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
+    if exact is not None:
+        write_closed_form(folder.path, manifest, exact)
+    return manifest
+
+
+def _score_missing(
+    folder: RunDirectory,
+    manifest: Manifest,
+    model: Any,
+    tokens: Tokens,
+    recording: Recording,
+    score_all: Scorer,
+) -> int:
+    """Score and save the pieces that the folder lacks; return their number of masks."""
+    design, per_token = manifest.mask_design(), manifest.token_scores
+    scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
+    work = _missing_work(folder, manifest, tokens)
+    total = sum(block.n_masks(scoring) for block in work)
+    pending = _Pending(folder, manifest, recording.save_every)
+    with progress("scoring masks", total) as advance:
+        try:
+            score_all(model, work, scoring, advance, pending.add)
+        except KeyboardInterrupt:
             pending.save()
+            raise
+        pending.save()
     return total
 
 

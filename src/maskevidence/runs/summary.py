@@ -24,13 +24,12 @@ from maskevidence.runs.directory import (
     RunDirectory,
     read_closed_form,
     read_labels,
-    write_closed_form,
     write_labels,
 )
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.runs.parts import Part, read_part
-from maskevidence.runs.score_into import closed_form, write_scores
+from maskevidence.runs.score_into import begin_run, write_scores
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import image
 from maskevidence.show.words import evidence_name
@@ -79,7 +78,7 @@ class Run:
         return result
 
 
-def agrees(found: Any, expected: Any) -> bool:
+def agrees(answer: Any, expected: Any) -> bool:
     """Whether two contents of estimate.json are equal up to rounding.
 
     Example:
@@ -88,19 +87,19 @@ def agrees(found: Any, expected: Any) -> bool:
     """
     if isinstance(expected, Mapping):
         return (
-            isinstance(found, Mapping)
-            and found.keys() == expected.keys()
-            and all(agrees(found[name], value) for name, value in expected.items())
+            isinstance(answer, Mapping)
+            and answer.keys() == expected.keys()
+            and all(agrees(answer[name], value) for name, value in expected.items())
         )
     if isinstance(expected, list | tuple):
         return (
-            isinstance(found, list | tuple)
-            and len(found) == len(expected)
-            and all(map(agrees, found, expected))
+            isinstance(answer, list | tuple)
+            and len(answer) == len(expected)
+            and all(map(agrees, answer, expected))
         )
     if isinstance(expected, float):
-        return isinstance(found, int | float) and math.isclose(found, expected, rel_tol=1e-6, abs_tol=1e-9)
-    return type(found) is type(expected) and found == expected
+        return isinstance(answer, int | float) and math.isclose(answer, expected, rel_tol=1e-6, abs_tol=1e-9)
+    return type(answer) is type(expected) and answer == expected
 
 
 def read_run(*folders: str | Path) -> Run:
@@ -262,17 +261,12 @@ def write_run(
         seed=estimate.seed,
         rows_per_block=len(data),
     )
-    exact = closed_form(model, manifest, tokens)
-    if exact is not None:
-        manifest = manifest.model_copy(update={"closed_form": float(np.mean(list(exact.values())))})
     directory = RunDirectory(folder)
     directory.check(manifest, overwrite=overwrite)
     with locked(directory.path):
-        manifest = directory.begin(manifest, getattr(model, "save", None))
+        manifest = begin_run(directory, manifest, model, tokens, getattr(model, "save", None))
         if data.labels is not None:
             write_labels(directory.path, manifest, dict(zip(data.ids.tolist(), data.labels, strict=True)))
-        if exact is not None:
-            write_closed_form(directory.path, manifest, exact)
         write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
         run = read_run(directory.path)
         return write_summary(directory, run, run.result())
