@@ -40,7 +40,7 @@ from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, key_of_texts
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, TextScorer
 from maskevidence.integrations.lm_eval.values import Valuer
 from maskevidence.models.text.masked_lm import MaskedLM
 
@@ -94,7 +94,7 @@ def decide(options: Any) -> int:
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     lines = options.known.read_text().splitlines() if options.known else []
     known = {one["number"]: one for one in map(json.loads, lines)}
-    scorer = Scorer(model, Encoder(tokenizer, model.max_tokens))
+    scorer = TextScorer(model, Encoder(tokenizer, model.max_tokens))
     with options.out.open("a") as out:
         for place, asked in enumerate(islice(questions, options.skip, options.skip + options.questions)):
             if place < len(done):
@@ -108,7 +108,7 @@ def decide(options: Any) -> int:
 
 
 def decided(
-    scorer: Scorer, asked: Asked, options: Any, known: dict[str, Any] | None, *, compared: bool
+    scorer: TextScorer, asked: Asked, options: Any, known: dict[str, Any] | None, *, compared: bool
 ) -> dict[str, Any]:
     """What each way decides, with its passes a choice; and the reference."""
     key = key_of_texts([asked.context])
@@ -123,7 +123,7 @@ def decided(
     return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "ways": ways}
 
 
-def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, float, list[int]]:
+def raced(scorer: TextScorer, choices: Choices, key: int, seed: int) -> tuple[int, float, list[int]]:
     """The winner of a race, its passes a choice, and the choices among which a tie is called."""
     n = len(choices)
     question = Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
@@ -132,7 +132,7 @@ def raced(scorer: Scorer, choices: Choices, key: int, seed: int) -> tuple[int, f
     return int(np.argmax(values)), float(np.mean([one.n_passes for one in values])), tied
 
 
-def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple[int, float, float]:
+def reference(scorer: TextScorer, choices: Choices, key: int, at_most: int) -> tuple[int, float, float]:
     """The best choice, by how many standard errors it leads at least, and the masks that this took."""
     values: list[list[float]] = [[] for _ in choices]
     ahead = np.full(len(choices), np.inf)
@@ -152,14 +152,14 @@ def reference(scorer: Scorer, choices: Choices, key: int, at_most: int) -> tuple
         n_masks *= 2
 
 
-def by_order(scorer: Scorer, text: Continuation, key: int, orders: range) -> list[float]:
+def by_order(scorer: TextScorer, text: Continuation, key: int, orders: range) -> list[float]:
     """The estimate of each order of the reference, nats."""
     masks = QuestionKey(OF_REFERENCE, questions=(key,))
     table = scorer.scores([text], Windows(orders.stop), masks, orders)
     return (table.n_tokens * table.score).reshape(-1, PER_ORDER).mean(1).tolist()
 
 
-def other_ways(scorer: Scorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:
+def other_ways(scorer: TextScorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:
     """What LLaDA's estimator, common masks and others choose, with their passes a choice."""
     found = {}
     keys = [key + number for number in range(len(choices))]

@@ -24,7 +24,7 @@ import torch
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
 from maskevidence.tokens import Tokens
 
 RACE = Race(0.995, looks_up_to(64, racing=True))
@@ -76,7 +76,7 @@ def measure(n: int, n_choices: int, best: str, falls: bool, varies: float, n_rac
     for key in range(n_races):
         choices = tuple(Continuation((number, key), tuple(range(n))) for number in range(n_choices))
         questions.append(Question(key, choices, (contest[0],), (contest[1],)))
-    answers = Decider(Scorer(model, model), 0, RACE).answers(questions, [{}] * n_races)
+    answers = Decider(TextScorer(model, model), 0, RACE).answers(questions, [{}] * n_races)
     tied = [[number for number, one in enumerate(values) if one.ties] for values in answers]
     lost = [0 not in (among or [int(np.argmax(values))]) for among, values in zip(tied, answers, strict=True)]
     passes = [one.n_passes for values in answers for one in values]

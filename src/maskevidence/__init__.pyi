@@ -44,6 +44,8 @@ from .masks.sizes import FixedRate as FixedRate
 from .masks.sizes import LeaveOneOut as LeaveOneOut
 from .masks.sizes import RandomSize as RandomSize
 from .masks.sizes import Rates as Rates
+from .model import HasLogDistributions as HasLogDistributions
+from .model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from .model import MaskedModel as MaskedModel
 from .moments import GaussianMoments as GaussianMoments
 from .scores.mixture import order_mixture as order_mixture

@@ -261,7 +261,14 @@ class HasScoreMoments(Protocol):
 
 @runtime_checkable
 class HasLogDistributions(Protocol):
-    """A model of discrete tokens that gives the probability of every value at once."""
+    """A model of discrete tokens that gives the probability of every value at once.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 5), mask_token_id=4)
+        >>> isinstance(model, me.HasLogDistributions), isinstance(me.models.Gaussian, me.HasLogDistributions)
+        (True, False)
+    """
 
     def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
         """log p(v | x_visible) of all V values of every masked token, row by row, nats, shape (n_masked, V).
@@ -273,7 +280,14 @@ class HasLogDistributions(Protocol):
 
 @runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
-    """A model that also predicts tokens that it sees, as masked language models are trained to do."""
+    """A model that also predicts tokens that it sees, as masked language models are trained to do.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 5), mask_token_id=4)
+        >>> isinstance(model, me.HasUnmaskedLogDistributions)
+        True
+    """
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
         """log p(v | x) of all V values at some places with nothing hidden, row by row, nats, shape (n, V)."""

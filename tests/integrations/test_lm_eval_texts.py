@@ -19,7 +19,7 @@ from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Window
 from maskevidence.integrations.lm_eval.generation import Decoding, Generator
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, Scorer, rolling_windows
+from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, TextScorer, rolling_windows
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer
 from maskevidence.masks.design import MaskKey
@@ -48,8 +48,8 @@ def encoder(tokenizer: Any) -> Encoder:
 
 
 @pytest.fixture
-def scorer(model: MaskedLM, encoder: Encoder) -> Scorer:
-    return Scorer(model, encoder)
+def scorer(model: MaskedLM, encoder: Encoder) -> TextScorer:
+    return TextScorer(model, encoder)
 
 
 def log_prob(model: MaskedLM, encoder: Encoder, text: Continuation, hidden: set[int]) -> dict[int, float]:
@@ -63,7 +63,7 @@ def log_prob(model: MaskedLM, encoder: Encoder, text: Continuation, hidden: set[
     return {j: float(table[first + j, text.scored[j]]) for j in hidden}
 
 
-def truth_of(scorer: Scorer, text: Continuation) -> float:
+def truth_of(scorer: TextScorer, text: Continuation) -> float:
     """The log evidence of a continuation by all of its masks."""
     return float(Valuer(scorer, "evidence", 0, 64).values([text], [0])[0])
 
@@ -164,7 +164,7 @@ def test_pairs_are_those_of_the_harness(encoder: Encoder, tokenizer: Any) -> Non
 
 
 def test_every_mask_gives_the_evidence_without_error(
-    model: MaskedLM, encoder: Encoder, scorer: Scorer
+    model: MaskedLM, encoder: Encoder, scorer: TextScorer
 ) -> None:
     """The sum over all masks equals that of `Exhaustive`, and that of a loop over subsets."""
     text = encoder.pair(CONTEXT, " sleeps in the rain")
@@ -181,7 +181,9 @@ def test_every_mask_gives_the_evidence_without_error(
     assert scorer.n_passes == 15
 
 
-def test_the_mixture_equals_the_mean_over_orders(model: MaskedLM, encoder: Encoder, scorer: Scorer) -> None:
+def test_the_mixture_equals_the_mean_over_orders(
+    model: MaskedLM, encoder: Encoder, scorer: TextScorer
+) -> None:
     text = encoder.pair(CONTEXT, " sleeps in the rain")
     value = Valuer(scorer, "mixture", 0, 64).values([text], [0])[0]
     n = len(text.scored)
@@ -194,14 +196,14 @@ def test_the_mixture_equals_the_mean_over_orders(model: MaskedLM, encoder: Encod
         Valuer(scorer, "mixture", 0, 64).values([encoder.pair("", "a cat " * 7)], [0])
 
 
-def test_the_pseudo_log_likelihood(model: MaskedLM, encoder: Encoder, scorer: Scorer) -> None:
+def test_the_pseudo_log_likelihood(model: MaskedLM, encoder: Encoder, scorer: TextScorer) -> None:
     text = encoder.pair(CONTEXT, CHOICE)
     value = Valuer(scorer, "pll", 0, 64).values([text], [0])[0]
     by_hand = sum(log_prob(model, encoder, text, {j})[j] for j in range(len(text.scored)))
     assert value == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_the_probability_along_a_policy(model: MaskedLM, encoder: Encoder, scorer: Scorer) -> None:
+def test_the_probability_along_a_policy(model: MaskedLM, encoder: Encoder, scorer: TextScorer) -> None:
     texts = [encoder.pair(CONTEXT, CHOICE), encoder.pair("", "a dog"), encoder.pair(CONTEXT, "")]
     values = Valuer(scorer, "policy:left-to-right", 0, 64).values(texts, [0] * 3)
     for text, value in zip(texts, values, strict=True):
@@ -240,7 +242,7 @@ def test_masks_do_not_depend_on_where_a_continuation_is() -> None:
     assert (masked[2] == windows_of(7, 2, 8).reshape(8, 8)).all()
 
 
-def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder, scorer: Scorer) -> None:
+def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder, scorer: TextScorer) -> None:
     text = encoder.pair(CONTEXT, CHOICE)
     truth = truth_of(scorer, text)
     decider = Decider(scorer, 0, Race(looks=(16,)))
@@ -255,7 +257,9 @@ def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_intervals_of_whole_texts_hold_the_truth(encoder: Encoder, model: MaskedLM, scorer: Scorer) -> None:
+def test_intervals_of_whole_texts_hold_the_truth(
+    encoder: Encoder, model: MaskedLM, scorer: TextScorer
+) -> None:
     """300 evaluations of a text in windows of 8, 8 and 7 tokens."""
     text, n_runs = (
         "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the",
@@ -275,7 +279,7 @@ def test_intervals_of_whole_texts_hold_the_truth(encoder: Encoder, model: Masked
     assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_runs)
 
 
-def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Scorer) -> None:
+def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: TextScorer) -> None:
     every = np.ones((1, 40), dtype=np.bool_)
     drawn = drawn_masks(LLaDA(32, batch=16), MaskKey(0), np.array([5]), every)
     sizes = drawn.masked().sum(1)
@@ -290,10 +294,12 @@ def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: Score
 
 def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> None:
     texts = [encoder.pair(CONTEXT, f" sleeps in the {last}") for last in ("rain", "sun", "roof")]
-    together = Scorer(model, encoder)
+    together = TextScorer(model, encoder)
     scores = together.scores([*texts, *texts], Exhaustive(), MaskKey(), range(1)).score.reshape(6, 15)
     assert together.n_passes == 3 * 7 + 8  # what hides the last token looks the same
-    alone = [Scorer(model, encoder).scores([text], Exhaustive(), MaskKey(), range(1)).score for text in texts]
+    alone = [
+        TextScorer(model, encoder).scores([text], Exhaustive(), MaskKey(), range(1)).score for text in texts
+    ]
     np.testing.assert_allclose(scores[:3], alone, atol=1e-5)
     np.testing.assert_array_equal(scores[3:], scores[:3])
 
@@ -305,12 +311,12 @@ def test_the_batch_size_changes_nothing(
     again = MaskedLM(model.network, encoder.tokenizer)
     texts = [encoder.pair(CONTEXT, end) for end in (CHOICE, " sings", " and the dog is in the sun and sings")]
     questions = [Question(key, tuple(texts)) for key in range(3)]
-    found = Decider(Scorer(again, encoder, batch_size), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
-    expected = Decider(Scorer(model, encoder), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
+    found = Decider(TextScorer(again, encoder, batch_size), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
+    expected = Decider(TextScorer(model, encoder), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
     np.testing.assert_allclose(np.array(found), np.array(expected), atol=1e-4)
 
 
-def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder, scorer: Scorer) -> None:
+def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder, scorer: TextScorer) -> None:
     texts = tuple(encoder.pair(CONTEXT, end) for end in (CHOICE, LONG, LONG + " in the sun"))
     contest = Contest("acc", np.ones(3))
     race = Race(0.99, looks_up_to(64, racing=True))
@@ -357,7 +363,7 @@ def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden
     wrong = np.where(np.arange(n_tokens) == np.arange(1, n_choices)[:, None], -10.2, 0.0)
     log_probs = np.full(n_tokens, -10.0 / n_tokens), *wrong
     known = Known(*log_probs)
-    scorer: Any = Scorer(known, known)  # type: ignore[arg-type]
+    scorer: Any = TextScorer(known, known)  # type: ignore[arg-type]
     questions = [replace(simulated(*log_probs), key=key) for key in range(n_races)]
     lost = 0
     for values in Decider(scorer, 0, race).answers(questions, [{}] * n_races):
@@ -382,7 +388,7 @@ def test_the_least_variance_is_that_of_all_masks() -> None:
         assert found[one, other] == pytest.approx(chance @ (apart - chance @ apart) ** 2)
 
 
-def test_equal_choices_are_called_a_tie(encoder: Encoder, scorer: Scorer) -> None:
+def test_equal_choices_are_called_a_tie(encoder: Encoder, scorer: TextScorer) -> None:
     texts = (
         encoder.pair(CONTEXT, CHOICE),
         encoder.pair(CONTEXT, CHOICE),
@@ -432,7 +438,7 @@ def greedy_by_hand(model: MaskedLM, encoder: Encoder, text: Continuation) -> lis
 
 
 def test_greedy_is_what_the_most_confident_token_first_gives(
-    model: MaskedLM, encoder: Encoder, scorer: Scorer
+    model: MaskedLM, encoder: Encoder, scorer: TextScorer
 ) -> None:
     texts = [encoder.pair(CONTEXT, end) for end in (CHOICE, " sings", " in the rain")]
     own = [Continuation(text.context, tuple(greedy_by_hand(model, encoder, text))) for text in texts]
@@ -448,7 +454,7 @@ def test_greedy_is_what_the_most_confident_token_first_gives(
 
 
 def test_text_is_written_block_by_block_in_the_given_number_of_passes(
-    encoder: Encoder, scorer: Scorer
+    encoder: Encoder, scorer: TextScorer
 ) -> None:
     context = encoder.before(CONTEXT, 8)
     generator = Generator(scorer, 0)
@@ -478,7 +484,7 @@ def test_bad_decodings_are_refused(options: dict, message: str) -> None:
 
 
 def test_exhaustive_masks_of_the_core_give_the_same(
-    model: MaskedLM, encoder: Encoder, scorer: Scorer
+    model: MaskedLM, encoder: Encoder, scorer: TextScorer
 ) -> None:
     text = encoder.pair("", "the rain falls on the roof")
     value = Valuer(scorer, "evidence", 0, 64).values([text], [0])[0]

@@ -68,8 +68,8 @@ class Texts:
         return digest.hexdigest()
 
 
-class Columns(NamedTuple):
-    """Columns by name, whose values are read on demand.
+class TextColumns(NamedTuple):
+    """TextColumns by name, whose values are read on demand.
 
     Attributes:
         columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
@@ -154,7 +154,7 @@ def read_texts(
     return Texts(source, tuple(wanted), tuple(fields), tuple(notes), labels)
 
 
-def _labels(source: str, read: Columns, column: str | None, limit: int | None) -> tuple[str, ...] | None:
+def _labels(source: str, read: TextColumns, column: str | None, limit: int | None) -> tuple[str, ...] | None:
     """The names of the texts, from a column of text or numbers."""
     if column is None:
         return None
@@ -165,7 +165,7 @@ def _labels(source: str, read: Columns, column: str | None, limit: int | None) -
     return tuple(str(value) for value in values)
 
 
-def _only_text(source: str, read: Columns, notes: list[str]) -> str:
+def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
     """The column to score by default; if the first row of a file gave its name, `notes` says so."""
     for name in _PREFERRED:
         if name in read.names:
@@ -190,12 +190,12 @@ def _short(text: str) -> str:
     return line if len(line) <= _CHARACTERS_OF_A_TEXT else f"{line[:_CHARACTERS_OF_A_TEXT]}..."
 
 
-def _find(source: str, running: bool) -> Columns:
+def _find(source: str, running: bool) -> TextColumns:
     """What a DATA word stands for, as columns."""
     located = find_source(source, TEXT_SETS, TEXT_SUFFIXES)
     if located is None and source == PYTHON_TOPICS:
         lines = list(python_topics())
-        return Columns({"text": lines if running else [line.strip() for line in lines if line.strip()]})
+        return TextColumns({"text": lines if running else [line.strip() for line in lines if line.strip()]})
     if located is None:
         if Path(source.removesuffix(".gz")).suffix.lower() in TEXT_SUFFIXES or source.startswith(
             (".", "/", "~")
@@ -204,12 +204,12 @@ def _find(source: str, running: bool) -> Columns:
         words = [*TEXT_SETS, PYTHON_TOPICS, "hub:OWNER/NAME[/CONFIG][:SPLIT]", "a file or folder"]
         raise unknown_name("text", source, words)
     if not isinstance(located, tuple):
-        return Columns(located)
+        return TextColumns(located)
     path, split = located
     return _from_folder(source, path, split, running) if path.is_dir() else read_text_file(path, running)
 
 
-def _from_folder(source: str, folder: Path, split: str | None, running: bool) -> Columns:
+def _from_folder(source: str, folder: Path, split: str | None, running: bool) -> TextColumns:
     files = splits(folder, TEXT_SUFFIXES)
     if not files:
         kinds = ", ".join(TEXT_SUFFIXES)
@@ -219,10 +219,10 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
         raise InputError(f"the files of {source!r} have different columns; make them equal")
     columns = {name: [value for part in parts for value in part.column(name)] for name in parts[0].names}
     notes = dict.fromkeys(note for part in parts for note in part.notes)
-    return Columns(columns, header=parts[0].header, labels=parts[0].labels, notes=tuple(notes))
+    return TextColumns(columns, header=parts[0].header, labels=parts[0].labels, notes=tuple(notes))
 
 
-def read_text_file(file: Path, running: bool) -> Columns:
+def read_text_file(file: Path, running: bool) -> TextColumns:
     """The columns of a file, by its suffix.
 
     Args:
@@ -237,7 +237,7 @@ def read_text_file(file: Path, running: bool) -> Columns:
     if is_fasta(file):
         records = read_fasta(file)
         columns = {"sequence": records.sequences, "name": records.names}
-        return Columns(columns, labels="name", notes=tuple(records.notes))
+        return TextColumns(columns, labels="name", notes=tuple(records.notes))
     if kind not in TEXT_SUFFIXES:
         raise InputError(
             f"{str(file)!r} is not a {', '.join(TEXT_SUFFIXES)} file; convert it to one of these"
@@ -251,19 +251,19 @@ def read_text_file(file: Path, running: bool) -> Columns:
             _check_names(file, parquet.read_schema(file).names)
             table = parquet.read_table(file)
         check_utf_8(file, table)
-        return Columns(table)
+        return TextColumns(table)
     with reading(file):
         text = utf_8_text(file, file.read_bytes())
     if kind == ".txt":
         lines = io.StringIO(text, newline=None).readlines()
-        return Columns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
+        return TextColumns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
     if kind == ".csv":
         with long_cells():
             return _from_csv(file, text)
     return _from_jsonl(file, text)
 
 
-def _from_csv(file: Path, text: str) -> Columns:
+def _from_csv(file: Path, text: str) -> TextColumns:
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         names = next(rows)
@@ -283,7 +283,7 @@ def _from_csv(file: Path, text: str) -> Columns:
         raise InputError(
             f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
         ) from error
-    return Columns(columns, header=file)
+    return TextColumns(columns, header=file)
 
 
 def _check_names(file: Path, names: list[str]) -> None:
@@ -295,7 +295,7 @@ def _check_names(file: Path, names: list[str]) -> None:
         )
 
 
-def _from_jsonl(file: Path, text: str) -> Columns:
+def _from_jsonl(file: Path, text: str) -> TextColumns:
     records = []
     for number, line in enumerate(text.splitlines() if "\r" in text else text.split("\n"), start=1):
         if not line.strip():
@@ -320,7 +320,7 @@ def _from_jsonl(file: Path, text: str) -> Columns:
             )
         records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
-    return Columns({name: [record.get(name) for record in records] for name in names})
+    return TextColumns({name: [record.get(name) for record in records] for name in names})
 
 
 def python_topics() -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from maskevidence.data.fasta import is_fasta, read_fasta
 from maskevidence.data.tables import is_number
-from maskevidence.data.texts import Columns, read_text_file
+from maskevidence.data.texts import TextColumns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.agreement import MIN_PAIRS
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
@@ -122,7 +122,7 @@ def _names(words: str | None) -> list[str]:
     return [] if words is None else [word.strip() for word in words.split(",")]
 
 
-def _texts(data: str, columns: Columns, name: str, limit: int | None) -> list[str]:
+def _texts(data: str, columns: TextColumns, name: str, limit: int | None) -> list[str]:
     values = columns.column(name)[:limit]
     for row, value in enumerate(values):
         if not isinstance(value, str):
@@ -130,7 +130,7 @@ def _texts(data: str, columns: Columns, name: str, limit: int | None) -> list[st
     return values
 
 
-def _numbers(data: str, columns: Columns, name: str, limit: int | None) -> Float64[np.ndarray, " N"]:
+def _numbers(data: str, columns: TextColumns, name: str, limit: int | None) -> Float64[np.ndarray, " N"]:
     """A column of numbers; empty cells are NaN."""
     if name not in columns.names:
         raise InputError(f"{data!r} has no column {name!r}; it has {', '.join(columns.names)}")

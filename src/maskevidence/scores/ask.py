@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -258,6 +258,7 @@ class Reads:
         largest: the largest id; it decides how many bytes a token takes.
 
     Attributes:
+        ABSENT: the id of a place without a token.
         n_asked: how many rows were asked for, repetitions included.
 
     Example:
@@ -270,6 +271,8 @@ class Reads:
         >>> reads.answers(asker).round(2), asker.n_passes
         (array([-2.3, -2.3]), 1)
     """
+
+    ABSENT: ClassVar[int] = ABSENT
 
     def __init__(self, largest: int) -> None:
         self.n_asked = 0
@@ -291,7 +294,7 @@ class Reads:
         """Ask for the log-probabilities of values at some places of a row.
 
         Args:
-            ids: the row; -2 where there is no token.
+            ids: the row; `ABSENT` where there is no token.
             hidden: the places that the model does not see; without any, it sees the tokens that are read.
             places: the places that are read; by default all hidden places.
             values: the value that is read at each of them; by default the row's own.

@@ -18,7 +18,7 @@ from maskevidence.integrations.lm_eval.harness import (
     metrics_of,
     reads_greedy,
 )
-from maskevidence.integrations.lm_eval.scoring import Encoder, Scorer
+from maskevidence.integrations.lm_eval.scoring import Encoder, TextScorer
 from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, summed
 from maskevidence.models import MaskedLM
@@ -128,7 +128,7 @@ class Answerer:
     ) -> None:
         self.settings = settings
         self.encoder = Encoder(model.tokenizer, max_length)
-        self.scorer = Scorer(model, self.encoder, batch_size)
+        self.scorer = TextScorer(model, self.encoder, batch_size)
         self._valuer = Valuer(self.scorer, settings.score, settings.seed, settings.n_masks)
         self._decider = Decider(self.scorer, settings.seed, settings.race)
         self._generator = Generator(self.scorer, settings.seed)

@@ -11,7 +11,7 @@ from maskevidence import ScoreTable
 from maskevidence.integrations.lm_eval.drawing import PER_ORDER, QuestionKey, Windows, size_controls
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race, without_line
-from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
 from maskevidence.integrations.lm_eval.values import ScoredValue
 
 
@@ -177,7 +177,7 @@ class Decider:
             masks.
     """
 
-    def __init__(self, scorer: Scorer, seed: int, race: Race) -> None:
+    def __init__(self, scorer: TextScorer, seed: int, race: Race) -> None:
         self.scorer, self.seed, self.race = scorer, seed, race
         self.design = Windows(race.looks[-1] // PER_ORDER)
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from maskevidence import Tokens
 from maskevidence.errors import InputError
-from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
 from maskevidence.model import to_device_of
-from maskevidence.scores.ask import Answer
+from maskevidence.scores import Answer
 from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.support.keyed_random import keyed_bits
 
@@ -71,7 +71,7 @@ class Generator:
         seed: seed of the draws at a temperature above 0.
     """
 
-    def __init__(self, scorer: Scorer, seed: int) -> None:
+    def __init__(self, scorer: TextScorer, seed: int) -> None:
         self.scorer, self.seed = scorer, seed
         self.mask = scorer.model.mask_token_id
 

@@ -12,7 +12,7 @@ from maskevidence import MaskDesign, MaskKey, ScoreTable, Tokens
 from maskevidence.errors import InputError
 from maskevidence.models import MaskedLM
 from maskevidence.models.text.pieces import Frame, frame_of
-from maskevidence.scores.ask import Asker
+from maskevidence.scores import Asker
 from maskevidence.scores.score import Scoring, score_by
 
 
@@ -161,7 +161,7 @@ def rolling_windows(n_tokens: int, room: int | None) -> list[tuple[int, int, int
 _ONE_CALL = 2**40  # tokens: the user's number of texts per call decides alone
 
 
-class Scorer:
+class TextScorer:
     """Scores of masks of continuations.
 
     Texts that look the same to the model, such as fully hidden choices of the same length, take one pass.

@@ -11,7 +11,7 @@ from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, Policy
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
-from maskevidence.integrations.lm_eval.scoring import Continuation, Scorer
+from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
 
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12
@@ -142,7 +142,7 @@ class Valuer:
         n_masks: the number of masks of "llada".
     """
 
-    def __init__(self, scorer: Scorer, score: str, seed: int, n_masks: int) -> None:
+    def __init__(self, scorer: TextScorer, score: str, seed: int, n_masks: int) -> None:
         self.scorer, self.score, self.seed = scorer, score, seed
         self.design = design_of(score, n_masks)
 

@@ -23,10 +23,8 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.sizes import RandomSize
-from maskevidence.scores.ask import Reads
-from maskevidence.scores.mixture import order_mixture
+from maskevidence import MaskKey, RandomSize, order_mixture
+from maskevidence.scores import Reads
 from maskevidence.support.choices import Convention
 from maskevidence.support.keyed_random import keyed_bits
 

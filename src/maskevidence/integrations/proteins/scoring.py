@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from maskevidence import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel, RandomSize
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.integrations.proteins.agreement import spearman
 from maskevidence.integrations.proteins.conventions import (
@@ -20,13 +21,8 @@ from maskevidence.integrations.proteins.conventions import (
 )
 from maskevidence.integrations.proteins.mutants import parse_mutants
 from maskevidence.integrations.proteins.sequences import Letters, pairs_of
-from maskevidence.masks.sizes import RandomSize
-from maskevidence.model import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel
-from maskevidence.scores.ask import Asker, Reads
-from maskevidence.show.parts import Page, Table
-from maskevidence.show.pictures import Histogram
-from maskevidence.show.shown import Columns, Shown
-from maskevidence.show.words import count, typeset
+from maskevidence.scores import Asker, Reads
+from maskevidence.show import Columns, Histogram, Page, Shown, Table, count, typeset
 from maskevidence.support.files import csv_text
 from maskevidence.support.progress import progress
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from maskevidence import Tokens
 from maskevidence.errors import InputError, UnknownTokensWarning
 from maskevidence.integrations.proteins.conventions import Base, Pair, Side
 from maskevidence.integrations.proteins.mutants import Mutant, mutated
-from maskevidence.scores.ask import ABSENT
-from maskevidence.tokens import Tokens
+from maskevidence.scores import Reads
 
 _INSERTED = 2**32  # above every position of a wild type
 
@@ -74,7 +74,7 @@ def as_base(letters: Letters, sequence: str) -> Base:
             "letters; give a model whose tokens are single residues or bases"
         )
     absent = ~(tokens.maskable | tokens.context)
-    return Base(tokens.values.masked_fill(absent, ABSENT)[0].cpu().numpy(), column)
+    return Base(tokens.values.masked_fill(absent, Reads.ABSENT)[0].cpu().numpy(), column)
 
 
 def room_of(letters: Letters, wild_type: str) -> int | None:
