@@ -341,5 +341,5 @@ _FUNCTIONS = (
 CONVENTIONS: dict[str, Callable[[Pair, Asking], Reduce]] = dict(
     zip(get_args(Convention), _FUNCTIONS, strict=True)
 )
-OF_WHOLE_SEQUENCES = ("pll", "whole")
-FEW_PASSES = tuple(name for name in CONVENTIONS if name not in OF_WHOLE_SEQUENCES)
+OF_WHOLE_SEQUENCES: tuple[str, ...] = ("pll", "whole")
+FEW_PASSES: tuple[str, ...] = tuple(name for name in CONVENTIONS if name not in OF_WHOLE_SEQUENCES)
