@@ -15,7 +15,7 @@ from pathlib import Path
 
 from environment import ROOT, python_of
 
-EVERYWHERE = ["tests/test_first_hours.py"]  # each script needs the extra that it installs
+EVERYWHERE = ["tests/docs/test_first_hours.py"]  # each script needs the extra that it installs
 TOOLS = ("pytest", "pytest-xdist", "beartype", "hypothesis", "threadpoolctl")
 MORE_TOOLS = {"hf": ["tensorboard"], "notebook": ["scikit-learn"]}
 PARTS = {

@@ -8,7 +8,7 @@ import pytest
 
 from command_line import CommandLine, files_in
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def block(language: str) -> list[str]:

@@ -23,7 +23,7 @@ from paper.__main__ import main as paper_main
 from protein_models import save_protein_model
 from text_models import SENTENCES, small_bert, small_tokenizer
 
-SCRIPTS = Path(__file__).parents[1] / "docs" / "first-hours"
+SCRIPTS = Path(__file__).parents[2] / "docs" / "first-hours"
 INSTALL = re.compile(r"^(?:# )?pip install '?maskevidence(?:\[([\w,-]+)\])?'?$")
 VAE = """
 import torch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from surroundings import cleared
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOSTILE = {
     "HF_HUB_OFFLINE": "1",
     "HF_ENDPOINT": "http://127.0.0.1:9",
@@ -29,7 +29,7 @@ HOSTILE = {
     "PYTHONWARNINGS": "error",
 }
 SENSITIVE = (
-    "tests/test_surroundings.py::test_tests_see_nothing_of_it",
+    "tests/house/test_surroundings.py::test_tests_see_nothing_of_it",
     "tests/show/test_terminal.py",
     "tests/commands/test_cli.py::TestBadInput::test_help",
 )

@@ -34,7 +34,7 @@ from maskevidence.models.text.new_bert import new_modern_bert, word_pieces
 from maskevidence.runs.lock import locked
 from paper import figures
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REGISTERED = "24822a8215a1af7b"
 
 

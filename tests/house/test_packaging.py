@@ -9,7 +9,7 @@ import yaml
 
 from package_test import PARTS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OF_DEVELOPERS = {"dev", "docs", "package"}
