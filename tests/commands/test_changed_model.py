@@ -4,8 +4,6 @@ The weights stay as they are. What changes is a setting that decides the numbers
 `config.json`, or the `arguments` of a saved model.
 """
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.runs.parts import list_parts
 from text_models import SENTENCES, small_bert, small_tokenizer

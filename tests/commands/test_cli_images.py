@@ -1,13 +1,11 @@
 """maskevidence score with a masked image model: densities, runs, and bad input."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 from pathlib import Path
 
 import pytest
 
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 
 

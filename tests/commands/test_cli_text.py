@@ -1,7 +1,5 @@
 """maskevidence score on texts: designs, options, files, and bad input."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import csv
 import json
 import os
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from command_line import PROGRAM, CommandLine, run  # noqa: F401
+from command_line import PROGRAM, CommandLine
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
@@ -46,10 +44,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_texts_are_scored_with_random_sizes_by_default(
-    run: CommandLine,
-    model: Path,
-    texts: Path,
-    tmp_path: Path,
+    run: CommandLine, model: Path, texts: Path, tmp_path: Path
 ) -> None:
     result = run(
         "score",
@@ -97,12 +92,7 @@ def test_every_design(run: CommandLine, model: Path, table: Path, design: str, k
     assert json.loads(result.out)["kind"] == kind
 
 
-def test_each_token_of_leave_one_out(
-    run: CommandLine,
-    model: Path,
-    texts: Path,
-    tmp_path: Path,
-) -> None:
+def test_each_token_of_leave_one_out(run: CommandLine, model: Path, texts: Path, tmp_path: Path) -> None:
     command = ["score", model, texts, "--design", "leave-one-out:per-token", "--limit", 4]
     plain = json.loads(run(*command, "--json", "-").out)
     assert "pseudo-perplexity" in run(*command).out
@@ -123,11 +113,7 @@ def test_each_token_of_leave_one_out(
 
 
 def test_pairs_prompts_blocks_and_long_texts(
-    run: CommandLine,
-    model: Path,
-    table: Path,
-    texts: Path,
-    tmp_path: Path,
+    run: CommandLine, model: Path, table: Path, texts: Path, tmp_path: Path
 ) -> None:
     def scored(*words: object) -> dict[str, Any]:
         result = run("score", *words, "--json", "-")
@@ -192,11 +178,7 @@ def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, 
 
 
 def test_texts_and_options_that_cannot_be_used(
-    run: CommandLine,
-    model: Path,
-    table: Path,
-    texts: Path,
-    tmp_path: Path,
+    run: CommandLine, model: Path, table: Path, texts: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
     (tmp_path / "holes.txt").write_text("one\n\nthree\n")
@@ -214,10 +196,7 @@ def test_texts_and_options_that_cannot_be_used(
         ([model, table, "--text", "answer", "--context-field", "answer"], "is scored too"),
         ([model, table, "--text", "answer", "--context-field", "hint"], "has no column 'hint'"),
         ([model, texts, "--whole-words"], "belongs to --design leave-one-out"),
-        (
-            [model, texts, "--design", "orderings:per-token"],
-            "per-token belongs to random-size",
-        ),
+        ([model, texts, "--design", "orderings:per-token"], "per-token belongs to random-size"),
         ([model, texts, "--block-size", 2], "leaves no room beside 2 special tokens"),
         ([model, texts, "--test-fraction", 0.5], "--test-fraction belongs to models of rows"),
         ([model, texts, "--long", "cut"], "--long"),

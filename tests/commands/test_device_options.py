@@ -1,7 +1,5 @@
 """--device and --dtype: one line for what cannot be used, and a run says where and how it was computed."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 
 ROWS = ("gaussian", "rows.npy")
 

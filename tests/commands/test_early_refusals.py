@@ -113,11 +113,7 @@ class TestScore:
         ],
     )
     def test_another_run(
-        self,
-        run: CommandLine,
-        monkeypatch: pytest.MonkeyPatch,
-        words: tuple[str, ...],
-        message: str,
+        self, run: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
     ) -> None:
         command = ("score", "gaussian", "t.npy", "--design", "every-size:2", "--out", "a", "--threads", 1)
         assert run(*command).code == 0

@@ -62,15 +62,7 @@ def test_runs_hold_what_python_gives_and_resume(
         for file in before:
             file.unlink()
         again = run(
-            "score",
-            world / BERT,
-            world / TEXTS,
-            "--limit",
-            4,
-            "--out",
-            runs[name],
-            "--design",
-            DESIGNS[name],
+            "score", world / BERT, world / TEXTS, "--limit", 4, "--out", runs[name], "--design", DESIGNS[name]
         )
         assert again.code == 0, again.err
         assert {file: file.read_bytes() for file in before} == before

@@ -10,13 +10,7 @@ import pytest
 import maskevidence as me
 from maskevidence.commands.parser import with_flat_signature
 from maskevidence.kinds import options
-from maskevidence.kinds.declaring import (
-    Argument,
-    Option,
-    declaration,
-    flag,
-    one_of_kind,
-)
+from maskevidence.kinds.declaring import Argument, Option, declaration, flag, one_of_kind
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group is not Option]

@@ -1,7 +1,5 @@
 """Training masked language models from Python, by `train masked-lm`, and in two processes."""
 
-# ruff: noqa: F811 (a fixture is imported and used by its name)
-
 import json
 import os
 import random
@@ -22,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 import maskevidence as me
-from command_line import CommandLine, files_in, run  # noqa: F401
+from command_line import CommandLine, files_in
 from forked import exit_code, fork
 from killed_commands import begin
 from maskevidence.integrations.huggingface import (

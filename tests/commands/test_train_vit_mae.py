@@ -1,7 +1,5 @@
 """Training a ViT-MAE: positions, sizes and masks, resuming, and the command."""
 
-# ruff: noqa: F811 (a fixture is imported and used by its name)
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from image_models import random_images, smooth_images
 from maskevidence.data.images import Images
 from maskevidence.errors import InputError, NumericalError

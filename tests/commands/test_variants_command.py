@@ -109,10 +109,7 @@ def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_p
             (tmp_path / "equal.csv", *wild_type, "--measured", "effect"),
             "has one number alone in column 'effect', 0.5",
         ),
-        (
-            (tmp_path / "gap.csv", *wild_type),
-            "row 1, 'M1-': 'M1-' is not a substitution",
-        ),
+        ((tmp_path / "gap.csv", *wild_type), "row 1, 'M1-': 'M1-' is not a substitution"),
         ((tmp_path / "gaps.csv", *wild_type), "row 0, 'M-IQHFRVALIPFF': '-' is no letter"),
         ((tmp_path / "text.csv", *wild_type, "--given", "a"), "--given is compared with --measured"),
         ((tmp_path / "text.csv", *wild_type, "--conventions", "wt"), "'wt'"),

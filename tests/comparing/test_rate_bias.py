@@ -21,10 +21,7 @@ def exact_bias(model: oracles.GaussianModel, tokens: Tokens, size: int) -> float
     """The mean over rows of D·S(x; M) - log p(x), from block matrices and all masks of the size."""
     total = 0.0
     evidence = oracles.gaussian_log_evidence(
-        *oracles.parameters_of(model),
-        tokens.values.numpy(),
-        tokens.maskable.numpy(),
-        tokens.context.numpy(),
+        *oracles.parameters_of(model), tokens.values.numpy(), tokens.maskable.numpy(), tokens.context.numpy()
     )
     for chosen in itertools.combinations(range(D), size):
         masked = torch.zeros(len(tokens), D, dtype=torch.bool)

@@ -148,9 +148,7 @@ def test_the_error_is_told_where_scores_follow_the_parity_of_the_size(n_rows: in
     assert np.mean(covered) > 0.95 - 4 * np.sqrt(0.95 * 0.05 / n_seeds)
 
 
-def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows at the end have another curve, as in a table that is sorted by a column."""
     lengths = np.full(200, 12)
     table = record(me.RandomSize(8), lengths, lambda row, size, rng: np.where(row < 100, 1.0, 3.0) * size)

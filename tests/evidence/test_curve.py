@@ -118,11 +118,7 @@ class TestVaryingLengths:
 
 @pytest.mark.parametrize(
     ("design", "masks"),
-    [
-        (me.EverySize(2), "own"),
-        (me.EverySize(4), "shared"),
-        (me.RandomSize(8), "own"),
-    ],
+    [(me.EverySize(2), "own"), (me.EverySize(4), "shared"), (me.RandomSize(8), "own")],
     ids=lambda value: getattr(value, "name", value),
 )
 @pytest.mark.usefixtures("unchecked")

@@ -1,7 +1,5 @@
 """The error of approximate conditionals, which no interval covers, is named, or there is no interval."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import copy
 import json
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from maskevidence.evidence.result import MASKS_ALONE
 from maskevidence.models import BernoulliPCA, Grid
 
@@ -34,11 +32,7 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).normal(size=(12, 3))
 
 
-DESIGNS = {
-    "sampled": me.EverySize(2),
-    "enumerated": me.Exhaustive(),
-    "one size": me.LeaveOneOut(),
-}
+DESIGNS = {"sampled": me.EverySize(2), "enumerated": me.Exhaustive(), "one size": me.LeaveOneOut()}
 
 
 def test_a_model_that_refines_its_integral_is_refined_before_its_masks_are_scored() -> None:

@@ -12,12 +12,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["ruff", "check", "."],
-        ["ruff", "format", "--check", "."],
-        ["mypy"],
-        ["lint-imports", "--no-cache"],
-    ],
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports", "--no-cache"]],
     ids=" ".join,
 )
 def test_the_tree_passes(command: list[str]) -> None:

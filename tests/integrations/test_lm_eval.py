@@ -1,7 +1,5 @@
 """The lm-evaluation-harness with a masked model: real task files, caches, kills, chat templates, errors."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 import os
 import re
@@ -17,7 +15,7 @@ import torch
 
 import harness_tasks
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.errors import InputError, UntrustedFileWarning
 from maskevidence.integrations.lm_eval.harness import AnswerCache

@@ -42,13 +42,7 @@ def test_a_finished_training_is_read_and_not_repeated(
 ) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "text.txt").write_text("".join(f"{SENTENCES[i % 4]}\n" for i in range(60)))
-    options = TextTraining(
-        tmp_path / "m",
-        batch_size=4,
-        steps=2,
-        block_size=16,
-        vocabulary_size=60,
-    )
+    options = TextTraining(tmp_path / "m", batch_size=4, steps=2, block_size=16, vocabulary_size=60)
     trained = train("masked-lm", str(tmp_path / "text.txt"), options)
     again = train("masked-lm", str(tmp_path / "text.txt"), options)
     assert capfd.readouterr().out == ""

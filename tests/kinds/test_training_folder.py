@@ -46,12 +46,7 @@ def train_rows(
 
 def train_texts(texts: str, out: Path, block_size: int = 16, *, overwrite: bool = False) -> Any:
     options = TextTraining(
-        out,
-        batch_size=2,
-        overwrite=overwrite,
-        steps=2,
-        block_size=block_size,
-        vocabulary_size=60,
+        out, batch_size=2, overwrite=overwrite, steps=2, block_size=block_size, vocabulary_size=60
     )
     return train("masked-lm", texts, options)
 

@@ -136,13 +136,7 @@ class Singles(me.LeaveOneOut):
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: HeavyLargeSizes(2),
-        lambda: Compensated(2),
-        lambda: FirstTokensMoreOften(2),
-        Singles,
-    ],
+    "make", [lambda: HeavyLargeSizes(2), lambda: Compensated(2), lambda: FirstTokensMoreOften(2), Singles]
 )
 def test_a_wrong_design_is_found(make: Callable[[], MaskDesign]) -> None:
     with pytest.raises(AssertionError):

@@ -653,10 +653,7 @@ def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(masks: Masks, mas
         (lambda: me.EverySize(0), "masks_per_size=0; give a whole number of 1 or more"),
         (lambda: me.Orderings(-1), "orders=-1"),
         (lambda: me.RandomSize(0), "draws=0"),
-        (
-            lambda: me.RandomSize(10, replicates=4),
-            "draws=10 is not a multiple of replicates=4",
-        ),
+        (lambda: me.RandomSize(10, replicates=4), "draws=10 is not a multiple of replicates=4"),
         (lambda: me.FixedRate(0.0), "mask rate 0; give a share of the tokens in"),
         (lambda: me.FixedRate(15.0), "mask rate 15"),
         (lambda: me.FixedRate(math.nan), "mask rate nan"),

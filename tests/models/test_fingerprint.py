@@ -1,7 +1,5 @@
 """Fingerprints: everything that decides a model's numbers."""
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ import torch
 from torch import nn
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from maskevidence.models.fingerprints import fingerprint, weights_fingerprint
 
 D = 3

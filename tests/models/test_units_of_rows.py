@@ -5,8 +5,6 @@ resolution of 1e-4, so that the data are whole numbers with a spread of about 10
 Bernoulli models are left out: their tokens are 0 and 1, which have no units.
 """
 
-# ruff: noqa: F811 (a fixture is imported, and asked for by its name)
-
 import json
 import math
 from collections.abc import Callable
@@ -17,7 +15,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, run  # noqa: F401
+from command_line import CommandLine
 from maskevidence.models.base import TableModel
 
 D = 4

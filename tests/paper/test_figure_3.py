@@ -50,14 +50,7 @@ def test_both_methods_start_from_the_same_model_and_rise(table: Table) -> None:
 def test_the_command_writes_table_claims_and_picture(paper: Callable[..., Result], tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     result = paper(
-        "figure-3-upper",
-        "--quick",
-        "--dataset",
-        "fashion-mnist",
-        "--out",
-        tmp_path,
-        "--json",
-        target,
+        "figure-3-upper", "--quick", "--dataset", "fashion-mnist", "--out", tmp_path, "--json", target
     )
     assert result.code == 0, result
     for text in ("variational inference", "masked training", "±"):
@@ -143,13 +136,7 @@ def test_values_other_than_0_and_1_get_a_one_line_error(
     assert (
         "write elbo, or iwae:5"
         in run(
-            "train",
-            "bernoulli-pca:2",
-            files["binary"],
-            "--objective",
-            "elbo:2",
-            "--out",
-            tmp_path / "x",
+            "train", "bernoulli-pca:2", files["binary"], "--objective", "elbo:2", "--out", tmp_path / "x"
         ).error
     )
 

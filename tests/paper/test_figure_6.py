@@ -1,7 +1,5 @@
 """Figure 6 and `show reconstructions` on small images and models."""
 
-# ruff: noqa: F811 (a fixture is imported and used by its name)
-
 import csv
 import json
 from collections.abc import Callable
@@ -13,7 +11,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, Result, run  # noqa: F401
+from command_line import CommandLine, Result
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
 from maskevidence.models.image.masked_image import MaskedImage

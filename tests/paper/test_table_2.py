@@ -12,14 +12,7 @@ import torch
 
 import maskevidence as me
 from command_line import Result
-from paper.bert_curves import (
-    RATES,
-    RateCurve,
-    curve_of,
-    mean_curve,
-    published_curves,
-    rate_curve,
-)
+from paper.bert_curves import RATES, RateCurve, curve_of, mean_curve, published_curves, rate_curve
 from paper.berts import blocks_of
 from paper.figure_5_right import figure_5_right
 from paper.table_2 import table_2
@@ -117,16 +110,7 @@ def test_a_pre_trained_model_is_compared_with_random_weights(
     model.save(folder)
     target = glue / "a.json"
     result = paper(
-        "table-2",
-        "--model",
-        folder,
-        "--quick",
-        "--seeds",
-        "1,2",
-        "--out",
-        glue / "o",
-        "--json",
-        target,
+        "table-2", "--model", folder, "--quick", "--seeds", "1,2", "--out", glue / "o", "--json", target
     )
     assert result.code == 0, result
     areas = json.loads(target.read_text())["numbers"]["areas"]

@@ -290,15 +290,7 @@ def test_one_observation_and_no_errors(tmp_path: Path) -> None:
     assert "among 1 observation." in shown
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--limit", 30),
-        ("--test-fraction", "0.5", "--seed", 3),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [(), ("--limit", 30), ("--test-fraction", "0.5", "--seed", 3)], ids=str)
 def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
     table = folder / "table.csv"
     command("score", "ppca:1", table, *options, "--design", "every-size:1", "--out", tmp_path / "a")

@@ -31,12 +31,7 @@ class TestAnotherRun:
         ],
     )
     def test_is_refused_without_overwrite(
-        self,
-        first: Path,
-        saved: tuple[Path, Path],
-        run: CommandLine,
-        words: list[str],
-        difference: str,
+        self, first: Path, saved: tuple[Path, Path], run: CommandLine, words: list[str], difference: str
     ) -> None:
         before = {name: (first / name).read_bytes() for name in files_in(first)}
         settings = {"--limit": "50", "--design": "every-size:2"} | dict(
@@ -77,11 +72,7 @@ class TestAnotherRun:
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 3}'])
     def test_with_an_unreadable_run_json(
-        self,
-        first: Path,
-        saved: tuple[Path, Path],
-        run: CommandLine,
-        content: str,
+        self, first: Path, saved: tuple[Path, Path], run: CommandLine, content: str
     ) -> None:
         (first / "run.json").write_text(content)
         assert "is not a run.json that this version can read" in run("score", *saved, "--out", first).error

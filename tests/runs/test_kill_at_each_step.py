@@ -98,10 +98,7 @@ def n_steps(case: tuple[Path, Callable[[Path], None]], out: Path) -> int:
 
 class TestAtEachStep:
     def test_of_a_kill(
-        self,
-        case: tuple[Path, Callable[[Path], None]],
-        again: Callable[[Path], None],
-        tmp_path: Path,
+        self, case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path
     ) -> None:
         before, act = case
         for n in range(n_steps(case, tmp_path / "counted")):
@@ -112,10 +109,7 @@ class TestAtEachStep:
             again(out)
 
     def test_of_a_full_disk(
-        self,
-        case: tuple[Path, Callable[[Path], None]],
-        again: Callable[[Path], None],
-        tmp_path: Path,
+        self, case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path
     ) -> None:
         def fail() -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

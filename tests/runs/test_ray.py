@@ -308,11 +308,7 @@ class TestCommand:
             assert read_numbers(out) == read_numbers(tmp_path / "whole")
 
     def test_names_the_missing_extra(
-        self,
-        tmp_path: Path,
-        saved: tuple[Path, Path],
-        run: CommandLine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "ray", None)
         error = run("score", *saved, "--engine", "ray", "--out", tmp_path / "a").error
@@ -321,11 +317,7 @@ class TestCommand:
         )
 
     def test_refuses_an_address_that_does_not_answer(
-        self,
-        tmp_path: Path,
-        saved: tuple[Path, Path],
-        run: CommandLine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(ray_engine, "ANSWER_SECONDS", 0.5)
         monkeypatch.setattr(ray, "is_initialized", lambda: False)

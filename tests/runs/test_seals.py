@@ -17,13 +17,7 @@ from maskevidence.kinds.options import RunOptions
 from maskevidence.report.reading import read_runs
 from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts, read_part, write_part
-from recorded_runs import (
-    make_manifest,
-    make_model,
-    make_tokens,
-    read_rows,
-    same_rows,
-)
+from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGN = me.EverySize(2)
 FOREIGN = r"\.parquet' does not belong to this run .*; remove it"

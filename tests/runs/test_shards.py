@@ -66,13 +66,7 @@ class TestShards:
         assert "is one of the runs" in result.error
 
     @pytest.mark.parametrize("word", ["0/8", "9/8", "3", "3/", "a/b", "-1/8", "1/8/2"])
-    def test_malformed(
-        self,
-        tmp_path: Path,
-        saved: tuple[Path, Path],
-        run: CommandLine,
-        word: str,
-    ) -> None:
+    def test_malformed(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, word: str) -> None:
         result = run("score", *saved, "--shard", word, "--out", tmp_path / "a")
         assert f"shard '{word}'; write which of how many, from 1/8 to 8/8" in result.error
         assert not (tmp_path / "a").exists()

@@ -52,7 +52,7 @@ def test_a_pattern_reads_a_vocabulary(run: CommandLine, albert: Path) -> None:
     assert "give --pattern" in run("score", albert, texts).error
     tokenizer = pattern_tokenizer(read_vocabulary(albert / "vocab.txt"), PATTERN)
     assert tokenizer.convert_ids_to_tokens(tokenizer(REACTIONS[0])["input_ids"])[1:-1] == [
-        *("C", "C", "(", "=", "O", ")", "Cl", ">>", "c", "1"),
+        *("C", "C", "(", "=", "O", ")", "Cl", ">>", "c", "1")
     ]
     model = me.models.MaskedLM.from_pretrained(albert, tokenizer=tokenizer, device="cpu")
     expected = me.estimate_evidence(model, model.tokens(REACTIONS), me.LeaveOneOut()).log_evidence

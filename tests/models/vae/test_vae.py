@@ -312,12 +312,7 @@ def test_the_gradient_of_an_importance_sampled_conditional_is_that_of_finite_dif
 
 @pytest.mark.parametrize(
     "objective",
-    [
-        me.Elbo(),
-        me.Elbo(samples=5, weighted=True),
-        me.RandomSize(1, 1),
-        me.FixedRate(0.33, 1),
-    ],
+    [me.Elbo(), me.Elbo(samples=5, weighted=True), me.RandomSize(1, 1), me.FixedRate(0.33, 1)],
     ids=["elbo", "importance-weighted", "random-size", "fixed-rate"],
 )
 @pytest.mark.parametrize(
