@@ -14,9 +14,9 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from image_models import saved, small_vit_mae, smooth_images
+from image_models import saved, small_vit_mae, smooth_images, write_images
 from maskevidence.runs.parts import list_parts
-from text_models import SENTENCES, small_bert, small_tokenizer
+from text_models import SENTENCES, save_bert
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 
@@ -25,22 +25,15 @@ Words = list[object]
 
 def bert(folder: Path) -> Words:
     """A small BERT and texts."""
-    tokenizer = small_tokenizer()
-    small_bert(tokenizer).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
+    save_bert(folder / "model")
     (folder / "texts.txt").write_text("\n".join(SENTENCES * 8) + "\n")
     return [folder / "model", folder / "texts.txt", "--design", "random-size:4"]
 
 
 def vit_mae(folder: Path) -> Words:
     """A small ViT-MAE and images."""
-    from PIL import Image
-
     saved(small_vit_mae(), folder / "model")
-    (folder / "images").mkdir()
-    for i, image in enumerate(smooth_images(30)):
-        Image.fromarray(image[:, :, 0]).save(folder / "images" / f"{i:02}.png")
-    return [folder / "model", folder / "images", "--design", "random-size:4"]
+    return [folder / "model", write_images(folder / "images", smooth_images(30)), "--design", "random-size:4"]
 
 
 def of_rows(model: Any, rows: np.ndarray) -> Callable[[Path], Words]:

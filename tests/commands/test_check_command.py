@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from command_line import CommandLine
-from text_models import SENTENCES, small_bert, small_tokenizer
+from image_models import saved, small_vit_mae, smooth_images, write_images
+from text_models import SENTENCES, save_bert
 
 
 def test_a_sound_model_of_rows(run: CommandLine) -> None:
@@ -29,8 +30,7 @@ def test_a_sound_model_of_rows(run: CommandLine) -> None:
 )
 def test_a_sound_model_of_texts(run: CommandLine, tmp_path: Path, options: list[Any]) -> None:
     pytest.importorskip("transformers", reason="the extra hf is not installed")
-    small_bert(small_tokenizer()).save_pretrained(tmp_path / "model")
-    small_tokenizer().save_pretrained(tmp_path / "model")
+    save_bert(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, *(text[4:] for text in SENTENCES[:4])]) + "\n")
     result = run("check", tmp_path / "model", tmp_path / "texts.txt", *options)
     assert result.code == 0, result.out + result.err
@@ -40,8 +40,7 @@ def test_a_sound_model_of_texts(run: CommandLine, tmp_path: Path, options: list[
 @pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")
 def test_a_fault_ends_with_exit_code_1(run: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hf is not installed")
-    small_bert(small_tokenizer()).save_pretrained(tmp_path / "model")
-    small_tokenizer().save_pretrained(tmp_path / "model")
+    save_bert(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("1 2 3 4 5 rain\n1 2 3 4 rain 5\n")
     result = run(
         "check", tmp_path / "model", tmp_path / "texts.txt", "--allow-unknown", "--json", tmp_path / "r.json"
@@ -53,13 +52,9 @@ def test_a_fault_ends_with_exit_code_1(run: CommandLine, tmp_path: Path) -> None
 
 def test_images(run: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hf is not installed")
-    image = pytest.importorskip("PIL.Image")
-    from image_models import saved, small_vit_mae, smooth_images
-
+    pytest.importorskip("PIL.Image")
     saved(small_vit_mae(), tmp_path / "model")
-    (tmp_path / "images").mkdir()
-    for number, pixels in enumerate(smooth_images(20)):
-        image.fromarray(pixels[:, :, 0]).save(tmp_path / "images" / f"{number}.png")
+    write_images(tmp_path / "images", smooth_images(20))
     result = run("check", tmp_path / "model", tmp_path / "images", "--density", "discretised", "--json", "-")
     assert result.code == 0, result.err
     checks = {finding["check"]: finding["status"] for finding in json.loads(result.out)["findings"]}

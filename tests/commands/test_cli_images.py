@@ -6,18 +6,14 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
-from image_models import saved, small_vit_mae, smooth_images
+from image_models import saved, small_vit_mae, smooth_images, write_images
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 grey images of 8×8 as files, and small models of them."""
-    from PIL import Image
-
     root = tmp_path_factory.mktemp("images")
-    (root / "images").mkdir()
-    for i, image in enumerate(smooth_images(30)):
-        Image.fromarray(image[:, :, 0]).save(root / "images" / f"{i:02}.png")
+    write_images(root / "images", smooth_images(30))
     saved(small_vit_mae(), root / "model")
     saved(small_vit_mae(norm_pix_loss=True), root / "normalised")
     return root
@@ -102,7 +98,6 @@ def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, t
 
 
 def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    from PIL import Image
     from transformers import ViTConfig, ViTForImageClassification
 
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
@@ -111,16 +106,14 @@ def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -
     )
     saved(small_vit_mae(num_channels=3), tmp_path / "colour")
     saved(small_vit_mae(image_size=16), tmp_path / "larger")
-    (tmp_path / "bad").mkdir()
-    for i, image in enumerate(smooth_images(4)):
-        Image.fromarray(image[:, :, 0]).save(tmp_path / "bad" / f"{i}.png")
-    (tmp_path / "bad" / "2.png").write_bytes(b"no image")
+    write_images(tmp_path / "bad", smooth_images(4))
+    (tmp_path / "bad" / "02.png").write_bytes(b"no image")
     model, images = folder / "model", folder / "images"
     asked: list[tuple[list[object], str]] = [
         ([tmp_path / "classifier", images], "is a vit model, which has no decoder that predicts patches"),
         ([tmp_path / "colour", images], "the images are grey (1 channel), the model reads in colour"),
         ([tmp_path / "larger", images], "have 8×8 pixels, the model reads 16×16; resize them (--resize 16)"),
-        ([model, tmp_path / "bad"], "2.png"),
+        ([model, tmp_path / "bad"], "02.png"),
         ([model, images, "--design", "rates:0-0.9-0.1"], "mask rate 0; give a share of the tokens in (0, 1]"),
         ([model, images, "--design", "fixed-rate:1.5"], "mask rate 1.5; give a share"),
         ([model, images, "--density", "laplace"], "'laplace' is not one of 'gaussian', 'discretised'"),
@@ -136,7 +129,7 @@ def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -
     skipped = run(
         "score", model, tmp_path / "bad", "--skip-bad", "--calibration-fraction", 0.4, "--json", "-"
     )
-    assert "skipped 1 image(s) that cannot be read: 2.png" in json.loads(skipped.out)["notes"]
+    assert "skipped 1 image(s) that cannot be read: 02.png" in json.loads(skipped.out)["notes"]
     resized = run("score", tmp_path / "larger", images, "--resize", 16, "--json", "-")
     assert "resized 30 image(s)" in json.loads(resized.out)["notes"][0]
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import maskevidence as me
 from command_line import CommandLine, files_in
+from image_models import random_images, write_images
 from maskevidence.commands import app
 from maskevidence.models.image.summary import image_summary
 
@@ -124,12 +125,8 @@ class TestData:
         assert "is not the name of a data set" in run("score", "ppca:1", source).error
 
     def test_a_pipe_among_images_is_refused_or_listed(self, folder: Path, run: CommandLine) -> None:
-        image = pytest.importorskip("PIL.Image")
-        rng = np.random.default_rng(0)
-        (folder / "images").mkdir()
-        for number in range(10):
-            pixels = rng.integers(0, 255, (2, 2), dtype=np.uint8)
-            image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        pytest.importorskip("PIL.Image")
+        write_images(folder / "images", random_images(10, 2))
         os.mkfifo(folder / "images" / "pipe.png")
         assert "pipe.png" in run("score", "ppca:1", "images", "--json", "-").error
         result = run("score", "ppca:1", "images", "--json", "-", "--skip-bad")

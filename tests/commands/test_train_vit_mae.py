@@ -10,7 +10,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from image_models import random_images, smooth_images
+from image_models import random_images, smooth_images, write_images
 from maskevidence.data.images import Images
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.integrations.huggingface.recipe import Recipe
@@ -199,12 +199,7 @@ def test_old_variances_are_dropped_and_bad_training_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from PIL import Image
-
-    path = tmp_path_factory.mktemp("images")
-    for i, image in enumerate(smooth_images(40)):
-        Image.fromarray(image[:, :, 0]).save(path / f"{i:02}.png")
-    return path
+    return write_images(tmp_path_factory.mktemp("images"), smooth_images(40))
 
 
 def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None:
@@ -233,11 +228,7 @@ def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None
 
 
 def test_bad_input_gets_a_one_line_error(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    from PIL import Image
-
-    (tmp_path / "wide").mkdir()
-    for i in range(12):
-        Image.fromarray(np.zeros((8, 12), dtype=np.uint8)).save(tmp_path / "wide" / f"{i}.png")
+    write_images(tmp_path / "wide", np.zeros((12, 8, 12), dtype=np.uint8))
     cases: list[tuple[list[object], str]] = [
         ([folder, "--objective", "likelihood"], "has no closed form; give --objective random-size"),
         ([folder, "--objective", "fixed-rate:1.2"], "mask rate 1.2; give a share of the tokens in (0, 1]"),

@@ -21,7 +21,7 @@ from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images
 from paper.__main__ import main as paper_main
 from protein_models import save_protein_model
-from text_models import SENTENCES, small_bert, small_tokenizer
+from text_models import SENTENCES, save_bert
 
 SCRIPTS = Path(__file__).parents[2] / "docs" / "first-hours"
 INSTALL = re.compile(r"^(?:# )?pip install '?maskevidence(?:\[([\w,-]+)\])?'?$")
@@ -110,13 +110,6 @@ def numbers(file: Path, x: Any) -> None:
     file.write_text("\n".join(",".join(row) for row in [list("abcdefgh")[: x.shape[1]], *cells]) + "\n")
 
 
-def bert(folder: Path, **options: Any) -> None:
-    """A small BERT as transformers saves it."""
-    tokenizer = small_tokenizer()
-    small_bert(tokenizer, **options).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 def test_ten_scripts_of_at_most_ten_lines() -> None:
     names = sorted(path.name for path in SCRIPTS.iterdir())
     assert len(names) == 10
@@ -146,8 +139,8 @@ def test_a_table_with_holes(here: Path, typed: Callable[[], str]) -> None:
 
 @script("sentences.sh")
 def test_sentences(here: Path, typed: Callable[[], str]) -> None:
-    bert(here / "my-bert")
-    bert(here / "other-bert", num_hidden_layers=1)
+    save_bert(here / "my-bert")
+    save_bert(here / "other-bert", num_hidden_layers=1)
     lines = [f'{k},"{sentence}"' for k, sentence in enumerate(SENTENCES)]
     (here / "sentences.csv").write_text("\n".join(["id,sentence", *lines]))
     assert "nats per observation" in typed()
@@ -206,7 +199,7 @@ def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.M
     own = {"include_defaults": False, "include_path": str(here / "tasks")}
     monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda *a, **k: whole(*a, **k | own))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(here / "cache"))
-    bert(here / "my-bert")
+    save_bert(here / "my-bert")
     state = np.random.get_state()
     assert "arc_easy" in typed()
     np.random.set_state(state)
@@ -216,7 +209,7 @@ def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.M
 @script("trainer.py")
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # by transformers on a CPU
 def test_a_trainer(here: Path, typed: Callable[[], str]) -> None:
-    bert(here / "my-bert")
+    save_bert(here / "my-bert")
     (here / "texts.txt").write_text("\n".join(SENTENCES * 5))
     assert "evidence_log_evidence" in typed()
 

@@ -55,3 +55,13 @@ def saved(model: Any, folder: Path) -> Path:
 
     save_vit_mae(folder, model, [0.4], [0.3], None)
     return folder
+
+
+def write_images(folder: Path, images: np.ndarray) -> Path:
+    """Write images as the files 00.png, 01.png, ... of a folder."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, pixels in enumerate(images):
+        Image.fromarray(pixels.squeeze()).save(folder / f"{number:02}.png")
+    return folder

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from forked import exit_code
+from image_models import write_images
 
 MAX_ATTEMPTS = 3  # for each kill: a command that is faster than usual may end before it
 ROWS = ("--checkpoint-every", "2", "--epochs", "12", "--batch-size", "40", "--limit", "100")
@@ -79,7 +80,6 @@ def prepare() -> None:
     """Rows, texts, images and models in the working directory; imports what the commands need."""
     import numpy as np
     import torch
-    from PIL import Image
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
 
     import maskevidence as me
@@ -99,9 +99,7 @@ def prepare() -> None:
     words = "the rain falls on the roof and the cat sleeps by the warm fire".split()  # noqa: SIM905
     texts = [" ".join(rng.choice(words, 9)) for _ in range(200)]
     Path("text.txt").write_text("\n".join(texts))
-    Path("images").mkdir()
-    for number, pixels in enumerate(rng.integers(0, 256, size=(60, 8, 8), dtype=np.uint8)):
-        Image.fromarray(pixels).save(f"images/{number:03}.png")
+    write_images(Path("images"), rng.integers(0, 256, size=(60, 8, 8), dtype=np.uint8))
     shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     tokenizer = word_pieces(texts, 60)
     bert = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **shape))

@@ -11,7 +11,6 @@ import pytest
 from command_line import prepared_commands
 from maskevidence.commands.app import app
 from maskevidence.errors import UnknownTokensWarning
-from text_models import small_bert, small_tokenizer
 
 BIDI = "right-to-left \u202e override \u2066isolate\u2069 and \u200fmark"
 HOSTILE = [
@@ -47,11 +46,3 @@ def write_texts(file: Path, texts: list[str]) -> Path:
     """Write texts as .jsonl, one in each line."""
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return file
-
-
-def save_bert(folder: Path) -> Path:
-    """Save a small masked language model in the format of transformers."""
-    tokenizer = small_tokenizer()
-    small_bert(tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder

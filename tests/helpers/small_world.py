@@ -9,7 +9,7 @@ import torch
 
 import maskevidence as me
 from command_line import saving_every_block
-from image_models import saved, small_vit_mae
+from image_models import random_images, saved, small_vit_mae, write_images
 from report_runs import command, write_texts
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -78,10 +78,8 @@ def write_csv(file: Path, x: np.ndarray) -> None:
 
 def write_world(folder: Path) -> Path:
     """Write `data` and `models` into a folder."""
-    from PIL import Image
-
     data, models = folder / "data", folder / "models"
-    (data / "images").mkdir(parents=True)
+    write_images(data / "images", random_images(24, seed=6))
     models.mkdir()
     x = values(60, 5)
     write_csv(data / "table.csv", x)
@@ -89,8 +87,6 @@ def write_world(folder: Path) -> Path:
     write_csv(data / "binary.csv", (x > 0).astype(float))
     write_texts(data / "texts.jsonl", TEXTS)
     (data / "running.txt").write_text("\n".join(TEXTS * 4) + "\n")
-    for number, pixels in enumerate(np.random.default_rng(6).integers(0, 256, (24, 8, 8), dtype=np.uint8)):
-        Image.fromarray(pixels).save(data / "images" / f"{number:02}.png")
     me.models.PPCA(5, 2).fit(x).save(models / "ppca")
     vae = me.models.VAE(n_features=5, n_components=2, hidden=(4,))
     vae.set_units(x)

@@ -1,5 +1,6 @@
 """A small tokenizer and a small BERT with random weights, for the tests of texts."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,3 +48,11 @@ def small_bert(tokenizer: Any, **options: Any) -> Any:
             for parameter in model.parameters():
                 parameter.normal_(0.0, 0.15)
     return model
+
+
+def save_bert(folder: Path, **options: Any) -> Path:
+    """Save a small BERT and its tokenizer as transformers does."""
+    tokenizer = small_tokenizer()
+    small_bert(tokenizer, **options).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

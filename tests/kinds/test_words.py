@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from image_models import write_images
 from maskevidence.kinds.options import RowReading
 from maskevidence.kinds.rows import read
 from maskevidence.kinds.words import parse_model, parse_size
@@ -75,11 +76,8 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
 
 
 def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
-    from PIL import Image
-
-    for number in range(2):
-        Image.fromarray(np.full((2, 3), 51 * number, dtype=np.uint8)).save(tmp_path / f"{number}.png")
-    table = read(str(tmp_path))
+    levels = np.array([0, 51], dtype=np.uint8)[:, None, None]
+    table = read(str(write_images(tmp_path, np.tile(levels, (1, 2, 3)))))
     assert np.array_equal(table.values, [[0.0] * 6, [0.2] * 6])
     assert len(read(str(tmp_path), limit=1)) == 1
     assert len(read(str(tmp_path), RowReading(resize="4x4")).columns) == 16

@@ -26,7 +26,8 @@ from maskevidence.report.page import made_rows, render
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
-from report_runs import command, save_bert, write_table, write_texts
+from report_runs import command, write_table, write_texts
+from text_models import save_bert
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from image_models import saved, small_vit_mae, smooth_images
+from image_models import random_images, saved, small_vit_mae, smooth_images, write_images
 from maskevidence.data.table import Table
 from maskevidence.data.tables import read_table
 from maskevidence.evidence.result import summarize_scores
@@ -43,7 +43,8 @@ from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
-from report_runs import HOSTILE, command, save_bert, write_table, write_texts
+from report_runs import HOSTILE, command, write_table, write_texts
+from text_models import save_bert
 
 pytestmark = pytest.mark.usefixtures("every_block_saved")
 
@@ -315,10 +316,8 @@ def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> Non
 
 
 def test_images_are_read_again_with_every_option(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    (tmp_path / "images").mkdir()
-    for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (24, 6, 6), dtype=np.uint8)):
-        image.fromarray(pixels).save(tmp_path / "images" / f"{place:02}.png")
+    pytest.importorskip("PIL.Image")
+    write_images(tmp_path / "images", random_images(24, 6))
     (tmp_path / "images" / "24.png").write_text("no image")
     options = ("--resize", "4x4", "--skip-bad", "--binarise", "stochastic", "--limit", 20)
     words = ("--seed", 3, "--design", "every-size:1", "--out", tmp_path / "a")
@@ -376,11 +375,9 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
 
 
 def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    (tmp_path / "images").mkdir()
+    pytest.importorskip("PIL.Image")
     pixels = smooth_images(8)
-    for place, levels in enumerate(pixels):
-        image.fromarray(levels[:, :, 0]).save(tmp_path / "images" / f"{place}.png")
+    write_images(tmp_path / "images", pixels)
     model = saved(small_vit_mae(), tmp_path / "model")
     command("score", model, tmp_path / "images", "--design", "leave-one-out", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")

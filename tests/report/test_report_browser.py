@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from maskevidence.show.draw import COLOURS
-from report_runs import HOSTILE, command, save_bert, write_table, write_texts
+from report_runs import HOSTILE, command, write_table, write_texts
+from text_models import save_bert
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -11,7 +11,7 @@ from command_line import CommandLine
 from maskevidence.data import read_table
 from maskevidence.runs import read_run
 from recorded_runs import checked_observations
-from text_models import SENTENCES, small_bert, small_tokenizer
+from text_models import SENTENCES, save_bert
 
 pytestmark = pytest.mark.usefixtures("every_block_saved")
 
@@ -19,10 +19,7 @@ pytestmark = pytest.mark.usefixtures("every_block_saved")
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small masked language model as transformers saves it."""
-    folder = tmp_path_factory.mktemp("model")
-    small_bert(small_tokenizer()).save_pretrained(folder)
-    small_tokenizer().save_pretrained(folder)
-    return folder
+    return save_bert(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -246,11 +246,9 @@ class TestCommand:
         words: tuple[object, ...] = ("score", "ppca:2", saved[1])
         if kind != "fitted":
             pytest.importorskip("transformers", reason="transformers is not installed")
-            from text_models import SENTENCES, small_bert, small_tokenizer
+            from text_models import SENTENCES, save_bert
 
-            tokenizer = small_tokenizer()
-            small_bert(tokenizer).save_pretrained(tmp_path / "bert")
-            tokenizer.save_pretrained(tmp_path / "bert")
+            save_bert(tmp_path / "bert")
             named = [f'"{text}",t{place}' for place, text in enumerate(8 * SENTENCES)]
             (tmp_path / "texts.csv").write_text("\n".join(["text,name", *named]))
             monkeypatch.chdir(tmp_path)  # workers run in another folder and need the whole path
