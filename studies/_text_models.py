@@ -15,9 +15,8 @@ from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
 from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
 from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
 from maskevidence.masks.sizes import size_of_rate
-from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import new_modern_bert
+from maskevidence.models.text.new_bert import frequency_score, new_modern_bert
 
 RANDOM, REPLACED = "random sizes", "15 %, 80-10-10"
 RATES = {f"{round(100 * rate)} %": rate for rate in (0.15, 0.25, 0.40, 0.60, 0.75)}

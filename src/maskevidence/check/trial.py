@@ -141,15 +141,7 @@ def new_trial(
     texts: tuple[tuple[str, ...], ...] | None = None,
     tolerance: float | None = None,
 ) -> Trial:
-    """Draw rows, and three masks for each: a single token, half of the tokens, and a random number of them.
-
-    Args:
-        model: any `MaskedModel`.
-        data: the observations.
-        seed: of all random numbers.
-        texts: the texts behind the observations.
-        tolerance: for rounding; by default that of the model's least precise numbers.
-    """
+    """Draw rows, and three masks for each: a single token, half of the tokens, a random number of them."""
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.permutation(len(data))[:MAX_ROWS])
     rows = np.repeat(chosen, MASKS_PER_ROW)

@@ -44,12 +44,7 @@ class _MadeUp:
 
 
 def weights(objective: Any, seed: int = 0) -> list[Finding]:
-    """Check an objective or a collator.
-
-    Args:
-        objective: an objective, as `fit` takes it, or a collator of masked batches (with a `tokenizer`).
-        seed: of the masks of a collator.
-    """
+    """Check an objective or a collator."""
     torch.manual_seed(seed)
     tokenizer = getattr(objective, "tokenizer", None)
     if tokenizer is None:

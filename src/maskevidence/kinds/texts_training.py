@@ -26,10 +26,9 @@ from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.text.call_sizes import default_tokens
 from maskevidence.models.text.encoding import EncodedTexts
-from maskevidence.models.text.frequencies import frequency_score
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
+from maskevidence.models.text.new_bert import SIZES, frequency_score, new_bert, word_pieces
 from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.runs.lock import locked
 from maskevidence.tokens import Tokens

@@ -110,10 +110,6 @@ def row_keys(
 def chosen(weights: Float[Tensor, "B n"], uniform: Float[Tensor, " B"]) -> Int64[Tensor, " B"]:
     """One of n things for each row, with probabilities in proportion to its weights.
 
-    Args:
-        weights: shape (B, n); 0 or more.
-        uniform: shape (B,); uniform draws on (0, 1].
-
     Example:
         >>> chosen(torch.tensor([[0.5, 0.0, 0.5]]), torch.tensor([0.7]))
         tensor([2])

@@ -46,11 +46,6 @@ _NOT_NUMBERS = {
 def loading(name: str, revision: str | None, *, trust_remote_code: bool = False) -> Iterator[dict[str, Any]]:
     """Load something with transformers: its reports are silenced, its errors become one clear line.
 
-    Args:
-        name: a folder, or OWNER/NAME on the hub.
-        revision: branch, tag or commit on the hub.
-        trust_remote_code: whether code that comes with the model may run.
-
     Yields:
         The options for `from_pretrained`; the network is used only if the hub can be reached.
 
@@ -108,11 +103,6 @@ def unread_note(network: Any, unexpected: Collection[str], source: str) -> tuple
     """A note on weights of a checkpoint that a network does not read; none if there are none.
 
     Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
-
-    Args:
-        network: a transformers model.
-        unexpected: the names of weights that it has no place for.
-        source: where they were found, for messages.
 
     Raises:
         InputError: a weight inside the backbone or the head, so that the configuration is another one.
@@ -209,10 +199,6 @@ def first_sentence(error: Exception) -> str:
 
 def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:
     """The architecture of a transformers model, and its configuration where it differs from the default.
-
-    Args:
-        model: the model.
-        ignored: further entries to leave out.
 
     Returns:
         Content for JSON. It holds no paths, versions or dtypes, and does not change when a later version of

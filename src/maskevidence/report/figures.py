@@ -190,12 +190,7 @@ def numbers_of(runs: Sequence[ReportedRun]) -> dict[str, int]:
 
 
 def figures_of_curves(runs: Sequence[ReportedRun], ranking: Ranking | None) -> list[Figure]:
-    """The curves of all runs, and how far each is below the curve of the best one.
-
-    Args:
-        runs: the runs of the report.
-        ranking: how they compare, if there are several.
-    """
+    """The curves of all runs, and how far each is below the curve of the best one."""
     numbers = numbers_of(runs)
     curves = {run.name: run.estimate.curve for run in runs if run.estimate is not None}
     if not curves:
@@ -328,14 +323,7 @@ def _error(value: float) -> str:
 
 
 def forest(runs: Sequence[ReportedRun], ranking: Ranking | None, digits: int, noun: str) -> list[Figure]:
-    """The figures of the compared runs; none if the runs are not compared.
-
-    Args:
-        runs: the runs of the report.
-        ranking: how they compare.
-        digits: the number of decimals.
-        noun: what an observation is.
-    """
+    """The figures of the compared runs; none if the runs are not compared."""
     comparison = None if ranking is None else ranking.comparison
     if comparison is None:
         return []
@@ -404,11 +392,6 @@ _SIZED = re.compile(r"([\w-]+):(\d+)")
 
 def components(runs: Sequence[ReportedRun], ranking: Ranking | None, noun: str) -> Figure | None:
     """The log evidence of compared runs of models such as ppca:2, ppca:8, ... against that number.
-
-    Args:
-        runs: the runs of the report.
-        ranking: how they compare, if there are several.
-        noun: what an observation is.
 
     Returns:
         None unless three or more runs differ in the number of components alone.

@@ -81,10 +81,6 @@ def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
 def spread_of(run: ReportedRun, noun: str) -> Spread | None:
     """The histogram of a run's observations, per token where they differ in their number of tokens.
 
-    Args:
-        run: a run that has an estimate.
-        noun: what an observation is.
-
     Returns:
         None for fewer than 5 observations.
     """
@@ -201,13 +197,7 @@ class AllObservations:
 def all_observations(
     run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None
 ) -> AllObservations:
-    """The observations of a run, with the numbers of the runs that it is compared with.
-
-    Args:
-        run: the run whose observations are listed.
-        others: the other runs of the report.
-        ranking: how the runs compare; the numbers of the others are shown only if they do.
-    """
+    """The observations of a run, with the numbers of the runs that it is compared with."""
     estimate = run.estimate
     assert estimate is not None
     _, first = np.unique(estimate.scores.id, return_index=True)
@@ -315,12 +305,7 @@ class Extremes:
 
 
 def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
-    """Find the hardest and the easiest observations, by log evidence per token.
-
-    Args:
-        run: a run that has an estimate.
-        how_many: number of hardest, and of easiest, observations.
-    """
+    """Find the hardest and the easiest observations, by log evidence per token."""
     estimate, manifest = run.estimate, run.manifest
     assert estimate is not None
     _, first = np.unique(estimate.scores.id, return_index=True)

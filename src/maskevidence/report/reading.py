@@ -86,10 +86,6 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
     The data are read by the name and with the options in the manifest, and are shown only if they have the
     fingerprint of the run.
 
-    Args:
-        manifest: what the run scores.
-        ids: the observations that the run has scored.
-
     Returns:
         A function that gives the content of an observation by its id, or why the content cannot be shown.
     """

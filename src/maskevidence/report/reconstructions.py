@@ -44,12 +44,6 @@ def reconstruct_images(
 ) -> list[Reconstruction]:
     """Predict hidden patches at some mask rates, with their log-probabilities.
 
-    Args:
-        model: a calibrated model.
-        tokens: the images.
-        rates: rates of hidden patches, in (0, 1].
-        seed: seed of the masks.
-
     Raises:
         InputError: a model of normalised patches that says nothing about pixels.
     """
@@ -70,12 +64,7 @@ def _at_rate(model: MaskedImage, tokens: Tokens, rate: float, seed: int) -> Reco
 def reconstructions_picture(
     originals: UInt8[np.ndarray, "N H W C"], reconstructions: Sequence[Reconstruction]
 ) -> Images:
-    """One row per image: the original, then visible and reconstructed patches at each rate.
-
-    Args:
-        originals: the images.
-        reconstructions: reconstructions of the same images.
-    """
+    """One row per image: the original, then visible and reconstructed patches at each rate."""
     names = ["original"]
     for each in reconstructions:
         names += [f"{each.rate:.0%} hidden", "reconstructed"]

@@ -192,10 +192,6 @@ UNLIKELY = 8.0  # nats below the usual score
 def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:
     """log p of each observed cell given the others of its row, nats, by the run's own model.
 
-    Args:
-        run: a run that has an estimate.
-        ids: the rows.
-
     Returns:
         The scores by id; empty unless the run is of a table, and its model and data are at hand.
     """

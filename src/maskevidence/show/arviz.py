@@ -19,11 +19,6 @@ def log_likelihood_tree(values: Floats, ids: Integers, attributes: Mapping[str, 
     """The log evidence of each observation as a `DataTree` with the group `log_likelihood`.
 
     There is one chain of one draw, since a fitted model has no posterior draws.
-
-    Args:
-        values: the log evidence of each observation, nats.
-        ids: the observations.
-        attributes: of the group: the estimate and its two errors.
     """
     base = import_extra("arviz_base", "arviz", _PURPOSE)
     tree = base.from_dict(
@@ -39,10 +34,6 @@ def elpd_data(values: Floats, ids: Integers) -> Any:
     """An `ELPDData` with the pointwise log evidence of a model, which ArviZ's `compare` reads.
 
     It holds sums over the observations; se is the pointwise error √(n·var), as everywhere in ArviZ.
-
-    Args:
-        values: the log evidence of each observation, nats.
-        ids: the observations.
     """
     stats = import_extra("arviz_stats.utils", "arviz", _PURPOSE)
     xarray = import_extra("xarray", "arviz", _PURPOSE)

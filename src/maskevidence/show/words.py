@@ -312,11 +312,7 @@ def token_name(notes: Collection[str]) -> str:
 
 
 def units_in_words(result: Mapping[str, Any]) -> list[list[str]]:
-    """Names and values of the same number per token, per byte of text and per pixel, where there are such.
-
-    Args:
-        result: the content of an estimate.json.
-    """
+    """Names and values of the same number per token, per byte of text and per pixel, where there are such."""
     token = token_name(result["notes"])
     per_token, bits = typeset(result["per_token"], 4), typeset(result["bits_per_token"], 4)
     rows = [[f"per {token}", f"{per_token} nats ({bits} bits of code)"]]

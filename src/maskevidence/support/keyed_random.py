@@ -49,11 +49,6 @@ def keyed_ranks(
 
     The order depends on the seed, the row's keys and the positions of the tokens alone, not on other rows.
 
-    Args:
-        seed: seed of the run.
-        keys: shape (B, n_keys), one tuple of keys per row.
-        maskable: shape (B, D).
-
     Returns:
         Shape (B, D): 0..n-1 over the n maskable tokens of a row, n..D-1 elsewhere. The tokens with ranks
         below M are a uniformly random subset of size M.
@@ -78,12 +73,6 @@ def keyed_subset(
     """The tokens with the lowest `size` ranks of `keyed_ranks`, found by a sort of values alone.
 
     NumPy sorts values by vector instructions, several times faster than it finds their order.
-
-    Args:
-        seed: seed of the run.
-        keys: shape (B, n_keys), one tuple of keys per row.
-        maskable: shape (B, D).
-        size: shape (B,); from 1 to the number of maskable tokens.
 
     Returns:
         Shape (B, D), True for `size` maskable tokens of each row.

@@ -15,10 +15,6 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     own `from .module import Name as Name`: type checkers, editors and this function read the same lines.
     Modules of the package are attributes as well, but are not listed.
 
-    Args:
-        package: its `__name__`.
-        file: its `__file__`.
-
     Example:
         >>> get, names, public = lazy_names("maskevidence", __import__("maskevidence").__file__)
         >>> get("InputError").__module__, names() == public, "InputError" in public

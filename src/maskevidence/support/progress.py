@@ -31,10 +31,6 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     done. Elsewhere, as in a log file, it is a line on stderr every 30 seconds. Short work shows nothing. Of
     the processes of a distributed training, only the first one shows its progress.
 
-    Args:
-        description: the current work, in a few words.
-        total: the number of steps.
-
     Yields:
         A function that takes the number of steps that were just done, and optionally a new description.
 

@@ -14,11 +14,6 @@ BoolMatrix = Bool[np.ndarray, "B D"]
 def n_subsets(n_tokens: Integers, size: Integers, limit: int) -> Integers:
     """The number of subsets of a size, C(n, M), if it is at most `limit`, otherwise 0; shape (B,).
 
-    Args:
-        n_tokens: shape (B,); n.
-        size: shape (B,); M, from 1 to n.
-        limit: the largest number that is counted.
-
     Example:
         >>> n_subsets(np.array([5, 5, 100]), np.array([2, 5, 50]), 32).tolist()
         [10, 1, 0]

@@ -53,10 +53,6 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
     """Read the checkpoint in a folder; None if there is no checkpoint.
 
-    Args:
-        folder: the folder with the checkpoint.
-        settings: the settings of the run to resume.
-
     Raises:
         InputError: a damaged file, or a checkpoint of another version or with other settings.
     """
@@ -92,10 +88,6 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """How the saved settings differ from these; empty if they are equal.
-
-    Args:
-        theirs: the saved settings, as read from JSON.
-        ours: these settings, before they are written as JSON.
 
     Example:
         >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})

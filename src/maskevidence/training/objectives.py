@@ -202,14 +202,7 @@ class Likelihood:
     """
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss in nats per observation.
-
-        Args:
-            model: a model with `log_evidence`.
-            data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
-                values.
-            step: not used, since nothing is drawn.
-        """
+        """The loss in nats per observation, for data as `MaskedObjective` takes them; `step` has no say."""
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the likelihood needs rows, but moments were given; give the rows themselves")
@@ -272,14 +265,7 @@ class Elbo:
         self.step = 0
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss in nats per observation.
-
-        Args:
-            model: a model with `elbo`.
-            data: `Tokens`, or what the model's `tokens` reads, such as an (N, D) table with NaN for missing
-                values.
-            step: the step whose draws are used; by default the next step.
-        """
+        """The loss in nats per observation, for data as `MaskedObjective` takes them."""
         if step is None:
             step, self.step = self.step, self.step + 1
         self.check(model)
@@ -314,15 +300,7 @@ class Elbo:
 
 
 def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tensor, Tensor]:
-    """The masks that all complete observations share, and the weights of their scores.
-
-    Args:
-        design: how masks are drawn.
-        key: what they depend on, as `MaskedObjective.step_key` gives it.
-        n_tokens: D.
-
-    Returns:
-        Masks of shape (P, D) and weights of shape (P,), float64.
+    """The masks that all complete observations share, (P, D), and the weights of their scores, (P,), float64.
 
     Example:
         >>> import maskevidence as me

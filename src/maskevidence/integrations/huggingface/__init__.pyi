@@ -1,7 +1,7 @@
 from ...models.image.new_vit_mae import new_vit_mae as new_vit_mae
 from ...models.image.new_vit_mae import random_vit_mae as random_vit_mae
-from ...models.text.frequencies import frequency_score as frequency_score
 from ...models.text.loading import load_tokenizer as load_tokenizer
+from ...models.text.new_bert import frequency_score as frequency_score
 from ...models.text.new_bert import new_bert as new_bert
 from ...models.text.new_bert import new_modern_bert as new_modern_bert
 from ...models.text.new_bert import word_pieces as word_pieces

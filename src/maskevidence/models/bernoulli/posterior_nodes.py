@@ -6,7 +6,7 @@ logistic regression with a Gaussian prior), so that Newton steps find its one mo
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,28 +24,12 @@ _WIDER = 1.5  # the proposal's standard deviations over those of the curvature a
 _MAX_STEPS = 100
 
 
-class Mode(NamedTuple):
-    """The mode of log p(z | x_visible), and its curvature there.
-
-    Attributes:
-        point: shape (B, K).
-        factor: shape (B, K, K); Cholesky factor of the negative second derivative.
-    """
-
-    point: Float[Tensor, "B K"]
-    factor: Float[Tensor, "B K K"]
-
-
 def posterior_mode(
     decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], tolerance: float = 1e-8
-) -> Mode:
-    """The modes of all rows together, by Newton's method with step halving.
+) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K K"]]:
+    """The mode of log p(z | x_visible) of each row, and the Cholesky factor of its curvature there.
 
-    Args:
-        decoder: of the tokens.
-        values: shape (B, D); 0 or 1, anything where not visible.
-        visible: shape (B, D).
-        tolerance: the largest last step, relative to 1 + |z|.
+    Newton's method with step halving, until no step is longer than the tolerance, relative to 1 + |z|.
 
     Raises:
         NumericalError: the method does not converge.
@@ -71,7 +55,7 @@ def posterior_mode(
         factor = cholesky(flat.reshape(-1, k, k) + identity)
         step = torch.cholesky_solve(gradient[:, :, None], factor)[:, :, 0]
         if bool((step.abs().amax(1) <= smallest * (1 + z.abs().amax(1))).all()):
-            return Mode(z, factor)
+            return z, factor
         share = torch.ones_like(value)
         for _ in range(30):
             new = log_joint(z + share[:, None] * step)
@@ -87,18 +71,18 @@ def posterior_mode(
     )
 
 
-def _nodes(mode: Mode, points: Float[Tensor, "h K"]) -> tuple[Tensor, Tensor]:
+def _nodes(
+    mode: Float[Tensor, "B K"], factor: Float[Tensor, "B K K"], points: Float[Tensor, "h K"]
+) -> tuple[Tensor, Tensor]:
     """Nodes z, shape (B, 2h, K), and log weights log φ(z)/q(z)/2h, shape (B, 2h), where q is the mixture."""
     k = points.shape[1]
     # L Lᵀ = A: L⁻ᵀ ε has covariance A⁻¹
-    around = torch.linalg.solve_triangular(
-        mode.factor.mT, points.T.expand(len(mode.point), -1, -1), upper=True
-    )
-    centre = mode.point[:, None, :]
+    around = torch.linalg.solve_triangular(factor.mT, points.T.expand(len(mode), -1, -1), upper=True)
+    centre = mode[:, None, :]
     z = torch.cat([points.expand(len(centre), -1, -1), centre + _WIDER * around.mT], 1)
     log_prior = -0.5 * z.square().sum(2)
-    white = ((z - centre) @ mode.factor) / _WIDER
-    log_determinant = torch.log(torch.diagonal(mode.factor, dim1=1, dim2=2)).sum(1)
+    white = ((z - centre) @ factor) / _WIDER
+    log_determinant = torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1)
     log_around = -0.5 * white.square().sum(2) + log_determinant[:, None] - k * math.log(_WIDER)
     log_proposal = torch.logaddexp(log_prior, log_around)  # of both halves: ½ and 1/h make 1/2h
     return z, log_prior - log_proposal + math.log(2 / z.shape[1])
@@ -113,17 +97,11 @@ def log_joints(
     """Nodes of every row, and log w_q p(x_visible | z_q) at them; the weights w_q sum to about 1.
 
     Gradients reach the parameters through the integrand alone; the nodes are held fixed.
-
-    Args:
-        decoder: of the tokens.
-        rule: the number of nodes.
-        values: shape (B, D); 0 or 1, anything where not visible.
-        visible: shape (B, D).
     """
     points = rule.normal_points(decoder.loadings.shape[1], torch.float64, values.device)
     with torch.no_grad():  # in float64: in float32, Newton's steps do not settle
         exact = Decoder(decoder.loadings.double(), decoder.bias.double())
-        z, log_weights = _nodes(posterior_mode(exact, values.double(), visible), points)
+        z, log_weights = _nodes(*posterior_mode(exact, values.double(), visible), points)
         z, log_weights = z.to(values.dtype), log_weights.to(values.dtype)
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
     normaliser = [
@@ -146,13 +124,6 @@ def log_conditionals(
     """log Σ_q r_q p(x_j | z_q) at each row's own nodes where masked, 0 elsewhere; nats, shape (B, D).
 
     Nodes and weights depend on the visible tokens alone, so that the two probabilities of a token sum to 1.
-
-    Args:
-        decoder: of the tokens.
-        rule: the number of nodes.
-        values: shape (B, D); 0 or 1, anything where neither masked nor visible.
-        masked: shape (B, D).
-        visible: shape (B, D); disjoint from `masked`.
     """
     z, log_joint = log_joints(decoder, rule, values, visible)
     log_posterior = torch.log_softmax(log_joint, 1)

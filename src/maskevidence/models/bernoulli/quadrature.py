@@ -68,11 +68,7 @@ class Grid:
         return Grid(2 * self.per_axis, min(1.5 * self.half_width, 10.0))
 
     def check(self, n_components: int) -> None:
-        """Check that a grid over K dimensions is feasible.
-
-        Raises:
-            InputError: it is not.
-        """
+        """Raise an InputError for a grid over too many dimensions, or with too many nodes."""
         if n_components > MAX_AXES or self.n_nodes_over(n_components) > _MAX_NODES:
             raise InputError(
                 f"a grid of {self.per_axis} nodes per axis has {self.per_axis}^{n_components} nodes over "
@@ -83,16 +79,7 @@ class Grid:
     def nodes(
         self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> Nodes:
-        """The nodes in K dimensions.
-
-        Args:
-            n_components: K.
-            dtype: of the nodes.
-            device: of the nodes.
-
-        Raises:
-            InputError: a grid over too many dimensions.
-        """
+        """The nodes in K dimensions."""
         self.check(n_components)
         axis = torch.linspace(
             -self.half_width, self.half_width, self.per_axis, dtype=torch.float64, device=device
@@ -140,13 +127,7 @@ class Importance:
     def normal_points(
         self, n_components: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> Float[Tensor, "n K"]:
-        """Quasi-random points of N(0, I_K), half as many as nodes, shape (n_nodes / 2, K).
-
-        Args:
-            n_components: K.
-            dtype: of the points.
-            device: of the points.
-        """
+        """Quasi-random points of N(0, I_K), half as many as nodes, shape (n_nodes / 2, K)."""
         engine = torch.quasirandom.SobolEngine(n_components, scramble=True, seed=self.seed)  # type: ignore[no-untyped-call]
         uniform = engine.draw(self.n_nodes // 2, dtype=torch.float64)
         inside = uniform.clamp(2.0**-40, 1 - 2.0**-40)

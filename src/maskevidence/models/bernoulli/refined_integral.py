@@ -42,13 +42,7 @@ class Integral:
 
 
 def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[Tensor, " B"]:
-    """log p(maskable tokens | context) at the nodes of a rule, nats, shape (B,).
-
-    Args:
-        decoder: of the tokens.
-        rule: the nodes.
-        tokens: B observations with values 0 and 1 in the decoder's dtype.
-    """
+    """log p(maskable tokens | context) at the nodes of a rule, nats, shape (B,)."""
     joint = _log_mass(decoder, rule, tokens.values, tokens.maskable | tokens.context)
     if not bool(tokens.context.any()):
         return joint
@@ -66,13 +60,6 @@ def integrate_by_importance(
     decoder: Decoder, rule: Importance, tokens: Tokens, tolerance: float, max_nodes: int
 ) -> Integral:
     """Importance sampling with more and more nodes until no log evidence changes by more than the tolerance.
-
-    Args:
-        decoder: of the tokens.
-        rule: the first number of nodes; every step doubles it.
-        tokens: B observations with values 0 and 1 in the decoder's dtype.
-        tolerance: nats.
-        max_nodes: the largest number of nodes of a row.
 
     Raises:
         NumericalError: the tolerance is not reached; names the change that was.
@@ -97,12 +84,6 @@ def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_n
 
     The spacing is halved while a log evidence changes by more. Then the box grows at each end whose outer
     tenth holds too much of a posterior.
-
-    Args:
-        decoder: of the tokens.
-        tokens: B observations with values 0 and 1 in the decoder's dtype.
-        tolerance: nats.
-        max_nodes: the largest number of nodes of a box.
 
     Raises:
         NumericalError: the tolerance is not reached; names the change that was.
@@ -151,10 +132,10 @@ class _Box(NamedTuple):
 
 def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float, max_nodes: int) -> Integral:
     """log p(x_visible) of every row, on grids that rows with neighbouring posteriors share."""
-    mode = posterior_mode(decoder, values, visible)
-    spread = 6 * torch.diagonal(torch.cholesky_inverse(mode.factor), dim1=1, dim2=2).sqrt()
-    low, high = mode.point - spread, mode.point + spread
-    spacing = torch.diagonal(mode.factor @ mode.factor.mT, dim1=1, dim2=2).rsqrt()
+    mode, factor = posterior_mode(decoder, values, visible)
+    spread = 6 * torch.diagonal(torch.cholesky_inverse(factor), dim1=1, dim2=2).sqrt()
+    low, high = mode - spread, mode + spread
+    spacing = torch.diagonal(factor @ factor.mT, dim1=1, dim2=2).rsqrt()
     log_mass = torch.empty(len(values), dtype=values.dtype, device=values.device)
     error, n_nodes = 0.0, 0
     waiting = [torch.arange(len(values), device=values.device)]
@@ -163,7 +144,7 @@ def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float,
         box = _Box(low[rows].amin(0), high[rows].amax(0), spacing[rows].amin(0))
         if len(rows) > _MAX_ROWS or (len(rows) > 1 and box.n_nodes() > _MAX_FIRST_NODES):
             widest = int(((box.high - box.low) / box.spacing).argmax())
-            order = rows[torch.argsort(mode.point[rows, widest])]
+            order = rows[torch.argsort(mode[rows, widest])]
             waiting += [order[len(order) // 2 :], order[: len(order) // 2]]
             continue
         part = _refine_box(decoder, values[rows], visible[rows], box, tolerance, max_nodes)

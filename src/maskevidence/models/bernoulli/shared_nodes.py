@@ -56,14 +56,7 @@ def log_likelihoods(
     visible: Bool[Tensor, "B D"],
     points: Float[Tensor, "Q K"],
 ) -> Float[Tensor, "B Q"]:
-    """log p(x_visible | z_q) for every row and node, nats, shape (B, Q).
-
-    Args:
-        decoder: of the tokens.
-        values: shape (B, D); 0 or 1, anything where not visible.
-        visible: shape (B, D).
-        points: shape (Q, K).
-    """
+    """log p(x_visible | z_q) for every row and node, nats, shape (B, Q)."""
     x = torch.where(visible, values, 0.0)
     linear = (x @ decoder.loadings) @ points.T + (x @ decoder.bias)[:, None]
     alike = bool((visible == visible[:1]).all())
@@ -82,15 +75,7 @@ def log_conditionals(
     masked: Bool[Tensor, "B D"],
     visible: Bool[Tensor, "B D"],
 ) -> Float[Tensor, "B D"]:
-    """log Σ_q r_q p(x_j | z_q) for the masked tokens, 0 elsewhere; nats, shape (B, D).
-
-    Args:
-        decoder: of the tokens.
-        nodes: the nodes that all rows share.
-        values: shape (B, D); 0 or 1, anything where neither masked nor visible.
-        masked: shape (B, D).
-        visible: shape (B, D); disjoint from `masked`.
-    """
+    """log Σ_q r_q p(x_j | z_q) for the masked tokens, 0 elsewhere; nats, shape (B, D)."""
     groups = list(_alike(masked, visible))
     at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     parts = []
@@ -116,15 +101,7 @@ def drawn_nodes(
     visible: Bool[Tensor, "B D"],
     uniform: Float[Tensor, " B"],
 ) -> Int64[Tensor, " B"]:
-    """A node of each row, with probability r_q ∝ w_q p(x_visible | z_q).
-
-    Args:
-        decoder: of the tokens.
-        nodes: the nodes that all rows share.
-        values: shape (B, D); 0 or 1, anything where not visible.
-        visible: shape (B, D).
-        uniform: shape (B,); uniform draws on (0, 1].
-    """
+    """A node of each row, with probability r_q ∝ w_q p(x_visible | z_q)."""
     at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     drawn = []
     for some, seen, u in zip(
@@ -153,7 +130,7 @@ def _of_tokens(
     tokens: Int64[Tensor, " d"],
     to_answer: Bool[Tensor, "b D"] | None = None,
 ) -> Float[Tensor, "b d"]:
-    """log p(x_j | x_visible) of the given tokens; entries where `wanted` is False are undefined."""
+    """log p(x_j | x_visible) of some tokens; entries where `to_answer` is False are undefined."""
     log_joint = nodes.log_weights + log_likelihoods(decoder, values, visible, nodes.points)
     posterior = torch.softmax(log_joint, 1)
     hidden = decoder.of(tokens)

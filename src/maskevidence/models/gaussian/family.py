@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.model import DENSITY, Conditionals
-from maskevidence.models.base import TableModel
-from maskevidence.models.kept_dtype import keeping_dtype
+from maskevidence.models.base import TableModel, keeping_dtype
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.models.normal import LOG_2PI, normal_log_density
 from maskevidence.moments import GaussianMoments

@@ -33,10 +33,6 @@ def unique_loadings(loadings: Loadings, noise: Vector) -> Loadings:
     W is known up to a rotation only. The factors returned are those for which Wᵀ Ψ⁻¹ W is diagonal, and
     the largest loading of each is positive.
 
-    Args:
-        loadings: W, shape (D, K).
-        noise: the diagonal of Ψ, shape (D,).
-
     Example:
         >>> w = np.array([[0.0, -2.0], [0.0, -2.0], [1.0, 0.0]])
         >>> unique_loadings(w, np.ones(3)).round(6).tolist()

@@ -108,10 +108,6 @@ class PrincipalAxes(NamedTuple):
 def principal_axes(table: Table, ddof: int = 0) -> PrincipalAxes:
     """The eigenvectors of the covariance of complete data.
 
-    Args:
-        table: shape (N, D), without missing values.
-        ddof: the covariance is divided by N - ddof.
-
     Raises:
         InputError: too few rows for `ddof`.
 

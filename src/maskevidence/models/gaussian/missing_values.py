@@ -193,9 +193,6 @@ class FullLikelihood:
     and ∂/∂L is the triangle of 2 G L. EM moves μ by Σ·∂/∂μ and Σ by 2 Σ G Σ, that is, L by L·Φ(Lᵀ ∂/∂L),
     where Φ takes the triangle and halves its diagonal.
 
-    Args:
-        rows: the table.
-
     Source:
         Little and Rubin (2002), Statistical Analysis with Missing Data, section 11.2.
     """
@@ -321,12 +318,6 @@ def _expected_values(table: Table, fitted: LowRankParameters) -> Table:
 
 def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix, int]:
     """Maximum likelihood mean and covariance from rows with missing values.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-        tolerance: the ascent ends when 20 iterations raise the log evidence in standard units by less,
-            relative to its size.
-        max_iterations: the largest number of iterations.
 
     Returns:
         Mean, shape (D,), covariance, shape (D, D), in the units of the table, and the number of iterations.

@@ -23,12 +23,6 @@ def scores_of_own_orders(
     """Scores at sizes 1..D, nats, for rows with different orders, and so different factors.
 
     Residuals and variances are reversed cumulative sums along the rows of L∘z and L∘L.
-
-    Args:
-        factor: shape (b, D, D); Cholesky factors of the covariance in the rows' orders.
-        centred: shape (b, D); x - μ in those orders, 0 where absent.
-        n_context: shape (b,).
-        n_tokens: shape (b,).
     """
     width = centred.shape[1]
     white = torch.linalg.solve_triangular(factor, centred[:, :, None], upper=False)[:, :, 0]

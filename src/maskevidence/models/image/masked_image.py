@@ -151,7 +151,7 @@ class MaskedImage(HasPage, nn.Module):
             maskevidence.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.models.image.loading import load_vit_mae
+        from maskevidence.models.image.adapters import load_vit_mae
         from maskevidence.support.devices import choose_device
 
         device = choose_device(device)
@@ -387,7 +387,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def save(self, folder: str | Path) -> None:
         """Write a ViT-MAE as transformers saves it, with preprocessing and density, for `from_pretrained`."""
-        from maskevidence.models.image.loading import save_vit_mae
+        from maskevidence.models.image.adapters import save_vit_mae
 
         network = self._adapter.transformer
         if network is None:

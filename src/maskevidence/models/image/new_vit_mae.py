@@ -119,10 +119,6 @@ def sin_cos_positions(side: int, width: int) -> Float[Tensor, "D width"]:
     Frequencies are 10000^(-i / (width / 4)); patches are numbered row by row. This is the layout of the
     published ViT-MAE weights.
 
-    Args:
-        side: patches in a row.
-        width: the width of the embedding, a multiple of 4.
-
     Example:
         >>> sin_cos_positions(2, 4).shape
         torch.Size([4, 4])

@@ -92,13 +92,7 @@ class PixelDensity:
         means: Float[Tensor, "n K"],
         variance: Float[Tensor, " n"],
     ) -> Float[Tensor, " n"]:
-        """log p of whole patches, the sum over their pixels, nats, shape (n,), float64.
-
-        Args:
-            values: shape (n, K); the patches.
-            means: shape (n, K); their predictions.
-            variance: shape (n,); v of each patch.
-        """
+        """log p of whole patches, the sum over their pixels, nats, shape (n,), float64."""
         of_pixels = gaussian_log_prob if self.name == "gaussian" else discretised_log_prob
         return of_pixels(values, means, variance[:, None]).sum(1)
 
@@ -143,10 +137,6 @@ def check_target(density: Density, patch_statistics: PatchStatistics | None, *, 
 
 def pixel_base_measure(density: str, *, of_pixels: bool) -> str:
     """The base measure of scores with this density; see `MaskedModel`.
-
-    Args:
-        density: its name.
-        of_pixels: whether pixels are scored, and not normalised patches.
 
     Example:
         >>> pixel_base_measure("gaussian", of_pixels=True)

@@ -59,11 +59,6 @@ def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve)
     by mask size. It follows from the score, for patches of K pixels: S(x; M) = -K/2 (log 2πv_M + loss_M/v_M).
     Its unit is levels², or squared standard deviations of the patch if normalised patches are scored.
 
-    Args:
-        details: the entries of the run's manifest for images: density and number of pixels.
-        log_evidence: nats per image.
-        curve: the scores by size.
-
     Example:
         >>> from maskevidence.models.image.pixel_density import PixelDensity
         >>> density = PixelDensity("gaussian", (1,), (4.0,), n_patches=2)

@@ -112,11 +112,6 @@ class TransformerAdapter:
     The head, and what else follows the last attention, is computed at the hidden positions only. A trial on a
     few tokens finds these parts and whether padding leaves the answers unchanged.
 
-    Args:
-        model: the transformers model.
-        tokenizer: its tokenizer, or None.
-        mask_token_id: the id that stands for a hidden token.
-
     Raises:
         InputError: a tokenizer or mask token that does not fit the embeddings.
     """
@@ -185,11 +180,6 @@ class TransformerAdapter:
         """log p of the hidden tokens of one call, row by row, nats, shape (n,).
 
         The head is called on a few positions at a time, which bounds the memory of the logits.
-
-        Args:
-            inputs: what the transformer is called with.
-            targets: the hidden ids, row by row.
-            hidden: which tokens to predict.
         """
         if self.head is None:
             return target_log_probs(self.model(**inputs).logits[hidden], targets)

@@ -151,12 +151,7 @@ def trial_tells(model: Any, ids: Int64[Tensor, "1 L"]) -> bool:
 
 
 def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
-    """The outermost module whose output at a position is the model's logits at that position, or None.
-
-    Args:
-        model: a transformers model with `get_output_embeddings`.
-        ids: the input of the trial.
-    """
+    """The outermost module whose output at a position is the model's logits at that position, or None."""
     with torch.no_grad():
         logits = model(input_ids=ids).logits
     for module in _around_output_embeddings(model):
@@ -175,13 +170,7 @@ def find_head(model: Any, ids: Int64[Tensor, "1 L"]) -> nn.Module | None:
 
 
 def find_cut(model: Any, head: nn.Module, ids: Int64[Tensor, "1 L"]) -> Cut | None:
-    """The first call after which the model treats each position by itself up to its head, or None.
-
-    Args:
-        model: a transformers model.
-        head: its head, which takes the hidden states.
-        ids: the input of the trial.
-    """
+    """The first call after which the model treats each position by itself up to its head, or None."""
     ids = torch.cat([ids, ids.flip(1)])
     hidden = torch.zeros_like(ids, dtype=torch.bool)
     hidden[0, 1::2], hidden[1, 0] = True, True

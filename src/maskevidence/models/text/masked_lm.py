@@ -15,8 +15,7 @@ from maskevidence.model import MASS, Conditionals
 from maskevidence.models.model_page import model_page
 from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
 from maskevidence.models.text.call_sizes import CallSizes
-from maskevidence.models.text.encoding import EncodedTexts, encode_texts
-from maskevidence.models.text.text_lengths import Encoding
+from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Long

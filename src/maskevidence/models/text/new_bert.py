@@ -8,6 +8,7 @@ import torch
 
 from maskevidence.errors import InputError, import_extra, unknown_name
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.tokens import Tokens
 
 
 class Size(NamedTuple):
@@ -100,10 +101,7 @@ def new_bert(tokenizer: Any, size: str = "small", *, positions: int | None = Non
         pad_token_id=tokenizer.pad_token_id,
         **SIZES[size].config,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = transformers.BertForMaskedLM(config)
-    return MaskedLM(network.eval(), tokenizer)
+    return _with_random_weights(transformers.BertForMaskedLM, config, tokenizer, seed)
 
 
 def new_modern_bert(tokenizer: Any, width: int = 64, *, positions: int = 64, seed: int = 0) -> MaskedLM:
@@ -139,7 +137,32 @@ def new_modern_bert(tokenizer: Any, width: int = 64, *, positions: int = 64, see
         eos_token_id=None,
         attn_implementation="sdpa",
     )
+    return _with_random_weights(transformers.ModernBertForMaskedLM, config, tokenizer, seed)
+
+
+def _with_random_weights(network_class: Any, config: Any, tokenizer: Any, seed: int) -> MaskedLM:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = transformers.ModernBertForMaskedLM(config)
+        network = network_class(config)
     return MaskedLM(network.eval(), tokenizer)
+
+
+def frequency_score(train: Tokens, other: Tokens, vocabulary_size: int) -> float:
+    """Mean log-probability of a token by its frequency in other texts, nats per token.
+
+    One is added to the count of each token of the vocabulary. This is the score at every mask size of the
+    best model that ignores the context.
+
+    Args:
+        train: the texts whose maskable tokens are counted.
+        other: the texts whose maskable tokens are predicted.
+        vocabulary_size: number of tokens of the vocabulary.
+
+    Example:
+        >>> train = Tokens.from_array(torch.tensor([[0, 0, 1]]))
+        >>> round(frequency_score(train, Tokens.from_array(torch.tensor([[0]])), 3), 4)  # log(3/6)
+        -0.6931
+    """
+    counts = torch.bincount(train.values[train.maskable].long(), minlength=vocabulary_size) + 1.0
+    log_p = torch.log(counts / counts.sum())
+    return float(log_p[other.values[other.maskable].long()].mean())

@@ -104,9 +104,6 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def letter_tokenizer(sequences: Sequence[str]) -> Any:
     """A tokenizer whose tokens are the single letters of some sequences, in alphabetical order.
 
-    Args:
-        sequences: the sequences to read letters from; spaces do not count.
-
     Raises:
         InputError: sequences without a letter.
         MissingExtraError: transformers is not installed.

@@ -11,7 +11,7 @@ from torch import Tensor
 from maskevidence.errors import InputError
 from maskevidence.models.noise import Noise
 from maskevidence.models.normal import LOG_2PI
-from maskevidence.models.vae.encoding_decoding import blank_filled
+from maskevidence.models.vae.conditioning import blank_filled
 from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.support.progress import Advance, progress
 
@@ -81,14 +81,7 @@ class _Point(NamedTuple):
 
 
 class _Path:
-    """The densities between start and posterior for some rows.
-
-    Args:
-        model: networks and likelihood; its parameters need no gradient.
-        x: shape (B, D), finite.
-        present: shape (B, D).
-        start: "prior" or "encoder".
-    """
+    """The densities between start and posterior for some rows."""
 
     def __init__(
         self,
@@ -161,14 +154,7 @@ class _Path:
 def annealed_log_weights(
     model: LatentModel, rows: StandardRows, rule: Annealing, seed: int
 ) -> Float[Tensor, "N chains"]:
-    """Log weights whose exponentials have the expectation p(x_visible).
-
-    Args:
-        model: networks and likelihood; its parameters need no gradient.
-        rows: N rows.
-        rule: temperatures and moves.
-        seed: of the draws.
-    """
+    """Log weights whose exponentials have the expectation p(x_visible)."""
     pieces = list(rows.batches(rule.chains, seed))
     pilots = rows.batches(rule.chains, seed + _PILOT_SEED)
     parts = []

@@ -60,10 +60,6 @@ class StandardRows(NamedTuple):
         """Values, visible tokens and noise of some rows at a time.
 
         The draws of a row are a function of (seed, observation id, visible tokens), not of its batch.
-
-        Args:
-            n_draws: draws of z per row, which decide how many rows fit into a batch.
-            seed: of the draws.
         """
         keys = row_keys(seed, self.ids.cpu().numpy(), self.visible.cpu().numpy())
         size = max(1, _MAX_ELEMENTS // (n_draws * max(64, self.values.shape[1])))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from maskevidence.errors import InputError
-from maskevidence.models.kept_dtype import keeping_dtype
+from maskevidence.models.base import keeping_dtype
 from maskevidence.models.noise import Noise
 from maskevidence.models.normal import LOG_2PI
 
@@ -111,10 +111,6 @@ class GaussianTokens(nn.Module):
 
 class BernoulliTokens(nn.Module):
     """x_j ~ Bernoulli(sigmoid(decoder_j(z))); standard units are 0 and 1 themselves.
-
-    Args:
-        n_features: D.
-        dtype: not used; there are no parameters.
 
     Attributes:
         blank: the value that replaces a token that is not visible.

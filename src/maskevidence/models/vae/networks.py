@@ -43,11 +43,7 @@ def perceptrons(
 
 
 def width_of(encoder: nn.Module) -> int:
-    """The number of features that an encoder takes: that of its first linear layer.
-
-    Raises:
-        InputError: an encoder without a linear layer.
-    """
+    """The number of features that an encoder takes: that of its first linear layer."""
     for module in encoder.modules():
         if isinstance(module, nn.Linear):
             return module.in_features
@@ -61,11 +57,6 @@ def encoded(
     encoder: nn.Module, x: Float[Tensor, "B D"], spread: Spread = "log_scale"
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]]:
     """Mean and log scale of q(z | x), from a pair of tensors or one tensor of twice the width.
-
-    Args:
-        encoder: the network.
-        x: shape (B, D), in standard units.
-        spread: what the encoder gives beside the mean; log σ = ½ log σ².
 
     Raises:
         InputError: the encoder gives something else.
@@ -99,11 +90,7 @@ def one_network_alone(network: nn.Module | None) -> InputError:
 
 
 def check_logits(decoder: nn.Module) -> None:
-    """Refuse a decoder whose last layer is a sigmoid: a Bernoulli likelihood takes the logits before it.
-
-    Raises:
-        InputError: it is.
-    """
+    """Refuse a decoder whose last layer is a sigmoid: a Bernoulli likelihood takes the logits before it."""
     if isinstance([decoder, *decoder.modules()][-1], nn.Sigmoid):
         raise InputError(
             "the decoder ends with a sigmoid, but likelihood='bernoulli' takes logits; leave its last layer "
@@ -113,12 +100,6 @@ def check_logits(decoder: nn.Module) -> None:
 
 def check_pair(encoder: nn.Module, decoder: nn.Module, n_features: int, like: Tensor) -> int:
     """The number K of latent dimensions, from one call of both networks.
-
-    Args:
-        encoder: a module from (B, D) to mean and log scale.
-        decoder: a module from (B, K) to (B, D).
-        n_features: D.
-        like: a tensor with the networks' dtype and device.
 
     Raises:
         InputError: shapes that do not fit.

@@ -18,15 +18,19 @@ from maskevidence.models.base import TableModel
 from maskevidence.models.noise import GeneratorNoise, Noise, chosen
 from maskevidence.models.normal import divergence_from_prior
 from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
-from maskevidence.models.vae.conditioning import Conditioning, conditioning_from, posterior_draws
-from maskevidence.models.vae.encoding_decoding import blank_filled
-from maskevidence.models.vae.importance_sampling import (
-    EvidenceBound,
+from maskevidence.models.vae.conditioning import (
+    Conditioning,
     ImportanceSampling,
+    blank_filled,
+    conditioning_from,
+    posterior_draws,
+    weighted_draws,
+)
+from maskevidence.models.vae.evidence_bound import (
+    EvidenceBound,
     effective_sample_size,
     importance_log_weights,
     warn_if_collapsed,
-    weighted_draws,
 )
 from maskevidence.models.vae.latent_model import StandardRows
 from maskevidence.models.vae.likelihoods import DENSITIES
@@ -397,14 +401,7 @@ class VAE(TableModel):
         return self
 
     def set_units(self, x: object) -> None:
-        """Take shift and scale from rows, in place, before training; only a Gaussian likelihood has them.
-
-        Args:
-            x: shape (N, D), NaN where a value is missing.
-
-        Raises:
-            InputError: a column without a value, or no column that varies.
-        """
+        """Take shift and scale from rows, in place, before training; only a Gaussian likelihood has them."""
         if self.likelihood == "gaussian":
             self.tokens_given_latent.set_units(self._table(x))
 

@@ -1,130 +1,27 @@
-"""Importance sampling of a latent-variable model given the visible tokens."""
+"""The importance-weighted bound of a log evidence, its errors, and the collapse of its weights."""
 
 import math
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
-from maskevidence.errors import CollapsedWeightsWarning, InputError
-from maskevidence.models.noise import Noise
-from maskevidence.models.normal import log_normals, log_standard_normal
-from maskevidence.models.vae.encoding_decoding import EncodingDecoding, blank_filled, encode_decode, filled_by
+from maskevidence.errors import CollapsedWeightsWarning
+from maskevidence.models.vae.conditioning import ImportanceSampling, weighted_draws
 from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.support.progress import progress
 
 _DRAWS_AT_ONCE = 64  # in one call of the networks
-
-
-@dataclass(frozen=True)
-class ImportanceSampling:
-    """p(x_j | x_visible) by draws of z that are weighted with the posterior given the visible tokens.
-
-        p(x_j | x_R) ≈ Σ_s w_s p(x_j | z_s),    w_s ∝ p(x_R | z_s) p(z_s) / r(z_s),    Σ_s w_s = 1
-
-    The proposal r is a mixture. `prior_draws` of the draws come from p(z). The others come in turn from
-    q(z | x) for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of
-    encoding and decoding (with 0 steps there is one version, whose hidden tokens are blank). The weight of
-    every draw has the whole mixture in its denominator, so that none exceeds draws / prior_draws times its
-    mean under the prior. The answer is exact in the limit of many draws, whatever the encoder is.
-
-    Args:
-        draws: number of draws of z, including those from the prior.
-        steps: steps of encoding and decoding before the draws.
-        prior_draws: number of draws from the prior.
-        fills: chains of encoding and decoding, at most as many as there are draws from the encoder.
-
-    Raises:
-        InputError: no draws, or no draw that is not from the prior.
-
-    Source:
-        Owen and Zhou (2000), Safe and Effective Importance Sampling; Veach and Guibas (1995), Optimally
-        Combining Sampling Techniques, for the mixture in the denominator.
-    """
-
-    draws: int = 64
-    steps: int = 5
-    prior_draws: int = 8
-    fills: int = 16
-
-    def __post_init__(self) -> None:
-        if self.steps < 0 or self.fills < 1 or not 0 <= self.prior_draws < self.draws:
-            raise InputError(
-                f"draws={self.draws}, steps={self.steps}, prior_draws={self.prior_draws}, fills={self.fills}"
-                "; give one draw or more, 0 steps or more, fewer draws from the prior than in total, and one "
-                "fill or more"
-            )
-
-
-class WeightedDraws(NamedTuple):
-    """Draws of z with their weights.
-
-    Attributes:
-        decoded: shape (B, S, D); the decoder's answer at each draw.
-        log_likelihood: shape (B, S, D); log p(x_j | z_s), nats.
-        log_weights: shape (B, S).
-    """
-
-    decoded: Float[Tensor, "B S D"]
-    log_likelihood: Float[Tensor, "B S D"]
-    log_weights: Float[Tensor, "B S"]
-
-
-def weighted_draws(
-    model: LatentModel,
-    x: Float[Tensor, "B D"],
-    visible: Bool[Tensor, "B D"],
-    rule: ImportanceSampling,
-    noise: Noise,
-) -> WeightedDraws:
-    """Draws of z given the visible tokens, with log p(x_visible | z) + log p(z) - log r(z) as log weights.
-
-    The expectation of the weights is p(x_visible).
-
-    Args:
-        model: networks and likelihood.
-        x: shape (B, D); finite, and anything where neither visible nor to be predicted.
-        visible: shape (B, D).
-        rule: the number of draws, and where they come from.
-        noise: the source of the draws.
-    """
-    encoder_draws, k = rule.draws - rule.prior_draws, model.n_components
-    filled = blank_filled(model, x, visible)
-    if rule.steps:
-        with torch.no_grad():
-            chains = EncodingDecoding(min(rule.fills, encoder_draws), rule.steps)
-            filled = filled_by(model, encode_decode(model, x, visible, chains, noise), x, visible, noise)
-    mean, log_scale = model.encode(filled)  # (B, F, K)
-    of_fill = torch.arange(encoder_draws, device=x.device) % filled.shape[1]
-    z = mean[:, of_fill] + torch.exp(log_scale)[:, of_fill] * noise.normal(encoder_draws, k)
-    if rule.prior_draws:
-        z = torch.cat([z, noise.normal(rule.prior_draws, k)], 1)
-    log_share = torch.log(torch.bincount(of_fill).to(x.dtype) / rule.draws)
-    log_proposal = torch.logsumexp(log_normals(z, mean, log_scale) + log_share, 2)
-    log_prior = log_standard_normal(z)
-    if rule.prior_draws:
-        log_proposal = torch.logaddexp(log_proposal, log_prior + math.log(rule.prior_draws / rule.draws))
-    decoded = model.decode(z)
-    log_likelihood = model.log_likelihood(x[:, None], decoded)
-    log_visible = torch.where(visible[:, None], log_likelihood, 0.0).sum(2)
-    return WeightedDraws(decoded, log_likelihood, log_visible + log_prior - log_proposal)
+_MIN_SIZE = 2.0  # effective sample size below which one draw has most of the weight
 
 
 def importance_log_weights(
     model: LatentModel, rows: StandardRows, samples: int, seed: int
 ) -> Float[Tensor, "N samples"]:
-    """log p(x, z) - log q(z | x) at draws of q(z | x); the expectation of the weights is p(x_visible).
-
-    Args:
-        model: networks and likelihood.
-        rows: N rows.
-        samples: number of draws for each row.
-        seed: of the draws.
-    """
+    """log p(x, z) - log q(z | x) at draws of q(z | x); the expectation of the weights is p(x_visible)."""
     parts = []
     with torch.no_grad(), progress("importance sampling", len(rows.values)) as advance:
         for values, visible, noise in rows.batches(_DRAWS_AT_ONCE, seed):
@@ -145,9 +42,6 @@ def effective_sample_size(log_weights: Float[Tensor, "B S"]) -> Float[Tensor, " 
         5.0
     """
     return torch.exp(2 * torch.logsumexp(log_weights, 1) - torch.logsumexp(2 * log_weights, 1))
-
-
-_MIN_SIZE = 2.0  # effective sample size below which one draw has most of the weight
 
 
 @dataclass(frozen=True)
