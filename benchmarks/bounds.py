@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from leave_one_out import reactions
-from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
 from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.integrations.huggingface.training import train_masked_lm
 from maskevidence.model import MASS
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.tokens import Tokens

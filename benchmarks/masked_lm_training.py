@@ -20,10 +20,10 @@ from safetensors.torch import load_file
 
 import maskevidence as me
 from maskevidence.integrations.huggingface.collator import WEIGHT, MaskSizeCollator
-from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
 from maskevidence.integrations.huggingface.processes import is_main_process
 from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
 from maskevidence.integrations.huggingface.trainer import evidence_loss
+from maskevidence.integrations.huggingface.training import train_masked_lm
 from maskevidence.models.text.new_bert import new_bert, word_pieces
 
 BLOCK, BATCH = 64, 32

@@ -144,8 +144,8 @@ def family(name: str) -> tuple[list[str], list[str]]:
 
 def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me.models.MaskedLM:
     """A small BERT of a family, from its folder if it was trained before."""
-    from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm
     from maskevidence.integrations.huggingface.recipe import Recipe
+    from maskevidence.integrations.huggingface.training import train_masked_lm
 
     folder = options.models / f"{name}-{'area' if objective == 'random sizes' else 'mlm'}"
     if (folder / "config.json").exists():

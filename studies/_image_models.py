@@ -16,7 +16,7 @@ import maskevidence as me
 from _table_sets import Labels, data_folder
 from maskevidence.data.images import read_images
 from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.integrations.huggingface.vit_mae_training import train_vit_mae
+from maskevidence.integrations.huggingface.training import train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import new_vit_mae
 from maskevidence.models.image.summary import ReconstructionLoss

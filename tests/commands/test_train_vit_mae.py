@@ -14,7 +14,7 @@ from image_models import random_images, smooth_images, write_images
 from maskevidence.data.images import Images
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.integrations.huggingface.vit_mae_training import PatchMaskCollator, train_vit_mae
+from maskevidence.integrations.huggingface.training import PatchMaskCollator, train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import new_vit_mae, random_vit_mae, sin_cos_positions
 from maskevidence.models.image.summary import ReconstructionLoss

@@ -472,7 +472,7 @@ class TestFirstTables:
             ("a,b\n1,2\n,\n3,4\n", "has no value in row 1 (from 0); leave it out"),
             ("a,b\n1,2\n3\n", "is not a regular CSV table"),
             ("a,b\n2024-01-01,2\n2024-01-02,3\n", "in column 'a'"),
-            ("a,a\n1,2\n", "has two columns named 'a'"),
+            ("a,a\n1,2\n", "has 2 columns with the name 'a'"),
         ],
     )
     def test_bad(self, tmp_path: Path, text: str, message: str) -> None:

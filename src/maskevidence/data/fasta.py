@@ -21,7 +21,7 @@ class Records(NamedTuple):
     Attributes:
         names: the first word of each header, without ">".
         sequences: the letters of each record.
-        notes: what was done to the letters, one sentence each.
+        notes: changes of the letters, one sentence each.
     """
 
     names: list[str]
@@ -83,7 +83,7 @@ def read_fasta(file: Path) -> Records:
 
 
 def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
-    """The sequences without gaps and stops, and notes on what was done."""
+    """The sequences without gaps and stops, and notes on these changes."""
     notes = []
     ending = file.name.lower().removesuffix(".gz")
     n_gaps = sum(sequence.count(gap) for sequence in sequences for gap in _GAPS)

@@ -44,7 +44,7 @@ class Images:
         name: where they come from, as the user named it.
         pixels: shape (N, H, W, C), levels 0..255; C is 1 (grey) or 3 (red, green, blue).
         ids: shape (N,); each image's position in the source.
-        notes: what was done to the images, one sentence each.
+        notes: changes of the images, one sentence each.
         labels: the path of each image in its folder; None for images of a table.
 
     Example:
@@ -369,8 +369,8 @@ def _choose_column(source: str, column: str | None, names: list[str], images: li
         if column not in names:
             raise InputError(f"{source!r} has no column {column!r}; it has {', '.join(names)}")
         if column not in images:
-            known = ", ".join(images) or "none"
-            raise InputError(f"column {column!r} of {source!r} holds no images; those that do: {known}")
+            those = ", ".join(images) or "none"
+            raise InputError(f"column {column!r} of {source!r} holds no images; those that do: {those}")
         return column
     preferred = [name for name in _PREFERRED if name in images] or images
     if not images:

@@ -3,7 +3,8 @@
 import csv
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +48,7 @@ class HubSet(NamedTuple):
 
 
 def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[str]) -> Any:
-    """Find what a DATA word stands for.
+    """Find the file, folder or data set that a DATA word names.
 
     Args:
         source: a file, a folder, a key of `sets`, or "hub:OWNER/NAME[/CONFIG]"; a split may follow after a
@@ -81,15 +82,15 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
         return Path(base), split
     if base not in sets:
         return None
-    known = sets[base]
-    folder = known.local()
+    data_set = sets[base]
+    folder = data_set.local()
     if folder is not None and (split is None or split in splits(folder, suffixes)):
         return folder, split
-    if known.hub is None:
+    if data_set.hub is None:
         raise InputError(
             f"{source!r} is not in MASKEVIDENCE_DATA; set that variable to the folder that has it"
         )
-    return from_hub(source, known.hub, known.config, split)
+    return from_hub(source, data_set.hub, data_set.config, split)
 
 
 def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
@@ -197,16 +198,30 @@ def check_utf_8(file: str | Path, table: Any) -> None:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            what = f"{str(file)!r} is damaged in column {name!r}"
+            damage = f"{str(file)!r} is damaged in column {name!r}"
             for row, cell in enumerate(column):
                 try:
                     cell.as_py()
                 except UnicodeDecodeError:
-                    what = (
+                    damage = (
                         f"{str(file)!r} has a text that is not UTF-8 in column {name!r}, row {row} (from 0)"
                     )
                     break
-            raise InputError(f"{what}; write the file again, its texts in UTF-8") from error
+            raise InputError(f"{damage}; write the file again, its texts in UTF-8") from error
+
+
+def check_distinct(file: str | Path, names: Sequence[str]) -> None:
+    """Refuse a table with two columns of one name.
+
+    Example:
+        >>> check_distinct("a.csv", ["x", "y", "x"])
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: 'a.csv' has 2 columns with the name 'x'; give each its own name
+    """
+    name, count = next(iter(Counter(names).most_common(1)), ("", 0))
+    if count > 1:
+        raise InputError(f"{str(file)!r} has {count} columns with the name {name!r}; give each its own name")
 
 
 def from_hub(source: str, name: str, config: str | None, split: str | None) -> Any:

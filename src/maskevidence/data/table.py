@@ -25,7 +25,7 @@ class Table:
         values: shape (N, D); NaN where missing.
         columns: D names.
         ids: shape (N,); each row's position in the source.
-        notes: what was done to the table, one sentence each.
+        notes: changes of the values, and guesses of the reader, one sentence each.
         labels: N names of the rows; None if they have none.
         categories: for columns of categories that were made columns of 0 and 1, all categories in order; the
             first one has no column of its own.
@@ -176,7 +176,7 @@ def column_of(name: str, category: str) -> str:
 
 
 def decode(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
-    """The category of each row: the one whose column is largest, the first if that is below what is left.
+    """The most probable category of each row, where the first category has 1 minus the sum of the others.
 
     Args:
         table: whose columns the values have.
@@ -205,7 +205,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 
     Args:
         table: rows to use with the model.
-        columns: those of the model.
+        columns: the columns of the model.
 
     Raises:
         InputError: a column that the table lacks, or a category that is new to the model.

@@ -4,7 +4,6 @@ import codecs
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.sources import (
+    check_distinct,
     check_utf_8,
     is_remote,
     long_cells,
@@ -49,9 +49,9 @@ class RawTable:
 
     Attributes:
         name: the file as the user named it.
-        columns: a `pyarrow.Table`; those of a CSV file are text, as it stands in the file.
+        columns: a `pyarrow.Table`; the cells of a CSV file are text, as in the file.
         first_line: the line of the first row in a CSV file; 0 for other files.
-        notes: what was guessed, one sentence each.
+        notes: guesses of the reader, one sentence each.
         delimiter: what separates the cells of a CSV file; a comma for other files.
         decimal: what separates the decimals of a number in a CSV file.
         index: the column that pandas wrote as the index, if there is one.
@@ -105,8 +105,7 @@ def read_table(
         columns: the columns to use, in this order; by default all.
         drop: columns to leave out.
         id_column: the column that names the rows: it gives the `labels`, and is not data.
-        one_hot: columns of categories, each of which becomes a column of 0 and 1 for every category but the
-            first.
+        one_hot: columns of categories; every category but the first becomes a column of 0 and 1.
         delimiter: the character that separates the cells of a CSV file; by default a comma, or a semicolon,
             tab or bar if that cuts the first lines evenly.
         missing: words and numbers that stand for missing values, too, such as ["?", -999].
@@ -143,7 +142,7 @@ def digits() -> Table:
 
 
 def kind_of_file(name: str) -> str:
-    """The ending of a file that says how it is written; that of its compression is left out.
+    """The ending that names the format of a file, without the ending of its compression.
 
     Example:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
@@ -328,13 +327,13 @@ class _Unusable(NamedTuple):
 
     Attributes:
         name: of the column.
-        place: where the first cell stands that is not a number, and its text; or the type of the column.
+        where: the line of the first cell that is not a number, and its text; or the type of the column.
         words: the different cells that are no numbers, at most one more than `_FEW_WORDS`.
         among_numbers: whether other cells are numbers.
     """
 
     name: str
-    place: str
+    where: str
     words: frozenset[str]
     among_numbers: bool
 
@@ -397,17 +396,14 @@ def to_table(
 
 
 def names_of(raw: RawTable) -> list[str]:
-    """The names of a file's columns, where a column without a name is called by its place, c0, c1, ..."""
+    """The names of a file's columns, where a column without a name is called by its position, c0, c1, ..."""
     return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
 
 
 def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise InputError(f"{file!r} has two columns named {twice[0]!r}; rename or remove one")
-    taken = set(names)
+    check_distinct(file, names)
     for name in [*chosen, *([] if id_column is None else [id_column])]:
-        if name not in taken:
+        if name not in names:
             raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
 
 
@@ -464,8 +460,8 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     words = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()[: _FEW_WORDS + 1]
     n_numbers = len(column) - cells.null_count - len(bad)
-    place = f"{_place(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
-    return _Unusable(name, place, frozenset(words), n_numbers > 0)
+    where = f"{_line_or_row(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
+    return _Unusable(name, where, frozenset(words), n_numbers > 0)
 
 
 def _short(cell: str) -> str:
@@ -478,11 +474,11 @@ def _refusal(file: str, columns: list[_Unusable]) -> InputError:
     names = [column.name for column in columns]
     listed = ",".join(names[:_MAX_NAMED]) + (",..." if len(names) > _MAX_NAMED else "")
     if len(columns) == 1:
-        what = f"text in column {names[0]!r}, {columns[0].place}"
+        cause = f"text in column {names[0]!r}, {columns[0].where}"
     else:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        each = "; ".join(f"{column.name!r}, {column.place}" for column in columns[:_MAX_NAMED])
-        what = f"text in {len(columns)} columns ({each}{more})"
+        each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
+        cause = f"text in {len(columns)} columns ({each}{more})"
     remedies = [
         f"--drop {listed} leaves {'it' if len(columns) == 1 else 'them'} out",
         "--id-column takes a column for the names of the rows",
@@ -492,7 +488,7 @@ def _refusal(file: str, columns: list[_Unusable]) -> InputError:
     words = sorted(frozenset().union(*(column.words for column in holed)))
     if words and len(words) <= _FEW_WORDS:
         remedies.append(f"--missing '{','.join(words)}' reads what stands among numbers as missing values")
-    return InputError(f"{file!r} has {what}; give numbers only: {', '.join(remedies)}")
+    return InputError(f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}")
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
@@ -507,12 +503,12 @@ def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw:
         if whole and not isinstance(cell, float) and abs(number) > MAX_WHOLE:
             raise InputError(
                 f"{raw.name!r} has the whole number {number} in column {name!r}, "
-                f"{_place(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
+                f"{_line_or_row(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
                 "out if it holds identifiers (--drop or --id-column), or subtract an offset"
             )
 
 
-def _place(row: int, first_line: int) -> str:
+def _line_or_row(row: int, first_line: int) -> str:
     """Where a row is in its file."""
     return f"line {first_line + row}" if first_line else f"row {row} (from 0)"
 

@@ -4,7 +4,6 @@ import csv
 import hashlib
 import io
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from maskevidence.data.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
 from maskevidence.data.sources import (
     HubSet,
+    check_distinct,
     check_utf_8,
     choose_split,
     find_source,
@@ -75,7 +75,7 @@ class TextColumns(NamedTuple):
         columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
         header: the file whose first row gave the names; None if they do not come from a row.
         labels: the column with the names of the rows, where the format has one.
-        notes: what was done to the values, one sentence each.
+        notes: changes of the values, one sentence each.
     """
 
     columns: Any
@@ -133,13 +133,13 @@ def read_texts(
     read = _find(source, running)
     notes: list[str] = [*read.notes]
     chosen = list(columns) if columns else [_only_text(source, read, notes)]
-    wanted = list(dict.fromkeys([*chosen, *extra]))
+    names = list(dict.fromkeys([*chosen, *extra]))
     named = [] if id_column is None else [id_column]
-    missing = [column for column in (*wanted, *named) if column not in read.names]
+    missing = [column for column in (*names, *named) if column not in read.names]
     if missing:
         raise InputError(f"{source!r} has no column {missing[0]!r}; it has {', '.join(read.names)}")
     fields = []
-    for column in wanted:
+    for column in names:
         values = read.column(column)[:limit]
         for row, value in enumerate(values):
             if not isinstance(value, str):
@@ -151,7 +151,7 @@ def read_texts(
     if not fields[0]:
         raise InputError(f"{source!r} has no rows; give a text or more")
     labels = _labels(source, read, id_column or read.labels, limit)
-    return Texts(source, tuple(wanted), tuple(fields), tuple(notes), labels)
+    return Texts(source, tuple(names), tuple(fields), tuple(notes), labels)
 
 
 def _labels(source: str, read: TextColumns, column: str | None, limit: int | None) -> tuple[str, ...] | None:
@@ -191,7 +191,7 @@ def _short(text: str) -> str:
 
 
 def _find(source: str, running: bool) -> TextColumns:
-    """What a DATA word stands for, as columns."""
+    """The columns of the file, folder or data set that a DATA word names."""
     located = find_source(source, TEXT_SETS, TEXT_SUFFIXES)
     if located is None and source == PYTHON_TOPICS:
         lines = list(python_topics())
@@ -248,7 +248,7 @@ def read_text_file(file: Path, running: bool) -> TextColumns:
         from pyarrow import parquet
 
         with reading_parquet(file):
-            _check_names(file, parquet.read_schema(file).names)
+            check_distinct(file, parquet.read_schema(file).names)
             table = parquet.read_table(file)
         check_utf_8(file, table)
         return TextColumns(table)
@@ -267,7 +267,7 @@ def _from_csv(file: Path, text: str) -> TextColumns:
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         names = next(rows)
-        _check_names(file, names)
+        check_distinct(file, names)
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for row in rows:
             if not row:
@@ -284,15 +284,6 @@ def _from_csv(file: Path, text: str) -> TextColumns:
             f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
         ) from error
     return TextColumns(columns, header=file)
-
-
-def _check_names(file: Path, names: list[str]) -> None:
-    """Raise an InputError for two columns of one name."""
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise InputError(
-            f"{str(file)!r} has {names.count(twice)} columns with the name {twice!r}; give each its own name"
-        )
 
 
 def _from_jsonl(file: Path, text: str) -> TextColumns:

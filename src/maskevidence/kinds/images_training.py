@@ -9,7 +9,7 @@ import torch
 from maskevidence.data.images import Images
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
-from maskevidence.integrations.huggingface import vit_mae_training
+from maskevidence.integrations.huggingface.training import VIT_MAE_RECIPE, train_vit_mae
 from maskevidence.kinds.images import read
 from maskevidence.kinds.options import ImageTraining
 from maskevidence.kinds.training_folder import TrainingResult, begin_training
@@ -42,7 +42,7 @@ def train(data: str, options: ImageTraining) -> TrainingResult:
         InputError: options, images or a folder that cannot be used.
         NumericalError: a loss that is not finite.
     """
-    default = replace(vit_mae_training.RECIPE, steps=STEPS)
+    default = replace(VIT_MAE_RECIPE, steps=STEPS)
     job = transformer_job("vit-mae", data, options, default, CHECKPOINT_EVERY)
     images = read(data, options.reading, limit=options.limit)
     train, calibration, test = _parts(
@@ -60,7 +60,7 @@ def train(data: str, options: ImageTraining) -> TrainingResult:
         finished = begin_training(options, job.settings(start))
         if finished is not None:
             return finished
-        trained = vit_mae_training.train_vit_mae(
+        trained = train_vit_mae(
             model,
             model.tokens(train.pixels, train.ids),
             job.design,

@@ -11,9 +11,9 @@ from maskevidence.data.fasta import is_fasta
 from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
-from maskevidence.integrations.huggingface.masked_lm_training import train_masked_lm as train_in_place
 from maskevidence.integrations.huggingface.processes import is_main_process, main_process_first
 from maskevidence.integrations.huggingface.recipe import Recipe
+from maskevidence.integrations.huggingface.training import train_masked_lm as train_in_place
 from maskevidence.kinds.options import TextTraining
 from maskevidence.kinds.training_folder import (
     RESULT,

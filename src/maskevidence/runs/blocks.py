@@ -1,7 +1,7 @@
 """How a run is divided: into blocks of rows that are scored together, and shards of whole blocks.
 
-The model is always called in the same way for a block, whatever was scored before and by whom. That is why a
-run that was killed and resumed, or scored in shards, has the same scores to the last bit.
+The model is always called in the same way for a block. So a run that was killed and resumed, or scored in
+shards, has the same scores to the last bit.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _MIN_SHARED_ROWS = 256
 
 
 class Piece(NamedTuple):
-    """What is scored and saved together: blocks first..last-1, repeats of the design first..last-1."""
+    """Scores that are saved together: blocks first..last-1, repeats of the design first..last-1."""
 
     first_block: int
     last_block: int
@@ -151,7 +151,7 @@ def seal(content: Any) -> str:
 
 
 def seal_of_piece(identity: str, piece: Piece) -> str:
-    """What a part carries, so that it is recognised in another run and under another name.
+    """The seal in a part, by which it is recognised in another run and under another name.
 
     Args:
         identity: the answer of `Manifest.identity`.

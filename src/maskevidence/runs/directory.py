@@ -253,7 +253,7 @@ class RunDirectory:
             save: saves the model that was fitted for this run into a folder.
 
         Returns:
-            What run.json holds: the manifest, with the seal of the model.
+            The content of run.json: the manifest, with the seal of the model.
 
         Raises:
             InputError: the folder cannot be written.

@@ -50,7 +50,7 @@ def locked(folder: Path) -> Iterator[None]:
     except Exception:
         _release(lock, holder)
         with suppress(OSError):
-            if is_new and [one.name for one in folder.iterdir()] == [LOCK]:
+            if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
                 path.unlink()
                 folder.rmdir()
         raise
@@ -65,14 +65,14 @@ def _release(lock: FileLock, holder: Path) -> None:
 
 
 def refuse_unrelated(folder: Path, signs: Sequence[str], noun: str) -> None:
-    """Refuse a folder that holds files, but none by which a run or a training is known.
+    """Refuse a folder that holds files, but no run or training.
 
     A lock and temporary files, which a kill at the very start leaves, do not count.
 
     Args:
         folder: the folder, which need not exist.
-        signs: patterns of the names, such as "run.json", of which it has to hold one if it holds anything.
-        noun: what is written into the folder, for the message.
+        signs: patterns of file names, such as "run.json"; a folder with files must match one of them.
+        noun: "run" or "training", for the message.
 
     Raises:
         InputError: the folder holds other files, is a file, or cannot be read.

@@ -38,7 +38,7 @@ class DataSource(BaseModel):
 
     Attributes:
         name: the data as the user named them.
-        fingerprint: SHA-256 of what is scored; for a table, of values, column names and row positions.
+        fingerprint: SHA-256 of the scored data; for a table, of values, column names and row positions.
         source_fingerprint: SHA-256 of all rows from which a model was fitted for this run, if one was.
         n_observations: the number of scored rows, over all shards.
         columns: the scored columns.
@@ -46,7 +46,7 @@ class DataSource(BaseModel):
         test_fraction: the share of rows that was held out and is scored; None if all rows are.
         options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
             block_size, context_field), as far as they were given.
-        notes: what was done to the data, one sentence each.
+        notes: changes of the data, one sentence each.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -119,7 +119,7 @@ class Manifest(BaseModel):
 
     @property
     def key(self) -> MaskKey:
-        """What the masks depend on, apart from the design."""
+        """The seed of the masks, and whether rows share them."""
         return MaskKey(self.seed, self.masks)
 
     @property
@@ -205,9 +205,9 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     yield from ((name, value) for name, value in data.items() if name not in _INCIDENTAL_DATA)
 
 
-def _equal(name: str, one: Any, other: Any) -> bool:
-    """Whether two values are equal; an unknown precision is that of any run."""
-    return one == other or (name == "dtype" and None in (one, other))
+def _equal(name: str, value: Any, other: Any) -> bool:
+    """Whether two values are equal; an unknown precision equals any."""
+    return value == other or (name == "dtype" and None in (value, other))
 
 
 def _short(value: Any) -> str:

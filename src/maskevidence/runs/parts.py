@@ -1,4 +1,4 @@
-"""The scores of a run on disk: Parquet files, named by what they hold and by their checksum.
+"""The scores of a run on disk: Parquet files, named by blocks, repeats and checksum.
 
 Each carries the seal of its run, so that the parts of another run are recognised.
 """
@@ -46,7 +46,7 @@ def list_parts(folder: Path) -> list[Part]:
 
 
 def is_whole(part: Part) -> bool:
-    """Whether a part holds what was written."""
+    """Whether a part still has the checksum in its name."""
     with reading(part.path):
         return _checksum(part.path.read_bytes()) == part.checksum
 
@@ -75,7 +75,7 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
 
     Args:
         folder: the folder `scores` of the run.
-        piece: what was scored.
+        piece: the blocks and repeats that were scored.
         table: the scores of the piece.
         n_model_calls: how many times the model was called for it.
         identity: the identity of the run.
@@ -113,7 +113,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     """Read the scores of a part, and how many times the model was called for them.
 
     Raises:
-        InputError: the content is not what was written, or cannot be read.
+        InputError: the content was changed, or cannot be read.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -236,7 +236,7 @@ def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> S
 
 
 class _Pending:
-    """Scores that wait to be saved; those of consecutive blocks are saved as one part."""
+    """Scores that wait to be saved; the scores of consecutive blocks are saved as one part."""
 
     def __init__(self, folder: RunDirectory, manifest: Manifest, save_every: float) -> None:
         self.folder = folder

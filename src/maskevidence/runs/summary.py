@@ -146,12 +146,12 @@ def read_run(*folders: str | Path) -> Run:
 def beside_masks(
     estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
 ) -> EvidenceEstimate:
-    """The estimate of a run with what is known of its observations without masks.
+    """The estimate of a run with the names and the log evidence in closed form of its observations.
 
     Args:
         estimate: of a run.
-        labels: the answer of `read_labels`.
-        exact: the answer of `read_closed_form`.
+        labels: names by observation id.
+        exact: log evidence by observation id, nats.
     """
     closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
     estimate = replace(estimate, closed_form=closed_form)

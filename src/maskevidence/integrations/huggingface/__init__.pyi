@@ -7,9 +7,9 @@ from ...models.text.new_bert import new_modern_bert as new_modern_bert
 from ...models.text.new_bert import word_pieces as word_pieces
 from .callback import EvidenceCallback as EvidenceCallback
 from .collator import MaskSizeCollator as MaskSizeCollator
-from .masked_lm_training import train_masked_lm as train_masked_lm
 from .recipe import Recipe as Recipe
 from .recipe import Trained as Trained
 from .trainer import EvidenceTrainer as EvidenceTrainer
 from .trainer import evidence_loss as evidence_loss
-from .vit_mae_training import train_vit_mae as train_vit_mae
+from .training import train_masked_lm as train_masked_lm
+from .training import train_vit_mae as train_vit_mae

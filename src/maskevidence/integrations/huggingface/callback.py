@@ -95,7 +95,7 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
             self._estimate(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_keywords: Any) -> None:
-        """Add the numbers of this step to those of an evaluation, on every process."""
+        """Add the numbers of this step to the numbers of an evaluation, on every process."""
         if self._latest is None:
             self._estimate(state)
         values = [None if self._latest is None else self._values(self._latest)]

@@ -113,7 +113,7 @@ class MaskSizeCollator:
 
     @property
     def key(self) -> MaskKey:
-        """What the masks of this epoch depend on."""
+        """The seed of the masks of this epoch."""
         epoch = int(self._epoch)
         return MaskKey(self.seed if epoch == 0 else int(keyed_bits(self.seed, _EPOCH, epoch)))
 

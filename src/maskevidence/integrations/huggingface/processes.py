@@ -41,7 +41,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def main_process_first(device: torch.device | None = None) -> Iterator[None]:
-    """Run the block in the main process first, so that the other processes find what it wrote.
+    """Run the block in the main process first, so that the other processes find its files.
 
     Args:
         device: where the processes train; see `training_device`.
@@ -82,7 +82,7 @@ def on_cpu(device: torch.device | None = None) -> bool:
     """Whether training runs on the CPU: it was asked for, or there is no accelerator.
 
     Args:
-        device: what was asked for; see `training_device`.
+        device: the device of the user; see `training_device`.
     """
     if device is not None:
         return device.type == "cpu"

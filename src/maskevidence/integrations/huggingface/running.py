@@ -31,7 +31,7 @@ _COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "schedul
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What a training keeps and reports.
+    """The checkpoints and reports of a training.
 
     Attributes:
         out: a folder for checkpoints and reports; None for neither.
@@ -61,7 +61,7 @@ def run_trainer(
     Args:
         make: builds the trainer from its arguments.
         recipe: how to train.
-        options: what the training keeps and reports.
+        options: its checkpoints and reports.
         unit: unit of the loss that the bar shows.
         loss_scale: the loss is `loss_scale` times its value in `unit`: the tokens of a text if the loss is
             in nats per text and the unit is nats per token.
@@ -91,7 +91,7 @@ def run_trainer(
 def _folder(out: str | Path | None) -> AbstractContextManager[str]:
     """The folder that the Trainer gets; a temporary one if nothing is kept, since it needs one.
 
-    It is an absolute path, of which the Trainer does not replace a leading "~" by the user's home.
+    The path is absolute: the Trainer would replace a leading "~" by the user's home.
     """
     return tempfile.TemporaryDirectory() if out is None else nullcontext(str(Path(out).absolute()))
 
@@ -101,7 +101,7 @@ def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folde
 
     Args:
         recipe: how to train.
-        options: what the training keeps and reports.
+        options: its checkpoints and reports.
         loss_scale: as for `run_trainer`.
         folder: where the Trainer writes.
     """

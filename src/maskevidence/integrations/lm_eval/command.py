@@ -16,7 +16,7 @@ def run_harness(words: Sequence[str]) -> None:
     """Run the harness's command line.
 
     `--model maskevidence` and `--batch_size auto` are added unless the words say otherwise. With
-    `--output_path`, the errors of the metrics are written to evidence.json beside the results.
+    `--output_path`, the errors of the metrics are written to evidence.json in the folder of the results.
 
     Args:
         words: the arguments, as `lm_eval` takes them.
@@ -74,7 +74,7 @@ def _program(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _as_input_errors() -> Iterator[None]:
-    """Turn errors of the harness into one line, and let those of this package pass."""
+    """Turn errors of the harness into one line; errors of this package pass."""
     try:
         yield
     except (MaskEvidenceError, MemoryError):

@@ -22,7 +22,7 @@ _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_toke
 
 @dataclass(frozen=True)
 class Decoding:
-    """How text is generated; the options are those of LLaDA.
+    """How text is generated, with the options of LLaDA.
 
     Args:
         max_tokens: how many tokens are generated.

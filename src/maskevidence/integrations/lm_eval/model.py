@@ -49,7 +49,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         batch_size: masked texts in one call; "auto" leaves it to the model.
         max_batch_size: the largest batch_size.
         max_length: the longest text that the model reads, special tokens included.
-        max_gen_toks: tokens of a generated text; as the next three, for what a task does not ask for itself.
+        max_gen_toks: tokens of a generated text; this and the next three are defaults, which a task can set.
         steps: passes of a generated text; by default one for each token.
         block_length: tokens of a block of a generated text; by default one block.
         temperature: of generated text.
@@ -116,7 +116,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         return self.answerer.written(requests, self.decoding)
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Take the harness's cache of answers, unless it holds those of another model, score or seed.
+        """Take the harness's cache of answers, unless its answers are of another model, score or seed.
 
         Raises:
             InputError: it does.

@@ -1,32 +1,28 @@
-"""A race: which of several choices has the largest mean, found with as few draws as that takes.
+"""A race: which of several choices has the largest mean, decided with few draws.
 
-Each draw gives every choice that still runs one value, and the values of one draw belong together, as
-scores on the same masks do. At a look after m draws, the choice with the largest mean leads, and a choice
-is out if its paired differences d_1..d_m to the leader say so by Student's t:
+Each draw gives one value to every choice that still runs, on the same masks. At a look after m draws, the
+choice with the largest mean leads. Another choice is out if its paired differences d_1..d_m to the leader
+pass Student's t-test:
 
     mean(d) > t_{m-1}(1 - ε_l / (C - 1)) · sd(d) / √m
 
-for C choices. The probability ε of an error is shared out over the looks l = 1..L: ε_l is proportional to
-(2/3)^l, since Student's quantiles are farthest out with the few draws of the first looks, where a larger
-share saves most. Where a number c_k of each draw is known whose expectation is 0 and on which the values
-depend, such as how large a mask is, its part is taken out first: b·c_k is subtracted, with the slope b of the
-straight line through the values, and the residuals of the line have m - 2 degrees of freedom,
+for C choices. The looks l = 1..L share the error probability ε in proportion to (2/3)^l: the first looks have
+few draws and large quantiles of t, so they gain most from a larger share. By Bonferroni, the best choice is
+lost with a probability of at most ε, as far as the mean of independent differences follows Student's t;
+benchmarks/race.py counts losses where it follows least.
+
+A control c_k with expectation 0, such as the size of mask k, removes variance: b·c_k is subtracted with the
+slope b of the straight line through the values, and
 
     mean(d - b·c) > t_{m-2}(1 - ε_l / (C - 1)) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
 
-Few draws may miss rare events: small masks seldom hide the one wrong token of a choice, which then looks
-better than it is, and its differences vary too little. If the caller gives a lower limit of the variance, the
-larger of the two is used.
+Few draws can miss rare events: small masks seldom hide the one wrong token of a choice, so its differences
+vary too little. The larger of the sample variance and a lower limit, if the caller gives one, is used.
 
-A choice that is out stays out. A tie is called as soon as there is little hope to tell the leader from its
-nearest rival: if that is z standard errors behind after m draws, then after all K draws, as far as can be
-foreseen, it is behind by a normal number with the mean z·√(K/m) and the variance (K - m)/m, and a tie is
-called if that exceeds the last threshold with a probability below `hope`·m/K: what is foreseen from few draws
-is uncertain, and has to be the worse.
-
-The best choice can only be lost at one of L looks to one of C - 1 others, so that it is lost with a
-probability of at most ε (Bonferroni), as far as the mean of independent differences follows Student's t
-(benchmarks/race.py counts it where it does so least).
+A tie is called when the leader is unlikely to win. If its nearest rival is z standard errors behind after m
+of K draws, it will be behind by about a normal number with mean z·√(K/m) and variance (K - m)/m after all K.
+A tie is called if that number exceeds the last threshold with a probability below `hope`·m/K. The factor m/K
+makes early calls rare, because early forecasts are uncertain.
 """
 
 import math

@@ -62,7 +62,7 @@ class VariantScores(Shown):
         mask_se: for conventions with random masks, their standard errors, shape (N,); 0 where all masks were
             scored.
         plan: the number of passes.
-        notes: what a reader needs to know, one sentence each.
+        notes: restrictions and choices, one sentence each.
     """
 
     mutants: tuple[str, ...]

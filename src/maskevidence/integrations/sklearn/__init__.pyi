@@ -1,8 +1,8 @@
-from .bernoulli import BernoulliPCA as BernoulliPCA
-from .gaussian import PPCA as PPCA
-from .gaussian import FactorAnalysis as FactorAnalysis
-from .gaussian import GaussianDensity as GaussianDensity
-from .gaussian import KernelGaussianDensity as KernelGaussianDensity
+from .densities import PPCA as PPCA
+from .densities import BernoulliPCA as BernoulliPCA
+from .densities import FactorAnalysis as FactorAnalysis
+from .densities import GaussianDensity as GaussianDensity
+from .densities import KernelGaussianDensity as KernelGaussianDensity
 from .imputer import MaskedImputer as MaskedImputer
 from .regressor_density import MaskedRegressorDensity as MaskedRegressorDensity
 from .scoring import evidence_scorer as evidence_scorer

@@ -1,4 +1,4 @@
-"""What the densities share: fit, scores and log evidence of rows, and for latent variables the transforms."""
+"""The base classes of the densities: fit, scores and log evidence of rows; transforms of latent variables."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float64
 
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, MaskedModel, Tokens, estimate_evidence
-from maskevidence.data.table import Table
+from maskevidence.data import Table
 from maskevidence.errors import import_extra
 from maskevidence.evidence.estimate import labels_of
 from maskevidence.models.base import TableModel

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Float64, Shaped
 from maskevidence import Imputation
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
-from maskevidence.integrations.sklearn.gaussian import KernelGaussianDensity
+from maskevidence.integrations.sklearn.densities import KernelGaussianDensity
 from maskevidence.integrations.sklearn.residuals import held_out_residuals, varies
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)

@@ -1,6 +1,7 @@
 """Ranking masked models by their log evidence in scikit-learn's model selection."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from maskevidence import MaskDesign, estimate_evidence
@@ -10,7 +11,7 @@ from maskevidence.integrations.sklearn.base import PURPOSE
 _pipeline = import_extra("sklearn.pipeline", "sklearn", PURPOSE)
 
 
-def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> "EvidenceScorer":
+def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Callable[..., float]:
     """A scorer for `GridSearchCV`, `cross_val_score` and others: the estimated log evidence, nats per row.
 
     It ranks any masked model, also those without a closed form, such as `MaskedRegressorDensity`. All
@@ -31,25 +32,14 @@ def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> "Evid
         >>> bool(abs(scores - closed_form).max() < 0.1)
         True
     """
-    return EvidenceScorer(design, seed)
+    return partial(_log_evidence, design=design, seed=seed)
 
 
-@dataclass(frozen=True)
-class EvidenceScorer:
-    """A scorer of scikit-learn, as `evidence_scorer` makes it.
-
-    Attributes:
-        design: how masks are drawn; None for the default.
-        seed: seed of the masks.
-    """
-
-    design: MaskDesign | None
-    seed: int
-
-    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        if isinstance(estimator, _pipeline.Pipeline):
-            X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-            estimator = estimator[-1]
-        if hasattr(estimator, "evidence"):
-            return float(estimator.evidence(X, self.design, seed=self.seed).log_evidence)
-        return estimate_evidence(estimator, X, self.design, seed=self.seed).log_evidence
+def _log_evidence(estimator: Any, X: Any, y: Any = None, *, design: MaskDesign | None, seed: int) -> float:
+    """The estimated log evidence of rows, after the transformers of a pipeline."""
+    if isinstance(estimator, _pipeline.Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    if hasattr(estimator, "evidence"):
+        return float(estimator.evidence(X, design, seed=seed).log_evidence)
+    return estimate_evidence(estimator, X, design, seed=seed).log_evidence
