@@ -9,6 +9,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.commands.parser import with_flat_signature
+from maskevidence.errors import InputError
 from maskevidence.kinds import options
 from maskevidence.kinds.declaring import Argument, Option, declaration, flag, one_of_kind
 
@@ -69,7 +70,9 @@ class TestSignature:
         assert signature.parameters["depth"].default == 3
         assert flat(name="a", out=Path("x"), depth=4, last=5) == ("a", Outer(Path("x"), Inner(4)), 5)
         info = signature.parameters["depth"].annotation.__metadata__[0]
-        assert (info.default, info.min, info.help) == ("--depth", 1, "How deep.")
+        assert (info.default, info.help) == ("--depth", "How deep.")
+        with pytest.raises(InputError, match="--depth 0; give 1 or more"):
+            flat(name="a", out=Path("x"), depth=0, last=5)
 
     def test_two_options_of_one_name(self) -> None:
         def command(inner: Inner, depth: options.Seed = 7) -> None: ...

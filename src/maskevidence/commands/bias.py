@@ -29,7 +29,6 @@ def bias(
     Examples:
 
         maskevidence bias ppca:8 digits
-
         maskevidence bias runs/masked table.csv --rates 0.15,0.25
 
     Args:

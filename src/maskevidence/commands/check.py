@@ -59,9 +59,7 @@ def check(model: Model, data: Data, options: Preparation | None = None) -> Check
     Examples:
 
         maskevidence check ppca:8 digits
-
         maskevidence check runs/a/model table.csv --json -
-
         maskevidence check google-bert/bert-base-uncased glue/qnli:validation --text question --limit 200
 
     Args:

@@ -70,9 +70,7 @@ def impute(
     Examples:
 
         maskevidence impute factor-analysis:3 table.csv --out filled.csv
-
         maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
-
         maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
 
     Args:

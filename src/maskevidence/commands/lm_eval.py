@@ -17,7 +17,6 @@ def lm_eval(context: typer.Context) -> None:
     Examples:
 
         maskevidence lm-eval --model_args pretrained=answerdotai/ModernBERT-base --tasks arc_easy --limit 100
-
         maskevidence lm-eval --model_args pretrained=runs/bert/model,target=64 --tasks wikitext
         --output_path out
     """

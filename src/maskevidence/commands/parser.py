@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from maskevidence.errors import InputError
-from maskevidence.kinds.declaring import KINDS, NOUNS, Argument, Kind, declaration, flag
+from maskevidence.kinds.declaring import KINDS, NOUNS, Argument, Kind, Option, declaration, flag
 from maskevidence.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
@@ -42,11 +42,8 @@ class Models:
 
     def pages(self, command: str) -> str:
         """Where the help page of the command without MODEL sends the reader for further options."""
-        pages = [
-            f"- **maskevidence {command} {model} --help** shows those of {NOUNS[kind]}"
-            for kind, model in zip(KINDS, self.examples, strict=True)
-        ]
-        return "\n\n".join(["More options go with the kind of MODEL:", *pages])
+        kinds = [f"{NOUNS[kind]} ({model})" for kind, model in zip(KINDS, self.examples, strict=True)]
+        return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(kinds)}."
 
 
 class CommandOfKinds(TyperCommand):
@@ -152,12 +149,13 @@ def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> 
     """
     parameters = inspect.signature(function).parameters.values()
     flat = [part for parameter in parameters for part in _flattened(parameter, which)]
-    places = {name: what for name, what in _places(parameters) if name in {each.name for each in flat}}
+    names = {each.name for each in flat}
+    declared = {name: option for name, option in _declared(parameters) if name in names}
 
     @wraps(function)
     def command(**values: Any) -> Any:
-        _check_sizes(values)
-        _check_places({name: values[name] for name in places if values[name] not in (None, "-")}, places)
+        _check_sizes(values, declared)
+        _check_places(values, declared)
         _use_threads(values.get("threads"))
         return function(
             **{each.name: _filled(each.annotation, each.name, values, which) for each in parameters}
@@ -207,34 +205,44 @@ def _by_kind(annotation: Any) -> dict[Kind, type]:
     return {group.kind: group for group in groups}
 
 
-def _places(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, str]]:
-    """The names of the options that name a place to be written, with what is written there."""
+def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
+    """The names of all options with their declarations, those of dataclasses of options included."""
     for each in parameters:
         if by_kind := _by_kind(each.annotation):
-            yield from _places(each.replace(annotation=group) for group in by_kind.values())
+            yield from _declared(each.replace(annotation=group) for group in by_kind.values())
         elif is_dataclass(each.annotation):
             nested = fields(each.annotation)
-            yield from _places(each.replace(name=field.name, annotation=field.type) for field in nested)
-        elif (writes := getattr(declaration(each.annotation), "writes", None)) is not None:
-            yield each.name, writes
+            yield from _declared(each.replace(name=field.name, annotation=field.type) for field in nested)
+        elif isinstance(option := declaration(each.annotation), Option):
+            yield each.name, option
 
 
-def _check_places(values: Mapping[str, str | Path], places: Mapping[str, str]) -> None:
+def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
     """Refuse places that cannot be written, or not beside each other."""
-    for name, place in values.items():
-        check_place(place, folder=places[name] == "folder")
-    if "json" in values and "out" in values:
-        json, out = str(values["json"]), str(values["out"])
+    places = {
+        name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
+    }
+    for name, place in places.items():
+        check_place(place, folder=declared[name].writes == "folder")
+    if "json" in places and "out" in places:
+        json, out = str(places["json"]), str(places["out"])
         place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too
         if place in (folder, *folder.parents):
             raise InputError(f"--json {json!r} is the place of --out {out!r}; give another file")
 
 
-def _check_sizes(values: Mapping[str, Any]) -> None:
-    """Refuse whole numbers that torch and numpy cannot hold."""
+def _check_sizes(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
+    """Refuse numbers out of bounds, and whole numbers that torch and numpy cannot hold."""
     for name, value in values.items():
+        option = declared.get(name)
         if isinstance(value, int) and abs(value) > _MAX_WHOLE:
             raise InputError(f"{flag(name)} {value}; give a whole number below 2^63")
+        if option is None or not isinstance(value, int | float):
+            continue
+        if option.min is not None and not value >= option.min:
+            raise InputError(f"{flag(name)} {value}; give {option.min:g} or more")
+        if option.max is not None and not value <= option.max:
+            raise InputError(f"{flag(name)} {value}; give {option.max:g} or less")
 
 
 def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which) -> Any:
@@ -261,8 +269,6 @@ def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
             flag(name),
             metavar=declared.metavar,
             help=declared.help,
-            min=declared.min,
-            max=declared.max,
             rich_help_panel=declared.panel or _panel(name, owner),
         )
     return Annotated[get_args(annotation)[0], info]

@@ -29,7 +29,6 @@ def plan(
     Examples:
 
         maskevidence plan ppca:8 digits --target-se 0.05
-
         maskevidence plan google-bert/bert-base-uncased glue/qnli:validation --target-se 1%
 
     Args:

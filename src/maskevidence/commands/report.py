@@ -29,7 +29,6 @@ def report(
     Examples:
 
         maskevidence report runs/a
-
         maskevidence report runs/a runs/b --out comparison.html
 
     Args:

@@ -99,13 +99,9 @@ def score(
     Examples:
 
         maskevidence score ppca:8 digits
-
         maskevidence score gaussian table.csv --design orderings:16 --out runs/a
-
         maskevidence score runs/a/model table.csv --design leave-one-out --json -
-
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
-
         maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
 
     Args:

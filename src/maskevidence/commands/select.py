@@ -78,9 +78,7 @@ def select(
     Examples:
 
         maskevidence select ppca,factor-analysis table.csv --components 1-20
-
         maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
-
         maskevidence impute runs/chosen/model table.csv --out filled.csv
 
     Args:

@@ -32,7 +32,6 @@ def reconstructions(
     Examples:
 
         maskevidence show reconstructions runs/vit-mae mnist:test --limit 1000 --out pictures
-
         maskevidence show reconstructions facebook/vit-mae-base photographs --resize 224
 
     Args:

@@ -30,7 +30,6 @@ def summarize(
     Examples:
 
         maskevidence summarize runs/a
-
         maskevidence summarize runs/shard-* --out runs/whole
 
     Args:

@@ -74,13 +74,9 @@ def train(
     Examples:
 
         maskevidence train ppca:8 digits --out runs/masked
-
         maskevidence train ppca:8 digits --objective likelihood --out runs/exact
-
         maskevidence score runs/masked digits --test-fraction 0.2
-
         maskevidence train masked-lm python-topics --out runs/bert
-
         maskevidence train vit-mae mnist:train --out runs/vit-mae
 
     Args:

@@ -107,9 +107,7 @@ def variants(
     Examples:
 
         maskevidence variants facebook/esm2_t12_35M_UR50D dms.csv --wild-type wt.fasta --measured DMS_score
-
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all --plan
-
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
 
     Args:

@@ -17,53 +17,37 @@ from maskevidence.support.choices import (
 
 Json = Annotated[
     str | None,
-    Option(
-        "Write the result as JSON; - writes it to standard output.",
-        "FILE",
-        panel="Every command",
-        writes="file",
-    ),
+    Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
 ]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
 Overwrite = Annotated[bool, Option("Replace another run in --out.")]
-Seed = Annotated[int, Option("Random seed for the masks and the train/test split.", min=0, max=2**63 - 1)]
+Seed = Annotated[int, Option("Random seed of the masks and the train/test split.", min=0, max=2**63 - 1)]
 Threads = Annotated[
     int | None,
-    Option("Number of processor threads; by default all.", min=1, max=1024, panel="Every command"),
+    Option("Number of processor threads; by default all.", min=1, max=1024),
 ]
 Limit = Annotated[int | None, Option("Use only the first N rows, texts or images.", "N", min=1)]
 Design = Annotated[
     str | None,
     Option(
-        "How masks are drawn: every-size:4, random-size:8, orderings:8, leave-one-out, exhaustive, "
-        "fixed-rate:0.15, rates:0.1-0.9-0.2 or policy:entropy, with further options after commas, such as "
-        "policy:entropy,blocks=4. With ,shared all observations have the same masks; with ,per-token the "
-        "score of each hidden token is recorded. By default every-size, and random-size for transformers.",
+        "Masks: every-size:4, random-size:8, orderings:8, leave-one-out, exhaustive, fixed-rate:0.15, "
+        "rates:0.1-0.9-0.2 or policy:entropy; with ,shared or ,per-token, too (docs/concepts.md).",
         "DESIGN",
     ),
 ]
 TestFraction = Annotated[
     float | None,
-    Option(
-        "Share of the observations to hold out and score. By default 0.2 for a model that is fitted first; a "
-        "saved model scores all of them."
-    ),
+    Option("Share to hold out and score; by default 0.2, and all for a saved model."),
 ]
 IdColumn = Annotated[
     str | None,
-    Option(
-        "Column with the names of the observations, which are not data, and which observations.csv repeats; "
-        "FASTA files have names.",
-        "COLUMN",
-    ),
+    Option("Column with names of the observations, which are not data.", "COLUMN"),
 ]
 
 
 @dataclass(frozen=True)
 class Sample:
     """How many of the observations are used, and the seed of the masks."""
-
-    panel: ClassVar[str] = "Data"
 
     seed: Seed = 0
     limit: Limit = None
@@ -73,6 +57,8 @@ class Sample:
 class RowSample(Sample):
     """Which rows are used."""
 
+    panel: ClassVar[str] = "Data"
+
     test_fraction: TestFraction = None
     id_column: IdColumn = None
 
@@ -81,12 +67,16 @@ class RowSample(Sample):
 class ImageSample(Sample):
     """Which images are used."""
 
+    panel: ClassVar[str] = "Images"
+
     test_fraction: TestFraction = None
 
 
 @dataclass(frozen=True)
 class TextSample(Sample):
     """Which texts are used."""
+
+    panel: ClassVar[str] = "Texts"
 
     id_column: IdColumn = None
 
@@ -97,9 +87,7 @@ class ImageFiles:
 
     panel: ClassVar[str] = "Images"
 
-    column: Annotated[
-        str | None, Option("Column that holds the images, if there are several columns.", "NAME")
-    ] = None
+    column: Annotated[str | None, Option("Column of the images, if there are several.", "NAME")] = None
     resize: Annotated[str | None, Option("Resize images to this size, such as 28x28.", "HxW")] = None
     skip_bad: Annotated[bool, Option("Skip images that cannot be read, and list them.")] = False
 
@@ -117,19 +105,18 @@ class TableOptions:
     one_hot: Annotated[
         str | None,
         Option(
-            "Columns of categories; each becomes one column of 0 and 1 for every category but the first.",
+            "Columns of categories, to become columns of 0 and 1.",
             "COLUMN[,COLUMN...]",
         ),
     ] = None
     delimiter: Annotated[
         str | None,
-        Option("Character between the cells of a CSV table, or tab; by default guessed.", "CHARACTER"),
+        Option("Character between cells, or tab; by default guessed.", "CHARACTER"),
     ] = None
     missing: Annotated[
         str | None,
         Option(
-            "Words and numbers that stand for missing values, such as ?,-999; empty cells, NA, NaN and null "
-            "always do.",
+            "Missing values, such as ?,-999, beside empty cells, NA, NaN and null.",
             "WORD[,WORD...]",
         ),
     ] = None
@@ -145,8 +132,7 @@ class RowReading(ImageFiles):
     binarise: Annotated[
         str | None,
         Option(
-            "Make values in [0, 1] binary: threshold:0.5 (1 above it) or stochastic (1 with the value as its "
-            "probability, drawn by --seed).",
+            "Make values in [0, 1] binary: threshold:0.5, or stochastic (drawn by --seed).",
             "HOW",
         ),
     ] = None
@@ -163,41 +149,33 @@ class PixelOptions:
     ] = None
     patch_statistics: Annotated[
         PatchStatistics | None,
-        Option(
-            "For a model of normalised patches: score the pixels, with the mean and variance of the visible "
-            "patches."
-        ),
+        Option("Score pixels of normalised patches by the visible patches' mean and variance."),
     ] = None
     calibration_fraction: Annotated[
         float | None,
-        Option(
-            "Share of the images, at most 512 of them, used to fit the pixel variances and not scored; by "
-            "default 0.2 unless the model has variances."
-        ),
+        Option("Share (at most 512 images) to fit the pixel variances; by default 0.2 if needed."),
     ] = None
 
 
 Device = Annotated[
     str | None,
     Option(
-        "Where the model computes: cpu, cuda, cuda:N, mps, or auto for the fastest; by default cpu for "
-        "models of rows, and auto for transformers.",
+        "cpu, cuda, cuda:N, mps or auto; by default cpu for rows, auto for transformers.",
         "DEVICE",
+        panel="Options",
     ),
 ]
 BatchTokens = Annotated[
     int | None,
     Option(
-        "Tokens in one call of the model; by default 1024 on a CPU (without --out, a trial on the first "
-        "texts may choose more) and 16384 elsewhere.",
+        "Tokens in one call of the model; by default 1024 or more on a CPU, and 16384 elsewhere.",
         min=1,
     ),
 ]
 Dtype = Annotated[
     DtypeName | None,
     Option(
-        "Precision of the model; by default that of the saved model, float32 for a new VAE and float64 for "
-        "the others.",
+        "Precision; by default that of the saved model, float64 of a new one, float32 of a VAE.",
     ),
 ]
 
@@ -206,8 +184,6 @@ Dtype = Annotated[
 class RowDevice:
     """Where a model of rows computes, and in which precision."""
 
-    panel: ClassVar[str] = "Model"
-
     device: Device = None
     dtype: Dtype = None
 
@@ -215,8 +191,6 @@ class RowDevice:
 @dataclass(frozen=True)
 class ImageDevice:
     """Where a masked image model computes, and in calls of which size."""
-
-    panel: ClassVar[str] = "Model"
 
     device: Device = None
     batch_tokens: BatchTokens = None
@@ -232,8 +206,7 @@ class TextDevice:
     dtype: Annotated[
         WeightsDtype | None,
         Option(
-            "Precision of the weights, or auto for that of the checkpoint; by default float32, and auto for "
-            "diffusion models.",
+            "Precision of the weights; by default float32, and auto (the checkpoint's) for diffusion.",
         ),
     ] = None
     batch_tokens: BatchTokens = None
@@ -250,8 +223,7 @@ class ImputeOptions:
     draws: Annotated[
         int | None,
         Option(
-            "Write this many filled tables, one below the other, whose missing values are drawn jointly "
-            "given the observed ones (multiple imputation); by default one, with standard deviations.",
+            "Multiple imputation: this many tables, drawn jointly, one below the other.",
             min=1,
             max=10_000,
         ),
@@ -267,22 +239,19 @@ class ImputeOptions:
 Text = Annotated[str | None, Option("Column of the texts; two columns make pairs.", "COLUMN[,COLUMN]")]
 BlockSize = Annotated[
     int | None,
-    Option("Pack running text into blocks of this many tokens, special tokens included.", min=1),
+    Option("Pack running text into blocks of this many tokens.", min=1),
 ]
 Tokenizer = Annotated[
     str | None, Option("The model's tokenizer, if it is not stored with the model.", "FOLDER|NAME")
 ]
 
-AllowUnknown = Annotated[
-    bool, Option("Accept texts although more than 20 % of their tokens are unknown to the tokenizer.")
-]
+AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown tokens.")]
 
 
 Pattern = Annotated[
     str | None,
     Option(
-        "Regular expression of a token, such as '.' for single letters: reads a vocab.txt that no tokenizer "
-        "of transformers reads. By default the vocab.txt in the model's folder; --tokenizer names another.",
+        "Regular expression of a token, such as '.', to read a plain vocab.txt.",
         "REGEX",
     ),
 ]
@@ -298,28 +267,26 @@ class CheckpointOptions:
     pattern: Pattern = None
     mask_token: Annotated[
         str | None,
-        Option("Word that stands for a hidden token, if the tokenizer does not say.", "WORD"),
+        Option("Word of a hidden token, if the tokenizer does not say.", "WORD"),
     ] = None
     mask_id: Annotated[
         int | None, Option("Id of the mask token, if neither tokenizer nor model says.", "ID", min=0)
     ] = None
     diffusion: Annotated[
         DiffusionName | None,
-        Option("Family of a diffusion language model that its configuration does not tell."),
+        Option("Family of a diffusion model, if its configuration does not say."),
     ] = None
     model_class: Annotated[
         str | None,
         Option(
-            "Class of the model, if it is not an AutoModelForMaskedLM: a name in transformers, or "
-            "MODULE:CLASS of a package that is installed.",
+            "Class of the model: a name in transformers, or of an installed package.",
             "NAME|MODULE:CLASS",
         ),
     ] = None
     state_prefix: Annotated[
         str | None,
         Option(
-            "What the names of the weights begin with in the file, such as 'model.', which is taken off. The "
-            "file is a .safetensors, .bin, .pt or .ckpt in the model's folder; pickled code is never run.",
+            "Beginning of the weights' names in the file, such as 'model.', to be taken off.",
             "PREFIX",
         ),
     ] = None
@@ -335,13 +302,11 @@ class TextReading:
 
     text: Text = None
     context_field: Annotated[
-        str | None, Option("Column of prompts before the texts: always visible, never scored.", "COLUMN")
+        str | None, Option("Column of prompts: always visible, never scored.", "COLUMN")
     ] = None
     block_size: BlockSize = None
-    long: Annotated[
-        Long | None, Option("What to do with a text that is too long for the model; by default error.")
-    ] = None
-    whole_words: Annotated[bool, Option("With leave-one-out: hide all tokens of a word together.")] = False
+    long: Annotated[Long | None, Option("What to do with texts that are too long; by default error.")] = None
+    whole_words: Annotated[bool, Option("With leave-one-out: hide whole words.")] = False
     allow_unknown: AllowUnknown = False
 
 
@@ -399,8 +364,7 @@ class SelectOptions:
     design: Annotated[
         str | None,
         Option(
-            "How masks are drawn, as for score: every-size:4,shared, for example. By default every-size:2, "
-            "and no masks where all models have a closed form.",
+            "Masks as for score; by default every-size:2, or none if all have closed forms.",
             "DESIGN",
         ),
     ] = None
@@ -420,17 +384,15 @@ TargetSe = Annotated[
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
-    panel: ClassVar[str] = "Saving"
-
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False
-    shard: Annotated[str | None, Option("Score the K-th of N parts of the rows; see summarize.", "K/N")] = (
-        None
-    )
+    shard: Annotated[
+        str | None, Option("Score the K-th of N parts of the rows (summarize joins them).", "K/N")
+    ] = None
     target_se: TargetSe = None
     max_passes: Annotated[
-        int | None, Option("The most masks that --target-se may take, over all observations.", "N", min=1)
+        int | None, Option("With --target-se: the most masks, over all observations.", "N", min=1)
     ] = None
     engine: Annotated[
         str | None,
@@ -450,31 +412,26 @@ class Training:
     objective: Annotated[
         str,
         Option(
-            "likelihood, elbo, iwae:5, or a mask design as in score --design: random-size:4, every-size, "
-            "orderings, leave-one-out, fixed-rate:0.15,shared ...; by default with one mask or order a step.",
+            "likelihood, elbo, iwae:5, or a design as of score, by default with one mask a step.",
             "DESIGN",
         ),
     ] = "random-size"
     learning_rate: Annotated[
         float | None,
-        Option(
-            "Learning rate of Adam; by default 0.02 for rows in standard units (VAEs: 0.002), 0.002 for "
-            "masked-lm and 0.001 for vit-mae."
-        ),
+        Option("Of Adam; by default 0.02 for rows, 0.002 for VAEs and masked-lm, 0.001 for vit-mae."),
     ] = None
     batch_size: Annotated[
         int | None,
-        Option("Observations in one step; by default 512 rows, 32 texts or 64 images.", min=1),
+        Option("In one step; by default 512 rows, 32 texts or 64 images.", min=1),
     ] = None
     test_fraction: Annotated[
         float | None,
-        Option("Share of the data to hold out; by default 0.2, and 0.1 of a text. 0 trains on all data."),
+        Option("Share to hold out; by default 0.2, and 0.1 of a text."),
     ] = None
     checkpoint_every: Annotated[
         int | None,
         Option(
-            "Epochs or steps between two checkpoints; by default 20 epochs for rows, 200 steps for masked-lm "
-            "and 500 steps for vit-mae.",
+            "Epochs (20) or steps (masked-lm: 200, vit-mae: 500) between two checkpoints.",
             min=1,
         ),
     ] = None
@@ -498,8 +455,7 @@ class RowTraining(Training):
     patience: Annotated[
         int | None,
         Option(
-            "Stop after this many epochs without a better log evidence of the held-out rows, and keep the "
-            "best model.",
+            "Stop after this many epochs without a better held-out log evidence.",
             min=1,
         ),
     ] = None
@@ -539,7 +495,7 @@ class TextTraining(TransformerTraining):
     allow_unknown: AllowUnknown = False
     vocabulary_size: Annotated[
         int | None,
-        Option("Number of word pieces of a new vocabulary, made from the text without --tokenizer.", min=1),
+        Option("Word pieces of a new vocabulary, without --tokenizer.", min=1),
     ] = None
 
 
@@ -552,7 +508,7 @@ class ImageTraining(TransformerTraining):
 
     patch_size: Annotated[
         int | None,
-        Option("Side of a patch of vit-mae in pixels; by default a quarter of the image.", min=1),
+        Option("Side of a patch in pixels; by default a quarter of the image.", min=1),
     ] = None
     reading: ImageFiles = field(default_factory=ImageFiles)
 
@@ -567,28 +523,25 @@ class VariantOptions:
     wild_type: Annotated[
         str, Option("The wild type: a FASTA file with one sequence, or its letters.", "FILE|LETTERS")
     ]
-    mutant_column: Annotated[str, Option("Column of substitutions, such as A1P or A1P:D2N.", "COLUMN")] = (
-        "mutant"
-    )
+    mutant_column: Annotated[str, Option("Column of substitutions, such as A1P:D2N.", "COLUMN")] = "mutant"
     sequence_column: Annotated[
         str,
-        Option("Column of whole mutated sequences, used without mutants, and checked beside them.", "COLUMN"),
+        Option("Column of whole mutated sequences.", "COLUMN"),
     ] = "mutated_sequence"
     start: Annotated[int, Option("The number of the wild type's first letter.")] = 1
     conventions: Annotated[
         str | None,
         Option(
-            f"Names among {', '.join(get_args(Convention))}, or all; by default all but pll and whole, "
-            "which take many passes.",
+            f"Among {', '.join(get_args(Convention))}, or all; by default all but pll and whole.",
             "NAMES",
         ),
     ] = None
     measured: Annotated[
-        str | None, Option("Column with a measured effect: gives rank correlations.", "COLUMN")
+        str | None, Option("Column with a measured effect, for rank correlations.", "COLUMN")
     ] = None
-    given: Annotated[
-        str | None, Option("Columns with scores of other tools, to be compared with --measured.", "COLUMNS")
-    ] = None
+    given: Annotated[str | None, Option("Columns with scores of other tools, for --measured.", "COLUMNS")] = (
+        None
+    )
     draws: Annotated[
         int, Option("Random masks of whole, and of joint beyond 10 sites.", min=2, max=10_000)
     ] = 32
