@@ -233,7 +233,7 @@ def test_columns_of_unlike_units_are_noted_for_ppca(folder: Path, run: CommandLi
         (("ppca:2", "t.csv", "--out", "t.csv"), "'t.csv' exists; give another file, or --overwrite"),
         (("ppca:2", "t.csv", "--out", "f.csv"), "has text in 2 columns ('who', line 2: 'row 0'; 'remark'"),
         (("google-bert/bert", "t.csv", "--out", "f.csv"), "is no model of rows; impute fills tables"),
-        (("ppca:2", "t.csv", "--out", "f.csv", *USED, "--draws", 0), "Invalid value for '--draws'"),
+        (("ppca:2", "t.csv", "--out", "f.csv", *USED, "--draws", 0), "--draws 0; give 1 or more"),
         (("ppca:9", "t.csv", "--out", "f.csv", *USED), "n_components=9 with n_features=6"),
         (("ppca:2", "t.csv", "--out", "f.csv", *USED, "--delimiter", "ab"), "give one character"),
         (("ppca:2", "t.csv", "--out", "f.csv", "--columns", "a,,b"), "--columns 'a,,b' lacks a word"),

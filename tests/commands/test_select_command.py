@@ -70,7 +70,7 @@ def test_without_matplotlib_the_rest_is_written(
         (("pca", "t.csv"), "unknown family 'pca'"),
         (("ppca", "t.csv"), "has text in column 'who'"),
         (("ppca", "t.csv", "--components", "1-"), "--components '1-'"),
-        (("ppca", "t.csv", "--folds", 1), "Invalid value for '--folds'"),
+        (("ppca", "t.csv", "--folds", 1), "--folds 1; give 2 or more"),
         (("ppca", "no.csv"), "there is no file 'no.csv'"),
         (("ppca", "t.csv", "--drop", "who", "--design", "every"), "unknown design 'every'"),
     ],

@@ -558,7 +558,7 @@ def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:
         (("{folder}/nothing",), "there is no run in"),
         (("{folder}/ppca-1", "--out", "{folder}"), "is a folder; give a file"),
         (("{folder}/ppca-1", "--out", "{folder}/a.txt"), "is not an .html file"),
-        (("{folder}/ppca-1", "--observations", "-1"), "Invalid value for '--observations'"),
+        (("{folder}/ppca-1", "--observations", "-1"), "--observations -1; give 0 or more"),
         ((), "Missing argument"),
     ],
 )
