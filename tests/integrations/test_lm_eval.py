@@ -278,11 +278,12 @@ def test_chat_templates(masked_lm: MaskedLM, tmp_path: Path) -> None:
 
 
 def test_greedy_is_found_where_a_task_reads_it(masked_lm: MaskedLM, tmp_path: Path) -> None:
-    from maskevidence.integrations.lm_eval.generation import Decoding
+    from maskevidence.integrations.lm_eval.generation import Decoding, write
 
     model = adapter(masked_lm)
     context = "the cat"
-    ids = model.answerer._generator.write([model.answerer.encoder.before(context, 2)], Decoding(2), [0])[0]
+    answerer = model.answerer
+    ids = write(answerer.scorer, [answerer.encoder.before(context, 2)], Decoding(2), [0])[0]
     written = " " + model.tokenizer.decode(ids)
     rows = [{"q": context, "end": written}, {"q": context, "end": " the the"}, {"q": context, "end": ""}]
     task = harness_tasks.choice_task(tmp_path, [], ["acc", "perplexity"], "last_words")

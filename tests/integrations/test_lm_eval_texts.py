@@ -16,7 +16,7 @@ from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.integrations.lm_eval.answering import Answerer
 from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
 from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey, Windows, key_of_texts
-from maskevidence.integrations.lm_eval.generation import Decoding, Generator
+from maskevidence.integrations.lm_eval.generation import Decoding, are_greedy, write
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Race
 from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, TextScorer, rolling_windows
@@ -442,29 +442,27 @@ def test_greedy_is_what_the_most_confident_token_first_gives(
 ) -> None:
     texts = [encoder.pair(CONTEXT, end) for end in (CHOICE, " sings", " in the rain")]
     own = [Continuation(text.context, tuple(greedy_by_hand(model, encoder, text))) for text in texts]
-    generator = Generator(scorer, 0)
-    assert generator.are_greedy([*own, Continuation((5,), ())]) == [True] * 4
-    assert generator.are_greedy(texts) == [
+    assert are_greedy(scorer, [*own, Continuation((5,), ())]) == [True] * 4
+    assert are_greedy(scorer, texts) == [
         text.scored == one.scored for text, one in zip(texts, own, strict=True)
     ]
     lengths = [len(text.scored) for text in texts]
     for text, one, n in zip(texts, own, lengths, strict=True):
         context = Continuation(text.context, ())
-        assert generator.write([context], Decoding(max_tokens=n), [0]) == [list(one.scored)]
+        assert write(scorer, [context], Decoding(max_tokens=n), [0]) == [list(one.scored)]
 
 
 def test_text_is_written_block_by_block_in_the_given_number_of_passes(
     encoder: Encoder, scorer: TextScorer
 ) -> None:
     context = encoder.before(CONTEXT, 8)
-    generator = Generator(scorer, 0)
     for steps, passes in ((None, 8), (4, 4), (2, 2)):
         before = scorer.n_passes
-        first = generator.write([context], Decoding(8, block_length=4, steps=steps), [1])[0]
+        first = write(scorer, [context], Decoding(8, block_length=4, steps=steps), [1])[0]
         assert scorer.n_passes - before == passes
         assert len(first) == 8
         assert encoder.tokenizer.mask_token_id not in first
-    warm = [generator.write([context], Decoding(8, temperature=2.0), [key])[0] for key in (1, 2, 1)]
+    warm = [write(scorer, [context], Decoding(8, temperature=2.0), [key])[0] for key in (1, 2, 1)]
     assert warm[0] == warm[2] != warm[1]
 
 

@@ -9,7 +9,13 @@ import numpy as np
 
 from maskevidence.integrations.lm_eval.deciding import Decider, Question
 from maskevidence.integrations.lm_eval.drawing import key_of_texts
-from maskevidence.integrations.lm_eval.generation import Decoding, Generator, asked_decoding, up_to_stop
+from maskevidence.integrations.lm_eval.generation import (
+    Decoding,
+    are_greedy,
+    asked_decoding,
+    up_to_stop,
+    write,
+)
 from maskevidence.integrations.lm_eval.harness import (
     AnswerCache,
     Contest,
@@ -131,7 +137,6 @@ class Answerer:
         self.scorer = TextScorer(model, self.encoder, batch_size)
         self._valuer = Valuer(self.scorer, settings.score, settings.seed, settings.n_masks)
         self._decider = Decider(self.scorer, settings.seed, settings.race)
-        self._generator = Generator(self.scorer, settings.seed)
         self.cache = AnswerCache(None, {})
         self.n_cut = 0
 
@@ -177,7 +182,7 @@ class Answerer:
             if asked.greedy
             for text in question.choices
         ]
-        greedy = iter(self._generator.are_greedy(texts))
+        greedy = iter(are_greedy(self.scorer, texts))
         scored = []
         for asked, question, answer in zip(wave, questions, answers, strict=True):
             flags = [next(greedy) if asked.greedy else not text.scored for text in question.choices]
@@ -257,7 +262,8 @@ class Answerer:
         self.n_cut += sum(context.n_cut > 0 for context in contexts)
         keys = [key_of_texts([request.args[0]]) for request in requests]
         texts = []
-        for request, ids in zip(requests, self._generator.write(contexts, decoding, keys), strict=True):
+        written = write(self.scorer, contexts, decoding, keys, self.settings.seed)
+        for request, ids in zip(requests, written, strict=True):
             text = self.encoder.tokenizer.decode(self.encoder.up_to_end(ids), skip_special_tokens=True)
             texts.append(up_to_stop(text, request.args[1].get("until")))
             if not request.args[1].get("do_sample", False):

@@ -63,95 +63,94 @@ class Decoding:
         return [length // n_steps + (step < length % n_steps) for step in range(n_steps)]
 
 
-class Generator:
-    """Writes continuations, and tells whether a continuation is greedy.
+def write(
+    scorer: TextScorer,
+    contexts: Sequence[Continuation],
+    decoding: Decoding,
+    keys: Sequence[int],
+    seed: int = 0,
+) -> list[list[int]]:
+    """The ids that follow each context, `max_tokens` of them.
 
     Args:
         scorer: the model.
+        contexts: continuations without scored tokens.
+        decoding: the length, blocks, steps and temperature.
+        keys: the key of the random numbers of each context.
         seed: seed of the draws at a temperature above 0.
     """
+    mask = scorer.model.mask_token_id
+    blank = (mask,) * decoding.max_tokens
+    tokens = _tokens(scorer, [replace(context, scored=blank) for context in contexts])
+    position = tokens.maskable.cumsum(1) - 1
+    for start in range(0, decoding.max_tokens, decoding.block):
+        end = min(start + decoding.block, decoding.max_tokens)
+        hidden = tokens.maskable & (position >= start) & (position < end)
+        counts = decoding.n_unmasked(end - start)
+        n_steps = np.full(len(contexts), len(counts))
+        for step, rows, answer in steps(scorer.asker, tokens, hidden, n_steps, listed=True):
+            noise = None
+            if decoding.temperature > 0:
+                noise = decoding.temperature * _gumbel(seed, answer, np.array(keys)[rows], start + step)
+            _unmask((tokens, hidden), rows, answer, counts[step], mask, noise)
+    return [ids[own].tolist() for ids, own in zip(tokens.values, tokens.maskable, strict=True)]
 
-    def __init__(self, scorer: TextScorer, seed: int) -> None:
-        self.scorer, self.seed = scorer, seed
-        self.mask = scorer.model.mask_token_id
 
-    def write(
-        self, contexts: Sequence[Continuation], decoding: Decoding, keys: Sequence[int]
-    ) -> list[list[int]]:
-        """The ids that follow each context, `max_tokens` of them.
+def are_greedy(scorer: TextScorer, texts: Sequence[Continuation]) -> list[bool]:
+    """Whether unmasking the most confident token first, token by token, gives each continuation.
 
-        Args:
-            contexts: continuations without scored tokens.
-            decoding: the length, blocks, steps and temperature.
-            keys: the key of the random numbers of each context.
-        """
-        blank = (self.mask,) * decoding.max_tokens
-        tokens = self._tokens([replace(context, scored=blank) for context in contexts])
-        position = tokens.maskable.cumsum(1) - 1
-        for start in range(0, decoding.max_tokens, decoding.block):
-            end = min(start + decoding.block, decoding.max_tokens)
-            hidden = tokens.maskable & (position >= start) & (position < end)
-            counts = decoding.n_unmasked(end - start)
-            n_steps = np.full(len(contexts), len(counts))
-            for step, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
-                noise = None
-                if decoding.temperature > 0:
-                    noise = decoding.temperature * self._gumbel(answer, np.array(keys)[rows], start + step)
-                self._unmask((tokens, hidden), rows, answer, counts[step], noise)
-        return [ids[own].tolist() for ids, own in zip(tokens.values, tokens.maskable, strict=True)]
-
-    def are_greedy(self, texts: Sequence[Continuation]) -> list[bool]:
-        """Whether unmasking the most confident token first, token by token, gives each continuation.
-
-        The model sees the special tokens and the length. A text is abandoned at its first different token.
-        """
-        greedy = np.ones(len(texts), dtype=np.bool_)
-        scored = [number for number, text in enumerate(texts) if text.scored]
-        if not scored:
-            return greedy.tolist()
-        original = self._tokens([texts[number] for number in scored])
-        tokens = replace(original, values=original.values.masked_fill(original.maskable, self.mask))
-        hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
-        for _, rows, answer in steps(self.scorer.asker, tokens, hidden, n_steps, listed=True):
-            self._unmask((tokens, hidden), rows, answer, 1)
-            differ = ((tokens.values != original.values) & ~hidden).any(1).cpu().numpy()
-            greedy[np.array(scored)[differ]] = False
-            n_steps[differ] = 0
+    The model sees the special tokens and the length. A text is abandoned at its first different token.
+    """
+    mask, greedy = scorer.model.mask_token_id, np.ones(len(texts), dtype=np.bool_)
+    scored = [number for number, text in enumerate(texts) if text.scored]
+    if not scored:
         return greedy.tolist()
+    original = _tokens(scorer, [texts[number] for number in scored])
+    tokens = replace(original, values=original.values.masked_fill(original.maskable, mask))
+    hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
+    for _, rows, answer in steps(scorer.asker, tokens, hidden, n_steps, listed=True):
+        _unmask((tokens, hidden), rows, answer, 1, mask)
+        differ = ((tokens.values != original.values) & ~hidden).any(1).cpu().numpy()
+        greedy[np.array(scored)[differ]] = False
+        n_steps[differ] = 0
+    return greedy.tolist()
 
-    def _tokens(self, texts: Sequence[Continuation]) -> Tokens:
-        return to_device_of(self.scorer.model, self.scorer.tokens(texts))
 
-    def _gumbel(self, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
-        """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""
-        row, column = (index.cpu().numpy()[:, None] for index in torch.nonzero(answer.hidden, as_tuple=True))
-        values = np.arange(answer.log_probs.shape[1])
-        uniform = (keyed_bits(self.seed, keys[row], step, values, column) >> np.uint64(11)) * 2.0**-53
-        return -np.log(-np.log(uniform.clip(2.0**-53)))
+def _tokens(scorer: TextScorer, texts: Sequence[Continuation]) -> Tokens:
+    return to_device_of(scorer.model, scorer.tokens(texts))
 
-    def _unmask(
-        self,
-        texts: tuple[Tokens, Bool[Tensor, "B D"]],
-        rows: Int64[np.ndarray, " b"],
-        answer: Answer,
-        count: int,
-        noise: Float[np.ndarray, "n V"] | None = None,
-    ) -> None:
-        """Write the `count` hidden tokens of each row with the largest log p into the texts.
 
-        With noise, each token is the value with the largest sum of both.
-        """
-        (tokens, hidden), device = texts, answer.hidden.device
-        table = answer.log_probs.float().cpu().numpy().copy()
-        table[:, self.mask : self.mask + 1] = -np.inf  # the mask token itself is never written
-        token = (table if noise is None else table + noise).argmax(1)
-        confidence = torch.zeros(answer.hidden.shape, device=device)
-        confidence[answer.hidden] = torch.from_numpy(table[np.arange(len(token)), token]).to(device)
-        written = torch.zeros_like(answer.tokens.values)
-        written[answer.hidden] = torch.from_numpy(token).to(device)
-        shown, at = most_urgent(confidence, answer.hidden, count), torch.from_numpy(rows).to(device)
-        tokens.values[at] = torch.where(shown, written, tokens.values[at])
-        hidden[at] &= ~shown
+def _gumbel(seed: int, answer: Answer, keys: Int64[np.ndarray, " b"], step: int) -> Float[np.ndarray, "n V"]:
+    """Noise for each value of each hidden token: the largest of log p + noise is a draw from p."""
+    row, column = (index.cpu().numpy()[:, None] for index in torch.nonzero(answer.hidden, as_tuple=True))
+    values = np.arange(answer.log_probs.shape[1])
+    uniform = (keyed_bits(seed, keys[row], step, values, column) >> np.uint64(11)) * 2.0**-53
+    return -np.log(-np.log(uniform.clip(2.0**-53)))
+
+
+def _unmask(
+    texts: tuple[Tokens, Bool[Tensor, "B D"]],
+    rows: Int64[np.ndarray, " b"],
+    answer: Answer,
+    count: int,
+    mask: int,
+    noise: Float[np.ndarray, "n V"] | None = None,
+) -> None:
+    """Write the `count` hidden tokens of each row with the largest log p into the texts.
+
+    With noise, each token is the value with the largest sum of both. The mask token is never written.
+    """
+    (tokens, hidden), device = texts, answer.hidden.device
+    table = answer.log_probs.float().cpu().numpy().copy()
+    table[:, mask : mask + 1] = -np.inf
+    token = (table if noise is None else table + noise).argmax(1)
+    confidence = torch.zeros(answer.hidden.shape, device=device)
+    confidence[answer.hidden] = torch.from_numpy(table[np.arange(len(token)), token]).to(device)
+    written = torch.zeros_like(answer.tokens.values)
+    written[answer.hidden] = torch.from_numpy(token).to(device)
+    shown, at = most_urgent(confidence, answer.hidden, count), torch.from_numpy(rows).to(device)
+    tokens.values[at] = torch.where(shown, written, tokens.values[at])
+    hidden[at] &= ~shown
 
 
 def asked_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
