@@ -245,13 +245,7 @@ def offset(trial: Trial) -> Outcome:
 
 
 class _Hidden(NamedTuple):
-    """Rows with hidden blocks.
-
-    Attributes:
-        tokens: n rows.
-        masked: shape (n, D).
-        column: shape (n, D); 0..D-1 in each row.
-    """
+    """Rows with hidden blocks."""
 
     tokens: Tokens
     masked: Bool[Tensor, "n D"]

@@ -278,11 +278,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
 
     def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
-        """Rows to fit, in float64 with NaN where a value is missing.
-
-        Raises:
-            InputError: not a table, a wrong width, or a column without a value.
-        """
+        """Rows to fit, in float64 with NaN where a value is missing."""
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)
         self._remember(x, tokens)

@@ -137,11 +137,7 @@ def _inside(network: Any, name: str) -> bool:
 
 
 def _check_sizes(folder: Path) -> None:
-    """Refuse a configuration of absurdly many layers, which transformers would build for hours, or no heads.
-
-    Raises:
-        InputError: an entry such as num_hidden_layers or num_attention_heads is out of bounds.
-    """
+    """Refuse a configuration of absurdly many layers, which transformers build for hours, or no heads."""
     try:
         config = read_json(folder / "config.json")
     except InputError:  # transformers says what is wrong

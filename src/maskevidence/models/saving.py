@@ -87,11 +87,7 @@ def counted_weights(names: Collection[str]) -> str:
 
 
 def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
-    """Check that a file holds the weights of a model, and no others.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Check that a file holds the weights of a model, and no others."""
     needed, name = model.state_dict().keys(), type(model).__name__
     for names, what in ((stored - needed, "has no place for"), (needed - stored, "misses")):
         if names:
@@ -101,11 +97,7 @@ def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
 
 
 def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str) -> None:
-    """Refuse weights in float32 beside weights in float64 where a new model has one dtype for both.
-
-    Raises:
-        InputError: some weights are in float32 and some in float64.
-    """
+    """Refuse weights in float32 beside weights in float64 where a new model has one dtype for both."""
     for dtype in {weights.dtype for weights in new.values()}:
         alike = [name for name in new if new[name].dtype == dtype and name not in _KEPT_IN_FLOAT64]
         single = [name for name in alike if state[name].dtype == torch.float32]
@@ -117,11 +109,7 @@ def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str)
 
 
 def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str) -> None:
-    """Refuse wrong types in a configuration, weights that cannot be computed with, and sizes beyond them.
-
-    Raises:
-        InputError: config.json or the weights cannot be those of a saved model.
-    """
+    """Refuse wrong types in a configuration, weights that cannot be computed with, and sizes beyond them."""
     unfit = f"config.json and weights in {folder!r} do not fit:"
     for name, weights in state.items():
         if weights.dtype not in (torch.float32, torch.float64):
@@ -156,11 +144,7 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
 
 
 def _with_networks(arguments: dict[str, Any], networks: dict[str, nn.Module], folder: str) -> dict[str, Any]:
-    """A model's arguments, with modules instead of the names of their classes.
-
-    Raises:
-        InputError: a module is missing or superfluous.
-    """
+    """A model's arguments, with modules instead of the names of their classes."""
     needed = {name: arguments[name] for name in _NETWORKS if isinstance(arguments.get(name), str)}
     if networks.keys() != needed.keys():
         if not needed:

@@ -36,8 +36,7 @@ from maskevidence.report.tokens import (
 )
 from maskevidence.show.parts import Table
 from maskevidence.show.pictures import Histogram
-from maskevidence.show.words import MINUS, count, typeset
-from maskevidence.support.hidden_characters import plain
+from maskevidence.show.words import MINUS, count, plain, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side

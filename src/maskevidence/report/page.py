@@ -19,9 +19,19 @@ from maskevidence.report.reading import ReportedRun, noun_of
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.html import table
 from maskevidence.show.parts import Page
-from maskevidence.show.words import NOT_KNOWN, capital, count, digits_for, meaning, sentence, typeset
+from maskevidence.show.words import (
+    NOT_KNOWN,
+    capital,
+    count,
+    digits_for,
+    is_hidden,
+    meaning,
+    name_of,
+    plain,
+    sentence,
+    typeset,
+)
 from maskevidence.support.files import write_atomic
-from maskevidence.support.hidden_characters import is_hidden, name_of, plain
 from maskevidence.support.progress import progress
 from maskevidence.support.provenance import versions
 

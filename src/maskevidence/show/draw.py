@@ -24,7 +24,7 @@ from maskevidence.show.pictures import (
     Strips,
     thinned,
 )
-from maskevidence.support.hidden_characters import plain
+from maskevidence.show.words import plain
 
 # After Okabe and Ito; each has a contrast of at least 3 on white and on the dark backgrounds of notebooks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")

@@ -9,7 +9,7 @@ from html import escape
 from maskevidence.errors import MissingExtraError
 from maskevidence.show.draw import svg
 from maskevidence.show.parts import Page, Part, Table, Values
-from maskevidence.support.hidden_characters import plain
+from maskevidence.show.words import plain
 
 _SMALL = "font-size:90%;opacity:0.85"
 

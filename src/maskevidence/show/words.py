@@ -4,6 +4,7 @@ Functions that write numbers take ``write``: `number` for the terminal, `typeset
 """
 
 import math
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -324,3 +325,38 @@ def units_in_words(result: Mapping[str, Any]) -> list[list[str]]:
     if result.get("perplexity_bound") is not None:
         rows.append([perplexity_name(result["kind"]), f"{result['perplexity_bound']:,.4g} per {token}"])
     return rows
+
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+# Line ends, tabs, and the joiners that shape letters and emoji without changing the direction of the text.
+_KEPT = "\n\t\u200c\u200d"
+
+
+def plain(text: object) -> str:
+    """Text whose invisible and bidirectional characters are shown by name.
+
+    Example:
+        >>> plain("a\\u202eb")
+        'aU+202Eb'
+    """
+    return "".join(name_of(c) if is_hidden(c) else c for c in str(text))
+
+
+def is_hidden(character: str) -> bool:
+    """Whether a character is invisible or changes the direction of the text.
+
+    Example:
+        >>> is_hidden("\\u202e"), is_hidden("a")
+        (True, False)
+    """
+    return unicodedata.category(character) in _HIDDEN and character not in _KEPT
+
+
+def name_of(character: str) -> str:
+    """The code point of a character.
+
+    Example:
+        >>> name_of("a")
+        'U+0061'
+    """
+    return f"U+{ord(character):04X}"

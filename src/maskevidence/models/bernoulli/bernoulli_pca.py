@@ -427,11 +427,7 @@ class BernoulliPCA(TableModel):
         return Tokens.from_array(self._own_columns(x), dtype=self.bias.dtype).to(self.bias.device)
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The values in the model's dtype.
-
-        Raises:
-            InputError: a wrong width, or a value other than 0 and 1 where `read` is True.
-        """
+        """The values in the model's dtype."""
         self.check_width(tokens.width)
         values = tokens.values.to(self.bias.dtype)
         wrong = read & (values != 0) & (values != 1)

@@ -23,17 +23,11 @@ _FLATTEST = 1e-9  # curvature, relative to the largest
 
 
 class _Profile(NamedTuple):
-    """The likelihood of the noise variances, with the best loadings for them.
+    """The likelihood of the noise variances, with the best loadings for them."""
 
-    Attributes:
-        correlation: shape (D, D); of the standardised data.
-        n_components: K.
-        constant: of the log evidence in standard units, nats per observation.
-    """
-
-    correlation: Float64[np.ndarray, "D D"]
+    correlation: Float64[np.ndarray, "D D"]  # of the standardised data
     n_components: int
-    constant: float
+    constant: float  # of the log evidence in standard units, nats per observation
 
     def best_loadings(self, noise: Vector) -> tuple[Matrix, float]:
         """The best loadings for given noise, and the log evidence with them, nats per observation."""

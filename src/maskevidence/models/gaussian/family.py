@@ -49,25 +49,13 @@ class GaussianFamily(TableModel):
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """Mean (about μ) and variance of every token that is not visible, given the visible ones.
-
-        Entries of visible tokens are undefined.
-
-        Args:
-            centred: shape (B, D); x - μ in the model's dtype, 0 where not visible.
-            visible: shape (B, D).
-        """
+        """Mean (about μ) and variance of every token that is not visible, given rows about μ, 0 elsewhere."""
 
     @abstractmethod
     def _log_density(
         self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
     ) -> Float[Tensor, " B"]:
-        """log p of the present tokens, the others integrated out, nats, shape (B,).
-
-        Args:
-            centred: shape (B, D); x - μ in the model's dtype, 0 where not present.
-            present: shape (B, D).
-        """
+        """log p of the present tokens, the others integrated out, nats, shape (B,)."""
 
     def _centred(self, values: Float[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """x - μ in the model's dtype, 0 where not known."""

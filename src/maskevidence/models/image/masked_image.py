@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals
-from maskevidence.models.image.adapters import PatchNetwork, vit_mae_adapter
+from maskevidence.models.image.adapters import (
+    PatchNetwork,
+    load_vit_mae,
+    save_vit_mae,
+    vit_mae_adapter,
+)
 from maskevidence.models.image.calibration import fit_variances, spread_sizes
 from maskevidence.models.image.patches import (
     Call,
@@ -34,6 +39,7 @@ from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Density, PatchStatistics
+from maskevidence.support.devices import choose_device
 from maskevidence.tokens import Tokens
 
 _BATCH_TOKENS = {"cpu": 2048}
@@ -151,9 +157,6 @@ class MaskedImage(HasPage, nn.Module):
             maskevidence.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.models.image.adapters import load_vit_mae
-        from maskevidence.support.devices import choose_device
-
         device = choose_device(device)
         network, options, notes = load_vit_mae(str(name_or_path), revision)
         model = cls(network, **options, batch_tokens=batch_tokens)
@@ -387,8 +390,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def save(self, folder: str | Path) -> None:
         """Write a ViT-MAE as transformers saves it, with preprocessing and density, for `from_pretrained`."""
-        from maskevidence.models.image.adapters import save_vit_mae
-
         network = self._adapter.transformer
         if network is None:
             raise InputError(

@@ -255,11 +255,7 @@ def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_te
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
-    """One row per text, of any length.
-
-    Raises:
-        InputError: an empty text.
-    """
+    """One row per text, of any length."""
     firsts, mains = (options.context, texts) if options.second is None else (texts, options.second)
     first = [NOTHING] * len(texts) if firsts is None else tokenize(tokenizer, firsts)
     numbers = range(len(texts)) if options.ids is None else options.ids
@@ -276,11 +272,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
 
 
 def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:
-    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0.
-
-    Raises:
-        InputError: a share above 20 %, unless it is allowed.
-    """
+    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0."""
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is None:
         return

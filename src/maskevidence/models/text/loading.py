@@ -95,11 +95,7 @@ def _by_itself(found: Any, name: str) -> Any:
 
 
 def _load_weights(network: Any, folder: Path, prefix: str) -> tuple[str, ...]:
-    """Load the weights of a folder whose names begin with a prefix; a note on those that are not read.
-
-    Raises:
-        InputError: no file of weights or several, none with that prefix, or others than the network has.
-    """
+    """Load the weights of a folder whose names begin with a prefix; a note on those that are not read."""
     with reading(folder):
         files = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES) if folder.is_dir() else []
     if len(files) != 1:
@@ -211,12 +207,7 @@ def load_masked_lm(
 
 
 def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, config: Any) -> int:
-    """The id of the mask token: as asked for, else of the configuration, tokenizer or family, else the last
-    one.
-
-    Raises:
-        InputError: none of them knows it.
-    """
+    """The id of the mask token: as asked for, of the configuration, tokenizer or family, or the last id."""
     candidates = (
         asked,
         getattr(config, "mask_token_id", None),
@@ -313,11 +304,7 @@ def _tokenizer_of_model(place: str, model: str, options: dict[str, Any]) -> Any:
 
 
 def _auto_tokenizer(place: str, **options: Any) -> Any:
-    """The tokenizer in a folder or on the hub; a vocab.txt without settings is cased if its words are.
-
-    Raises:
-        InputError: a vocab.txt that AutoTokenizer does not read.
-    """
+    """The tokenizer in a folder or on the hub; a vocab.txt without settings is cased if its words are."""
     transformers = import_extra("transformers", "hf", "a tokenizer")
     vocabulary = Path(place) / "vocab.txt"
     has_file = vocabulary.is_file()

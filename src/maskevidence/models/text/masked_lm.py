@@ -25,24 +25,14 @@ from maskevidence.tokens import Tokens
 
 
 class _Call(NamedTuple):
-    """One call of the network: rows without the columns that none of them has.
+    """One call of the network: rows without the columns that none of them has."""
 
-    Attributes:
-        shown: shape (b, L); the ids that the network sees, to the left.
-        ids: shape (b, L); the ids themselves.
-        hidden: shape (b, L); those to predict.
-        context: shape (b, L); those that are context.
-        lengths: shape (b,); the number of tokens of each row.
-        row: shape (n,); the row in the batch of each hidden token, row by row.
-        column: shape (n,); its column in the batch.
-    """
-
-    shown: Int64[Tensor, "b L"]
+    shown: Int64[Tensor, "b L"]  # the ids that the network sees, to the left
     ids: Int64[Tensor, "b L"]
     hidden: Bool[Tensor, "b L"]
     context: Bool[Tensor, "b L"]
     lengths: Int64[Tensor, " b"]
-    row: Int64[Tensor, " n"]
+    row: Int64[Tensor, " n"]  # in the batch, of each hidden token
     column: Int64[Tensor, " n"]
 
 

@@ -423,11 +423,7 @@ class VAE(TableModel):
         return self._rows(tokens, tokens.maskable, tokens.maskable)
 
     def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
-        """Rows with standard values where they are `known`, and blanks elsewhere.
-
-        Raises:
-            InputError: a wrong width, or a value outside the range of the likelihood.
-        """
+        """Rows with standard values where they are `known`, and blanks elsewhere."""
         self.check_width(tokens.width)
         values = tokens.values.double()
         wrong = known & self.tokens_given_latent.wrong(values)
