@@ -283,9 +283,11 @@ def letters(n: int) -> str:
 
 
 def protein_model() -> Any:
-    """A BERT of residues."""
-    from maskevidence.models.text.vocabulary import letter_tokenizer
-
+    """A BERT of residues, whose tokenizer older revisions keep in another module."""
+    try:
+        from maskevidence.models.text.vocabulary import letter_tokenizer
+    except ImportError:
+        from maskevidence.models.text.letters import letter_tokenizer
     return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 
 
