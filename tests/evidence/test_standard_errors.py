@@ -16,14 +16,14 @@ from maskevidence.evidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
+from maskevidence.masks.design import Summation
 
 
 def flat(contribution: np.ndarray, *, joint: bool) -> MeanWithErrors:
     """`mean_with_errors` for an array (observation, stratum, replicate)."""
     observation, stratum, replicate = (grid.ravel() for grid in np.indices(contribution.shape))
-    return mean_with_errors(
-        contribution.ravel(), observation, stratum, replicate, contribution.shape[2], joint=joint
-    )
+    summation = Summation(np.ones(contribution.size), stratum, replicate)
+    return mean_with_errors(contribution.ravel(), observation, summation, contribution.shape[2], joint=joint)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -56,8 +56,9 @@ def test_errors_of_ragged_strata_equal_the_definitions(seed: int) -> None:
     shuffled = [rows[k] for k in rng.permutation(len(rows))]
     observation, stratum, replicate = (np.array([row[c] for row in shuffled]) for c in range(3))
     contribution = np.array([row[3] for row in shuffled])
+    summation = Summation(np.ones(len(rows)), stratum, replicate)
     for joint in (False, True):
-        found = mean_with_errors(contribution, observation, stratum, replicate, 3, joint=joint)
+        found = mean_with_errors(contribution, observation, summation, 3, joint=joint)
         mean, mask_variance, data_variance = oracles.mean_with_errors(cells, 3, joint)
         assert found.mean == pytest.approx(mean, rel=1e-9, abs=1e-12)
         assert found.mask_se**2 == pytest.approx(mask_variance, rel=1e-9)
@@ -136,14 +137,16 @@ class TestWhatCannotBeKnown:
     def test_too_few_replicates_have_no_mask_se(self) -> None:
         values = np.array([1.0, 2.0, 4.0])
         zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(values, np.arange(3), zero, zero, 1, joint=False)
+        found = mean_with_errors(values, np.arange(3), Summation(np.ones(3), zero, zero), 1, joint=False)
         assert (found.mask_se, found.mask_df) == (None, None)
         assert found.data_se == pytest.approx(values.std(ddof=1) / math.sqrt(3))
 
     def test_enumerated_masks_have_no_mask_error(self) -> None:
         values = np.array([1.0, 2.0, 4.0])
         zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(values, np.arange(3), zero, zero, 1, joint=False, unseen=np.zeros(3))
+        found = mean_with_errors(
+            values, np.arange(3), Summation(np.ones(3), zero, zero, np.zeros(3)), 1, joint=False
+        )
         assert (found.mask_se, found.mask_df) == (0.0, math.inf)
         assert found.data_se == pytest.approx(values.std(ddof=1) / math.sqrt(3))
 
@@ -153,7 +156,9 @@ class TestWhatCannotBeKnown:
 
     def test_equal_observations_do_not_tell_the_data_error(self) -> None:
         zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(np.ones(3), np.arange(3), zero, zero, 1, joint=False, unseen=np.zeros(3))
+        found = mean_with_errors(
+            np.ones(3), np.arange(3), Summation(np.ones(3), zero, zero, np.zeros(3)), 1, joint=False
+        )
         assert (found.mask_se, found.data_se) == (0.0, None)
 
     def test_more_mask_error_than_spread_leaves_the_data_error_unresolved(self) -> None:

@@ -398,11 +398,9 @@ class TestEverySize:
             found = mean_with_errors(
                 summation.weight * scores[drawn.row, drawn.masked @ code],
                 drawn.row,
-                summation.stratum,
-                summation.replicate,
+                summation,
                 per_size,
                 joint=masks == "shared",
-                unseen=summation.unseen,
             )
             errors[seed], variances[seed] = found.mean - truth, found.mask_se**2
         assert abs(errors.mean()) < 4 * errors.std() / math.sqrt(n_seeds)

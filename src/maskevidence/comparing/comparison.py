@@ -547,8 +547,8 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     )
 
 
-class Answer(NamedTuple):
-    """The answer of a comparison.
+class Conclusion(NamedTuple):
+    """The conclusion of a comparison.
 
     Attributes:
         headline: which model is best, and which models cannot be told apart from it.
@@ -559,7 +559,7 @@ class Answer(NamedTuple):
     words: str
 
 
-def answer(comparison: Comparison, noun: str = "observation") -> Answer:
+def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     """Which model is best and how far it is ahead, or which models cannot be told apart.
 
     Args:
@@ -593,7 +593,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Answer:
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
     if unknown:
-        return Answer(headline, f"{verdict(nearest, digits, typeset)}.")
+        return Conclusion(headline, f"{verdict(nearest, digits, typeset)}.")
     by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
@@ -601,7 +601,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Answer:
     words = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
         words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
-    return Answer(headline, words)
+    return Conclusion(headline, words)
 
 
 def common_name(estimates: Iterable[EvidenceEstimate]) -> str:

@@ -275,11 +275,9 @@ def _point(
         return mean_with_errors(
             score * weight / np.bincount(observation, weights=weight)[observation],
             observation,
-            summation.stratum[rows],
-            replicate,
+            Summation(weight, summation.stratum[rows], replicate, unseen),
             design.n_replicates,
             joint=masks == "shared",
-            unseen=unseen,
             enough_masks=design.n_replicates >= design.min_replicates,
         )
     # The observations and the number of masks at a size are random: a ratio of replicate totals, linearised.

@@ -59,11 +59,9 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
     mean = mean_with_errors(
         contribution,
         observation,
-        summation.stratum,
-        summation.replicate,
+        summation._replace(unseen=np.zeros_like(contribution)) if design.deterministic else summation,
         design.n_replicates,
         joint=key.masks == "shared" or (design.pooled and prediction is None),
-        unseen=np.zeros_like(contribution) if design.deterministic else summation.unseen,
         enough_masks=design.unknown_error(table.n_tokens[first], key.masks) is None,
     )
     by_row = None

@@ -39,6 +39,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.masks.design import Summation
+
 Tails = tuple[float, float]  # d/n below and above
 UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
 
@@ -77,12 +79,10 @@ class MeanWithErrors(NamedTuple):
 def mean_with_errors(
     contribution: Float64[np.ndarray, " n_masks"],
     observation: Int64[np.ndarray, " n_masks"],
-    stratum: Int64[np.ndarray, " n_masks"],
-    replicate: Int64[np.ndarray, " n_masks"],
+    summation: Summation,
     n_replicates: int,
     *,
     joint: bool,
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
     enough_masks: bool = True,
 ) -> MeanWithErrors:
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
@@ -90,21 +90,20 @@ def mean_with_errors(
     Args:
         contribution: shape (n_masks,); what each mask adds to its observation's estimate.
         observation: shape (n_masks,); 0..n-1.
-        stratum: shape (n_masks,); any whole numbers >= 0.
-        replicate: shape (n_masks,); 0..R-1.
+        summation: the stratum, replicate and finite-population correction of each mask; its weights are in
+            `contribution`.
         n_replicates: R.
         joint: True if the masks of different observations are drawn together (shared or pooled).
-        unseen: shape (n_masks,); the finite-population correction of each mask's stratum, 0 if all its masks
-            are scored; None for 1 everywhere.
         enough_masks: False if the design has too few independent masks for mask_se, which is then None.
 
     Example:
         >>> import numpy as np
-        >>> zero = np.zeros(4, dtype=np.int64)
-        >>> mean_with_errors(np.array([1.0, 2.0, 1.0, 3.0]) / 2, np.array([0, 0, 1, 1]), zero,
-        ...                  np.array([0, 1, 0, 1]), 2, joint=False)[:2]
+        >>> replicates = Summation(np.ones(4) / 2, stratum=np.zeros(4, int), replicate=np.array([0, 1, 0, 1]))
+        >>> contribution = replicates.weight * np.array([1.0, 2.0, 1.0, 3.0])
+        >>> mean_with_errors(contribution, np.array([0, 0, 1, 1]), replicates, 2, joint=False)[:2]
         (1.75, 0.5590169943749475)
     """
+    _, stratum, replicate, unseen = summation
     n = int(observation.max()) + 1
     estimates = np.bincount(observation, weights=contribution, minlength=n)
     mean = float(estimates.mean())
