@@ -145,9 +145,6 @@ class CheckReport(Shown):
 def critical(df: float) -> float:
     """How many standard errors a statistical check allows, two-sided, with Bonferroni's correction per call.
 
-    Args:
-        df: degrees of freedom of the standard error.
-
     Example:
         >>> round(critical(math.inf), 2), round(critical(15), 2)
         (3.91, 5.29)

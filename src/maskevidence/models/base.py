@@ -330,10 +330,6 @@ def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -
     Where the data lie and how far they spread is kept in float64 in a model of any dtype: rows are centred
     before they are cast. In float32, values near 10⁸ differ by 8 at least.
 
-    Args:
-        convert: what the module does to its tensors, such as a change of dtype.
-        kept: the tensors that keep their dtype.
-
     Raises:
         InputError: a device without float64.
 

@@ -18,11 +18,6 @@ _MAX_COLUMNS = 12
 def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] | None = None) -> Page:
     """The model, what kind of conditionals it has, and what it was fitted to.
 
-    Args:
-        model: a `MaskedModel` that is a module of torch.
-        arguments: those that build it.
-        columns: the names of the columns that it was fitted to, if they are known.
-
     Example:
         >>> import maskevidence as me
         >>> model_page(me.models.PPCA(8, 2), {"n_features": 8, "n_components": 2}).line

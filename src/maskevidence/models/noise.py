@@ -52,10 +52,6 @@ class GeneratorNoise:
 class KeyedNoise:
     """Draws that are functions of a row's key and of the number of its earlier draws, not of other rows.
 
-    Args:
-        keys: shape (B,); 64 bits for each row.
-        like: dtype and device of the draws.
-
     Example:
         >>> keys, like = np.array([3, 9], dtype=np.uint64), torch.zeros(())
         >>> both, second = KeyedNoise(keys, like).normal(2), KeyedNoise(keys[1:], like).normal(2)

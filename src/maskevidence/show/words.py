@@ -176,32 +176,17 @@ def count(n: int, noun: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter.
-
-    Example:
-        >>> capital("lower bound")
-        'Lower bound'
-    """
+    """The text with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter and a full stop.
-
-    Example:
-        >>> sentence("this is one")
-        'This is one.'
-    """
+    """The text with a capital letter and a full stop."""
     return f"{capital(text)}."
 
 
 def kind_name(kind: str) -> str:
-    """The kind of an estimate in words.
-
-    Example:
-        >>> kind_name("lower_bound")
-        'lower bound'
-    """
+    """The kind of an estimate in words."""
     return kind.replace("_", " ")
 
 
@@ -232,10 +217,6 @@ def kind_words(kind: str, design: str) -> str:
 
 def meaning(kind: str, noun: str) -> str:
     """What a number of this kind tells a reader who has not met it before.
-
-    Args:
-        kind: the kind of an estimate.
-        noun: what an observation is, such as "row".
 
     Example:
         >>> meaning("unbiased", "image")[:68]
@@ -293,12 +274,7 @@ def model_words(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def perplexity_name(kind: str) -> str:
-    """What the perplexity is called, by the kind of the estimate.
-
-    Example:
-        >>> perplexity_name("unbiased"), perplexity_name("pseudo")
-        ('perplexity', 'pseudo-perplexity')
-    """
+    """What the perplexity is called, by the kind of the estimate."""
     return _PERPLEXITY_NAMES.get(kind, "perplexity")
 
 
@@ -343,20 +319,10 @@ def plain(text: object) -> str:
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a character is invisible or changes the direction of the text.
-
-    Example:
-        >>> is_hidden("\\u202e"), is_hidden("a")
-        (True, False)
-    """
+    """Whether a character is invisible or changes the direction of the text."""
     return unicodedata.category(character) in _HIDDEN and character not in _KEPT
 
 
 def name_of(character: str) -> str:
-    """The code point of a character.
-
-    Example:
-        >>> name_of("a")
-        'U+0061'
-    """
+    """The code point of a character."""
     return f"U+{ord(character):04X}"

@@ -51,11 +51,6 @@ def scores_of_one_order(
         Σ_t (a_t + Σ_{s in block, s>=r} L_ts z_s)² / var_rt
 
     is expanded into products of a², a and z with matrices that all rows share.
-
-    Args:
-        factor: shape (E, E); Cholesky factor of the covariance of the present tokens, in their order.
-        centred: shape (b, E); x - μ in that order.
-        n_context: number of context tokens, which come first.
     """
     width = len(factor)
     white = torch.linalg.solve_triangular(factor, centred.mT, upper=False).mT

@@ -82,10 +82,6 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
     Patches go row by row from the top left; the K = P·P·C entries of a patch go over its rows, then its
     columns, then the channels. This is the order of transformers' `ViTMAEForPreTraining.patchify`.
 
-    Args:
-        pixels: shape (N, H, W, C), of any dtype.
-        patch_size: P, in pixels; it divides H and W.
-
     Returns:
         Shape (N, D, K) with D = (H / P)·(W / P), of the same dtype.
 
@@ -118,12 +114,6 @@ def unpatchify(
     patches: Shaped[Tensor, "N D K"], height: int, width: int, channels: int
 ) -> Shaped[Tensor, "N H W C"]:
     """Put patches together to images: the inverse of `patchify`.
-
-    Args:
-        patches: shape (N, D, K).
-        height: H of the images, in pixels.
-        width: W.
-        channels: C.
 
     Returns:
         Shape (N, H, W, C).
@@ -164,11 +154,6 @@ def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
 
 def check_images(pixels: np.ndarray, image_size: int, channels: int) -> None:
     """Raise an InputError unless a model of this size and colour reads the images.
-
-    Args:
-        pixels: the images; they should be uint8 of shape (N, H, W, C).
-        image_size: H and W of the model.
-        channels: C of the model.
 
     Example:
         >>> check_images(np.zeros((5, 32, 32, 3), dtype=np.uint8), 28, 3)
