@@ -217,6 +217,11 @@ def by_design(model: Any, data: Any, designs: dict[str, me.MaskDesign] = DESIGNS
     }
 
 
+def both(x: np.ndarray) -> dict[str, np.ndarray]:
+    """Complete rows, and the same with missing values."""
+    return {"complete": x, "missing": with_holes(x)}
+
+
 def rows(x: np.ndarray) -> me.Tokens:
     return me.Tokens.from_array(x, ids=np.arange(len(x)) * 3 + 5)
 
@@ -224,10 +229,7 @@ def rows(x: np.ndarray) -> me.Tokens:
 def estimates_of_rows() -> Numbers:
     """Every model of rows, on complete rows and on rows with missing values."""
     return {
-        name: {
-            "complete": by_design(build(), rows(x())),
-            "missing": by_design(build(), rows(with_holes(x()))),
-        }
+        name: {kind: by_design(build(), rows(data)) for kind, data in both(x()).items()}
         for name, (build, x) in OF_ROWS.items()
     }
 
@@ -237,10 +239,10 @@ def masks() -> Numbers:
     found: Numbers = {}
     for name, design in DESIGNS.items():
         for sharing in SHARING:
-            for what, x in (("complete", values()), ("missing", with_holes(values()))):
+            for kind, x in both(values()).items():
                 recorder = Recorder()
                 me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing, check=False)
-                found[f"{name}, {sharing}, {what}"] = " ".join(sorted(recorder.seen))
+                found[f"{name}, {sharing}, {kind}"] = " ".join(sorted(recorder.seen))
     return found
 
 
@@ -265,14 +267,12 @@ def evidence() -> Numbers:
     """Exact log evidences, bounds of it, samples."""
     found: Numbers = {}
     for name, (build, x) in OF_ROWS.items():
-        model = build()
         if name == "a user's model":
             continue
+        model, generator = build(), torch.Generator().manual_seed(0)
         entry: Numbers = {}
-        if isinstance(model, me.models.VAE):
-            generator = torch.Generator().manual_seed(0)
-            for kind in ("complete", "missing"):
-                data = x() if kind == "complete" else with_holes(x())
+        for kind, data in both(x()).items():
+            if isinstance(model, me.models.VAE):
                 bound = model.importance_evidence(data, samples=32)
                 annealed = model.annealed_evidence(data, annealing=me.models.Annealing(16, 10, 2))
                 entry[kind] = {
@@ -283,9 +283,7 @@ def evidence() -> Numbers:
                     "method": annealed.method,
                     "elbo": model.elbo(model.tokens(data), generator=generator).tolist(),
                 }
-        else:
-            for kind in ("complete", "missing"):
-                data = x() if kind == "complete" else with_holes(x())
+            else:
                 entry[kind] = {
                     "score_samples": model.score_samples(data).tolist(),
                     "log_evidence": model.log_evidence(model.tokens(data)).tolist(),
@@ -322,10 +320,10 @@ def numbers_of_masks() -> Numbers:
     ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
     for design in (me.EverySize(2), me.EverySize(8), me.RandomSize(8), me.RandomSize(12)):
         for sharing in SHARING:
-            for what, x in (("complete", values(20)), ("missing", with_holes(values(20)))):
+            for kind, x in both(values(20)).items():
                 tokens = me.Tokens.from_array(x, ids=ids)
                 estimate = me.estimate_evidence(model, tokens, design, seed=7, masks=sharing)
-                found[f"{design.name}, {design.n_repeats}, {sharing}, {what}"] = numbers_of(estimate)
+                found[f"{design.name}, {design.n_repeats}, {sharing}, {kind}"] = numbers_of(estimate)
     x = me.Tokens.from_array(values(20), ids=ids)
     found["by token"] = numbers_of(me.estimate_evidence(model, x, me.RandomSize(8), seed=7, per_token=True))
     found["precise"] = numbers_of(me.estimate_evidence(model, x, me.Precise(target_se=0.3), seed=7))
@@ -433,9 +431,9 @@ def biases() -> Numbers:
     found = {}
     for name, build in GAUSSIAN.items():
         for sharing in SHARING:
-            for what, x in (("complete", values()), ("missing", with_holes(values()))):
+            for kind, x in both(values()).items():
                 entries = me.bias(build(), (0.25, 0.5, 1.0), rows(x), masks_per_row=4, seed=3, masks=sharing)
-                found[f"{name}, {sharing}, {what}"] = [kept(vars(entry)) for entry in entries]
+                found[f"{name}, {sharing}, {kind}"] = [kept(vars(entry)) for entry in entries]
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.masks.design import MaskKey
-from maskevidence.model import HasElbo, HasLogEvidence, HasRefine, HasScoreMoments, as_tokens
+from maskevidence.model import as_tokens
 from maskevidence.models.base import TableModel
 from maskevidence.scores.score import score_observations
 
@@ -53,9 +53,15 @@ def rows(n: int = 8, holes: bool = False) -> np.ndarray:
     return x
 
 
-def _had(model: object, what: type) -> None:
-    if not isinstance(model, what):
-        raise NotHad
+def _needing(name: str, use: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A use of the models that have a method of this name."""
+
+    def of_some(model: Any, data: Any) -> Any:
+        if not hasattr(model, name):
+            raise NotHad
+        return use(model, data)
+
+    return of_some
 
 
 def _tokens(model: Any, data: object) -> me.Tokens:
@@ -110,7 +116,6 @@ def _compare(model: Any, data: Any) -> Any:
 
 
 def _moments(model: Any, data: Any) -> Any:
-    _had(model, HasScoreMoments)
     moments = me.GaussianMoments.from_rows(_table(data))
     model = me.models.load(_saved(model)).to(model._like().device)
     me.fit(model, moments, me.MaskedObjective(me.EverySize(1), masks="shared"), epochs=1)
@@ -122,36 +127,19 @@ def _impute(model: Any, data: Any) -> Any:
     return filled.values, filled.variance
 
 
-def _log_evidence(model: Any, data: Any) -> Any:
-    _had(model, HasLogEvidence)
-    return model.log_evidence(as_tokens(model, data))
-
-
 def _latent_means(model: Any, data: Any) -> Any:
-    if not hasattr(model, "latent_means"):
-        raise NotHad
     latent = model.latent_means(as_tokens(model, data))
     return latent, model.means_given(latent)
 
 
 def _refine(model: Any, data: Any) -> Any:
-    _had(model, HasRefine)
-    tokens = as_tokens(model, data)
     with torch.no_grad():
-        return model.integrate(tokens).log_evidence
+        return model.integrate(as_tokens(model, data)).log_evidence
 
 
 def _annealed(model: Any, data: Any) -> Any:
-    if not hasattr(model, "annealed_evidence"):
-        raise NotHad
     rule = me.models.Annealing(chains=2, temperatures=3, leapfrog=1)
     return model.annealed_evidence(data, annealing=rule).log_evidence
-
-
-def _importance(model: Any, data: Any) -> Any:
-    if not hasattr(model, "importance_evidence"):
-        raise NotHad
-    return model.importance_evidence(data, samples=8).log_evidence
 
 
 def _saved(model: Any) -> str:
@@ -160,12 +148,10 @@ def _saved(model: Any) -> str:
     return folder
 
 
-def _trained(objective: Callable[[], Any], needs: type | None = None) -> Callable[[Any, Any], Any]:
+def _trained(objective: Callable[[], Any]) -> Callable[[Any, Any], Any]:
     """One epoch in two batches, on a copy of the model, with rows held out."""
 
     def use(model: Any, data: Any) -> Any:
-        if needs is not None:
-            _had(model, needs)
         copy = me.models.load(_saved(model)).to(model._like().device)
         history = me.fit(copy, data, objective(), epochs=1, batch_size=7, held_out=data)
         return history.objective, history.held_out
@@ -195,21 +181,23 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "bias": _bias,
     "bias of its own rows": _bias_of_own_rows,
     "compare": _compare,
-    "moments": _moments,
+    "moments": _needing("score_moments", _moments),
     "impute": _impute,
     "sample": lambda model, data: model.sample(3),
     "score_samples": lambda model, data: model.score_samples(_table(data)),
-    "log_evidence": _log_evidence,
-    "latent means": _latent_means,
-    "integrals": _refine,
-    "annealed evidence": _annealed,
-    "importance evidence": _importance,
+    "log_evidence": _needing("log_evidence", lambda model, data: model.log_evidence(as_tokens(model, data))),
+    "latent means": _needing("latent_means", _latent_means),
+    "integrals": _needing("refine", _refine),
+    "annealed evidence": _needing("annealed_evidence", _annealed),
+    "importance evidence": _needing(
+        "importance_evidence", lambda model, data: model.importance_evidence(data, samples=8).log_evidence
+    ),
     "fit": _fit,
     "train by random sizes": _trained(lambda: me.RandomSize(1, 1)),
     "train by orderings": _trained(lambda: me.Orderings(1)),
     "train by shared masks": _trained(lambda: me.MaskedObjective(me.EverySize(1), masks="shared")),
-    "train by the likelihood": _trained(me.Likelihood, HasLogEvidence),
-    "train by the ELBO": _trained(me.Elbo, HasElbo),
+    "train by the likelihood": _needing("log_evidence", _trained(me.Likelihood)),
+    "train by the ELBO": _needing("elbo", _trained(me.Elbo)),
 }
 
 
