@@ -114,8 +114,6 @@ def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -
         ([tmp_path / "colour", images], "the images are grey (1 channel), the model reads in colour"),
         ([tmp_path / "larger", images], "have 8×8 pixels, the model reads 16×16; resize them (--resize 16)"),
         ([model, tmp_path / "bad"], "02.png"),
-        ([model, images, "--design", "rates:0-0.9-0.1"], "mask rate 0; give a share of the tokens in (0, 1]"),
-        ([model, images, "--design", "fixed-rate:1.5"], "mask rate 1.5; give a share"),
         ([model, images, "--density", "laplace"], "'laplace' is not one of 'gaussian', 'discretised'"),
         ([model, images, "--calibration-fraction", "1"], "--calibration-fraction 1 of 30 images"),
         ([model, images, "--limit", "1"], "of 1 images leaves none"),

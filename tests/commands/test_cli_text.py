@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from command_line import PROGRAM, CommandLine
+from command_line import CommandLine
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
@@ -245,16 +245,3 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
     assert result.code == 0, result.err
     assert "1 token," in result.out
     assert "the first row of 'one.csv' was taken for the header: 'sun'" in " ".join(result.out.split())
-
-
-def test_help_names_the_options_of_texts() -> None:
-    offline = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [*PROGRAM, "score", "some-lab/some-bert", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=offline,
-    )
-    for option in ("--text", "--context-field", "--block-size", "--long", "--whole-words"):
-        assert option in done.stdout

@@ -95,18 +95,9 @@ def test_the_report_shows_them_side_by_side_and_compare_refuses(
 
 
 BAD = {
-    "policy:confidense": "did you mean 'confidence'",
-    "policy:order": "policy:order=FILE",
-    "policy:confidence:x": "unknown policy 'confidence:x'",
-    "policy:confidence,order=1+0": "policy:order=FILE",
-    "policy:confidence,blocks=x": "blocks is 'x'; give a whole number",
-    "policy:order=nowhere.txt": "cannot be read",
     "policy:order=/dev/zero": "is not a file",
-    "policy:margin,draws=3": "its options are policy=, blocks=, tokens-per-step=, order=, shared, per-token",
     "exhaustive:blocks=3": "exhaustive:order-mixture",
     "exhaustive:order-mixture,blocks=21": "up to 20",
-    "random-size:order-mixture": "draws is 'order-mixture'; give a whole number",
-    "every-size:bound=importance": "its options are masks-per-size=, shared, per-token",
     "policy:confidence": "has no log_distributions",
 }
 

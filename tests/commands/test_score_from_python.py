@@ -37,8 +37,9 @@ def test_in_memory_and_in_a_run_the_same_numbers(
     saved = score("ppca:1", table, DESIGN, how, run)
     assert saved.folder == tmp_path / "r"
     assert {"run.json", "estimate.json", "curve.csv"} <= set(saved.files)
-    for name in ("log_evidence", "mask_se", "data_se", "closed_form"):
+    for name in ("log_evidence", "mask_se", "mask_df", "data_se", "closed_form", "per_token"):
         assert saved.result[name] == pytest.approx(scored.result[name], rel=1e-9)
+    assert saved.result["notes"] == scored.result["notes"]
     again = score("ppca:1", table, DESIGN, how, run)
     assert again.finished_before
     assert again.result == saved.result

@@ -1,6 +1,7 @@
 """Runs for the tests of the report, recorded by the commands of a user."""
 
 import json
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -29,6 +30,12 @@ def command(*words: object) -> None:
         patch.setattr(sys, "argv", ["maskevidence", *map(str, words)])
         warnings.simplefilter("ignore", UnknownTokensWarning)
         app(sys.argv[1:], standalone_mode=False)
+
+
+def text_of(html: str) -> str:
+    """The text of a page, without styles, scripts and tags."""
+    body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
 def write_table(file: Path, n_rows: int = 60, n_columns: int = 5) -> Path:

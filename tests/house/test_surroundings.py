@@ -31,7 +31,7 @@ HOSTILE = {
 SENSITIVE = (
     "tests/house/test_surroundings.py::test_tests_see_nothing_of_it",
     "tests/show/test_terminal.py",
-    "tests/commands/test_cli.py::TestBadInput::test_help",
+    "tests/commands/test_help.py",
 )
 
 

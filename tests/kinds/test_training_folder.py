@@ -74,14 +74,6 @@ class TestOneAtATime:
 
 
 class TestAnotherFolder:
-    @pytest.mark.parametrize("overwrite", [True, False])
-    def test_of_unrelated_files(self, table: str, tmp_path: Path, overwrite: bool) -> None:
-        (tmp_path / "thesis").mkdir()
-        (tmp_path / "thesis" / "chapter.tex").write_text("Once upon a time")
-        with pytest.raises(me.InputError, match=r"no training \('chapter.tex'\); give a new folder"):
-            train_rows(table, tmp_path / "thesis", overwrite=overwrite)
-        assert files_in(tmp_path / "thesis") == {"chapter.tex"}
-
     def test_of_a_model(self, table: str, tmp_path: Path) -> None:
         me.models.PPCA(3, 1).save(tmp_path / "m")
         with pytest.raises(me.InputError, match=r"holds another model \(config.json\); give another folder"):

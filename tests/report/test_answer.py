@@ -26,7 +26,7 @@ from maskevidence.report.page import made_rows, render
 from maskevidence.report.reading import ReportedRun, read_runs
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
-from report_runs import command, write_table, write_texts
+from report_runs import command, text_of, write_table, write_texts
 from text_models import save_bert
 
 
@@ -43,11 +43,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[ReportedRun]:
 @pytest.fixture(scope="module")
 def page(runs: list[ReportedRun]) -> str:
     return render(runs)
-
-
-def text_of(html: str) -> str:
-    body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
 def renamed(run: ReportedRun, names: tuple[str, ...]) -> ReportedRun:

@@ -43,7 +43,7 @@ from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
-from report_runs import HOSTILE, command, write_table, write_texts
+from report_runs import HOSTILE, command, text_of, write_table, write_texts
 from text_models import save_bert
 
 pytestmark = pytest.mark.usefixtures("every_block_saved")
@@ -116,12 +116,6 @@ def only(path: Path) -> ReportedRun:
 def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
     assert reported.estimate is not None
     return read_back(reported.manifest, reported.estimate.ids)
-
-
-def text_of(html: str) -> str:
-    """The text of a page, without styles, scripts and tags."""
-    body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
 def test_the_page_has_the_runs_numbers(folder: Path) -> None:

@@ -1,8 +1,6 @@
 """A folder that holds another run or other files is refused."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +88,3 @@ class TestAnotherRun:
             )
         assert files_in(tmp_path / "mine") == {"model"}
         assert "is a file" in run("score", *saved, "--out", tmp_path / "mine" / "model").error
-
-
-def test_importing_the_package_loads_neither_pyarrow_nor_pydantic() -> None:
-    check = "import sys, maskevidence; print(sorted({'pyarrow', 'pydantic', 'pandas'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
