@@ -20,7 +20,6 @@ from maskevidence.commands.lm_eval import lm_eval
 from maskevidence.commands.parser import Models, add_command
 from maskevidence.commands.plan import plan
 from maskevidence.commands.report import report
-from maskevidence.commands.result import Result
 from maskevidence.commands.score import score
 from maskevidence.commands.select import select
 from maskevidence.commands.show import reconstructions
@@ -36,6 +35,7 @@ from maskevidence.errors import (
     UntrustedFileWarning,
 )
 from maskevidence.kinds.options import Json, Threads
+from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model, kind_of_training
 from maskevidence.show.terminal import print_page
 from maskevidence.support import files

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from maskevidence.commands.result import Result
 from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import ImputeOptions
+from maskevidence.kinds.result import Result
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.words import count
 

@@ -1,84 +1,17 @@
 """maskevidence score: the log evidence of a model on data."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from maskevidence.commands.arguments import Data, Model
-from maskevidence.commands.result import Result
 from maskevidence.kinds.declaring import Kind, one_of_kind
 from maskevidence.kinds.options import Design, Preparation, RunOptions
 from maskevidence.kinds.words import kind_of_model
-from maskevidence.show.parts import Page, Table
 
-MAX_TOKENS_SHOWN = 40
+if TYPE_CHECKING:
+    from maskevidence.kinds.scoring import Scored
+
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
-
-
-@dataclass(frozen=True)
-class Scored(Result):
-    """The result of scoring.
-
-    Attributes:
-        result: what `estimate.json` holds.
-        folder: the run directory that was written, or None.
-        tokens: with `per_token`, log p of each token given all others, nats.
-        files: the names of the files in `folder`.
-        finished_before: whether the run was finished already, so that nothing was scored.
-        missing: one line on what could not be drawn, or None.
-    """
-
-    result: dict[str, Any]
-    folder: Path | None = None
-    tokens: list[dict[str, Any]] | None = None
-    files: tuple[str, ...] = ()
-    finished_before: bool = False
-    missing: str | None = None
-
-    def page(self) -> Page:
-        """The numbers of the estimate, and the scores of the first tokens."""
-        from maskevidence.evidence.result import page_of_numbers
-
-        page = page_of_numbers(self.result)
-        return (
-            page if self.tokens is None else replace(page, parts=[*page.parts, *self._of_tokens(self.tokens)])
-        )
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """What `estimate.json` holds, and the scores of tokens."""
-        return self.result if self.tokens is None else self.result | {"tokens": self.tokens}
-
-    @property
-    def written(self) -> Sequence[str]:
-        """The files of the run, and what could not be drawn."""
-        missing = [] if self.missing is None else [self.missing]
-        if self.finished_before:
-            return [
-                f"This run in {self.folder} was finished before; --overwrite computes it again.",
-                *missing,
-            ]
-        if self.folder is None:
-            return missing
-        return [f"Written to {self.folder}: {', '.join(self.files)}", *missing]
-
-    @property
-    def file(self) -> Path | None:
-        """The estimate of a run that was finished before."""
-        return self.folder / "estimate.json" if self.folder and self.finished_before else None
-
-    def _of_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> list[Table | str]:
-        """The scores of the first tokens, and where the others are."""
-        cells = [
-            [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
-            for entry in tokens[:MAX_TOKENS_SHOWN]
-        ]
-        title = "log-probability of each token given all others, nats"
-        table = Table(["observation", "position", "token", "log p"], cells, title)
-        if len(tokens) <= MAX_TOKENS_SHOWN:
-            return [table]
-        target = "--json" if self.folder is None else str(self.folder / "tokens.csv")
-        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them."]
 
 
 def score(
@@ -87,7 +20,7 @@ def score(
     design: Design = None,
     options: Preparation | None = None,
     run: RunOptions = RunOptions(),
-) -> Scored:
+) -> "Scored":
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
     With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
@@ -157,10 +90,9 @@ def score(
         scoring, ready = numbers.with_enough_draws(scoring, word, ready)
     if run.out is None:
         result, estimate = numbers.score_prepared(ready, scoring, precise)
-        scored = Scored(result)
+        scored = numbers.Scored(result)
     else:
-        saved = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
-        scored = Scored(saved.result, run.out, None, saved.files, saved.finished_before, saved.missing)
+        scored = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
     if not reports:
         return scored
     scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.commands.result import Result
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import SelectOptions
+from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import parse_components
 from maskevidence.show.parts import Page
 

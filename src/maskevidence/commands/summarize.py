@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.commands.score import Scored
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.kinds.options import Overwrite
 
 if TYPE_CHECKING:
+    from maskevidence.kinds.scoring import Scored
     from maskevidence.runs import Run, RunDirectory
 
 
@@ -21,7 +21,7 @@ def summarize(
         Path | None, Option("Write the whole run into this folder.", "DIR", writes="folder")
     ] = None,
     overwrite: Overwrite = False,
-) -> Scored:
+) -> "Scored":
     """Compute estimate.json, curve.csv and curve.png again from the Parquet scores of a run.
 
     Several directories must be all shards of one run (score --shard 1/8 ...). They give what one run would
@@ -41,6 +41,7 @@ def summarize(
     Raises:
         InputError: the directories are not all shards of one run, or `out` cannot be written.
     """
+    from maskevidence.kinds.scoring import Scored
     from maskevidence.runs import RunDirectory, read_run, write_summary
     from maskevidence.runs.lock import locked
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.commands.result import Result
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import CheckpointOptions, TextDevice, VariantOptions
+from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page, Table
 

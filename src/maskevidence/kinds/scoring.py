@@ -1,5 +1,6 @@
 """The scores of a prepared model: in memory, or in a run directory that the same command resumes."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from maskevidence import __version__, kinds
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.precise import Precise
-from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
 from maskevidence.kinds.declaring import Kind
 from maskevidence.kinds.options import RunOptions
 from maskevidence.kinds.prepared import Prepared, recorded
+from maskevidence.kinds.result import Result
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
@@ -38,8 +40,11 @@ from maskevidence.runs.lock import locked
 from maskevidence.runs.summary import agrees
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
+from maskevidence.show.parts import Page, Table
 from maskevidence.show.words import model_words
 from maskevidence.support.files import csv_text, write_atomic
+
+MAX_TOKENS_SHOWN = 40
 
 
 def score_prepared(
@@ -225,20 +230,66 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
 
 
 @dataclass(frozen=True)
-class InRun:
-    """The result of a run directory.
+class Scored(Result):
+    """The result of scoring.
 
     Attributes:
         result: what `estimate.json` holds.
-        files: the names of the files that were written.
-        missing: one line on what could not be drawn, or None.
+        folder: the run directory that was written, or None.
+        tokens: with `per_token`, log p of each token given all others, nats.
+        files: the names of the files in `folder`.
         finished_before: whether the run was finished already, so that nothing was scored.
+        missing: one line on what could not be drawn, or None.
     """
 
     result: dict[str, Any]
+    folder: Path | None = None
+    tokens: list[dict[str, Any]] | None = None
     files: tuple[str, ...] = ()
-    missing: str | None = None
     finished_before: bool = False
+    missing: str | None = None
+
+    def page(self) -> Page:
+        """The numbers of the estimate, and the scores of the first tokens."""
+        page = page_of_numbers(self.result)
+        return (
+            page if self.tokens is None else replace(page, parts=[*page.parts, *self._of_tokens(self.tokens)])
+        )
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """What `estimate.json` holds, and the scores of tokens."""
+        return self.result if self.tokens is None else self.result | {"tokens": self.tokens}
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The files of the run, and what could not be drawn."""
+        missing = [] if self.missing is None else [self.missing]
+        if self.finished_before:
+            return [
+                f"This run in {self.folder} was finished before; --overwrite computes it again.",
+                *missing,
+            ]
+        if self.folder is None:
+            return missing
+        return [f"Written to {self.folder}: {', '.join(self.files)}", *missing]
+
+    @property
+    def file(self) -> Path | None:
+        """The estimate of a run that was finished before."""
+        return self.folder / ESTIMATE if self.folder and self.finished_before else None
+
+    def _of_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> list[Table | str]:
+        """The scores of the first tokens, and where the others are."""
+        cells = [
+            [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+            for entry in tokens[:MAX_TOKENS_SHOWN]
+        ]
+        title = "log-probability of each token given all others, nats"
+        table = Table(["observation", "position", "token", "log p"], cells, title)
+        if len(tokens) <= MAX_TOKENS_SHOWN:
+            return [table]
+        target = "--json" if self.folder is None else str(self.folder / TOKENS)
+        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them."]
 
 
 def score_into(
@@ -248,7 +299,7 @@ def score_into(
     scoring: Scoring,
     run: RunOptions,
     precise: Precise | None,
-) -> InRun:
+) -> Scored:
     """Score into a run directory, or resume the same run that it holds.
 
     Args:
@@ -295,16 +346,16 @@ def score_into(
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:
         if whole.manifest.version != __version__:  # whose summary may differ
-            return InRun(finished, finished_before=True)
+            return Scored(finished, folder.path, finished_before=True)
         if not agrees(finished | {"notes": result["notes"]}, result):
             raise InputError(
                 f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
                 f"estimate; maskevidence summarize {folder.path} writes it again"
             )
-        return InRun(result, finished_before=True)
+        return Scored(result, folder.path, finished_before=True)
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
-    return InRun(result, tuple(folder.files()), missing)
+    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:

@@ -1,15 +1,19 @@
-"""The folder of a training: what it may hold before, and what is written at the end."""
+"""The folder of a training: what it may hold before, what is written at the end, and how it is shown."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
+from maskevidence.evidence.result import page_of_numbers
 from maskevidence.kinds.options import Training
+from maskevidence.kinds.result import Result
+from maskevidence.kinds.words import kind_of_training
 from maskevidence.runs.lock import refuse_unrelated
+from maskevidence.show.parts import Page, Part, Table
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
 from maskevidence.support.provenance import command, versions
 from maskevidence.training import checkpoints
@@ -18,11 +22,12 @@ SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
 _SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, "checkpoint-*")  # of a training or a model
 _OF_A_MODEL = ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "pixel_density.json")
 _REMEDY = "give another folder, or --overwrite to replace it"
+_LITTLE = 0.05  # nats per token that a context is worth
 
 
 @dataclass(frozen=True)
-class TrainingResult:
-    """What a training gives.
+class TrainingResult(Result):
+    """The result of a training.
 
     Attributes:
         result: what `train.json` holds.
@@ -35,6 +40,27 @@ class TrainingResult:
     folder: Path
     files: tuple[str, ...] = ()
     finished_before: bool = False
+
+    def page(self) -> Page:
+        """The evidence of the data, and what was noted."""
+        pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
+        return pages[kind_of_training(self.result["model"])](self.result)
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """What `train.json` holds."""
+        return self.result
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The files of the model."""
+        if self.finished_before:
+            return [f"This training in {self.folder} was finished before; --overwrite trains again."]
+        return [f"Written to {self.folder}: {', '.join(self.files)}"]
+
+    @property
+    def file(self) -> Path | None:
+        """The result of a training that was finished before."""
+        return self.folder / RESULT if self.finished_before else None
 
 
 def check_training_folder(options: Training, own: str) -> None:
@@ -148,3 +174,83 @@ def remove_checkpoints(out: Path) -> None:
     """Remove the checkpoints of the `Trainer`."""
     for checkpoint in out.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
+
+
+def _page_of_rows(result: Mapping[str, Any]) -> Page:
+    """The exact log evidence of a model of rows, or a bound on it."""
+    rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
+    if result["log_evidence_held_out"] is not None:
+        rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
+    what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
+    notes = _notes_on_devices(result)
+    if result["dropped_columns"]:
+        notes.append(f"dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["stopped"] is not None:
+        notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
+    if result["resumed_from"] is not None:
+        notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
+    return Page("", title, parts=[Table(["rows", "nats per observation"], rows)], notes=notes)
+
+
+def _page_of_texts(result: Mapping[str, Any]) -> Page:
+    """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
+    recipe = result["recipe"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
+        f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
+    )
+    more: list[Part] = []
+    held_out, notes = result["held_out"], []
+    if held_out is not None and "frequencies_per_token" in held_out:
+        frequencies = held_out["frequencies_per_token"]
+        more.append(f"the frequencies of tokens alone give {frequencies:.4f} nats per token")
+        if held_out["per_token"] < frequencies + _LITTLE:
+            notes.append(
+                "the model does hardly better than these, so that it has not learnt from the context; "
+                "give more --steps or another --learning-rate"
+            )
+    return _page_of_transformer(title, result, "held out:", more, notes)
+
+
+def _page_of_images(result: Mapping[str, Any]) -> Page:
+    """The held-out evidence of a masked image model, and its reconstruction loss."""
+    recipe, held_out = result["recipe"], result["held_out"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, "
+        f"{result['n_patches']} patches of {result['patch_size']}×{result['patch_size']} pixels, trained on "
+        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}"
+    )
+    n_scored = 0 if held_out is None else held_out["n_observations"]
+    more: list[Part] = []
+    if held_out is not None and "mean_image_loss" in held_out:
+        more.append(
+            f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
+            f"the mean image: {held_out['mean_image_loss']:.4f}"
+        )
+    return _page_of_transformer(title, result, f"{n_scored:,} of {result['n_test']:,} images held out:", more)
+
+
+def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
+    """A note on a training that went on elsewhere, or none."""
+    devices = result["devices"]
+    if len(devices) < 2:
+        return []
+    return [
+        f"trained on {' and '.join(devices)}; a training on one of them differs by rounding and in what is "
+        "drawn there"
+    ]
+
+
+def _page_of_transformer(
+    title: str, result: Mapping[str, Any], heading: str, more: Sequence[Part], notes: Sequence[str] = ()
+) -> Page:
+    """The notes of a training and, below a heading, the held-out estimate."""
+    of_training = [*result["notes"], *_notes_on_devices(result)]
+    if result["resumed_from"] is not None:
+        of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
+    if result["held_out"] is None:
+        return Page("", title, parts=["nothing was held out"], notes=of_training)
+    page = page_of_numbers(result["held_out"])
+    parts = [heading, f"{page.headline} {page.aside}", *page.parts, *more]
+    return Page("", title, parts=parts, notes=[*of_training, *page.notes, *notes])
