@@ -279,6 +279,15 @@ class HasLogDistributions(Protocol):
 
 
 @runtime_checkable
+class HasValuesOf(Protocol):
+    """A model of columns some of which have finitely many values."""
+
+    def values_of(self, column: int) -> Float[Tensor, " V"] | None:
+        """All values that a column can have, shape (V,); None for a column of numbers."""
+        ...
+
+
+@runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
     """A model that also predicts tokens that it sees, as masked language models are trained to do.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from maskevidence.check.findings import critical
 from maskevidence.check.integrals import N_SAMPLES, Floats, integrate, sample
 from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passed, skipped
-from maskevidence.model import DENSITY, MASS, HasLogDistributions, base_measure_of
+from maskevidence.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
 
 _N_PROBES = 4
 _MOST_ENTRIES = 200  # of a vector that is integrated
@@ -78,6 +78,9 @@ def masses(trial: Trial) -> list[Mass]:
         return [_sampled(trial, *token) for token in hidden[:2]]
     if not values.is_floating_point():
         return [_enumerated(trial, *token) for token in hidden]
+    if isinstance(trial.model, HasValuesOf):
+        known = [_known_values(trial, *token) for token in hidden]
+        return [mass for mass in known if mass is not None]
     seen, sums = torch.unique(trial.data.values[_present(trial)]), []
     if len(seen) <= _FEW and bool((seen == seen.round()).all()):
         sums = [_summed(trial, *token, seen) for token in hidden]
@@ -131,6 +134,16 @@ def _summed(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
     """The sum over some values."""
     log_prob = trial.curve(row, column)(values)
     return Mass(row, column, log_prob, np.zeros(len(log_prob)), complete=False)
+
+
+def _known_values(trial: Trial, row: int, column: int) -> Mass | None:
+    """The sum over all values of a column that has finitely many, otherwise the integral."""
+    assert isinstance(trial.model, HasValuesOf)
+    values = trial.model.values_of(column)
+    if values is None:
+        return _integrated(trial, row, column)
+    measure = base_measure_of(trial.model) or MASS
+    return replace(_summed(trial, row, column, values), complete=True, density=not measure.startswith(MASS))
 
 
 def _enumerated(trial: Trial, row: int, column: int) -> Mass:

@@ -121,7 +121,9 @@ class Trial:
         everywhere = torch.nonzero(present)[:_MAX_POOL]
         for column in range(current.shape[1]):
             own = torch.nonzero(present[:, column])[:, 0]
-            for pool in (torch.stack([own, torch.full_like(own, column)], 1), everywhere):
+            varies = len(torch.unique(data.values[own, column], dim=0)) > 1
+            of_column = torch.stack([own, torch.full_like(own, column)], 1)
+            for pool in (of_column,) if varies else (of_column, everywhere):
                 for _ in range(_N_ATTEMPTS):
                     left = torch.nonzero(~differs[:, column])[:, 0]
                     if len(left) == 0 or len(pool) == 0:

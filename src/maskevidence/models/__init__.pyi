@@ -7,6 +7,7 @@ from .gaussian.kernel_gaussian import KernelGaussian as KernelGaussian
 from .gaussian.ppca import PPCA as PPCA
 from .image.masked_image import MaskedImage as MaskedImage
 from .image.summary import ReconstructionLoss as ReconstructionLoss
+from .network.masked_network import MaskedNetwork as MaskedNetwork
 from .saving import load as load
 from .text.masked_lm import MaskedLM as MaskedLM
 from .text.whole_words import WholeWords as WholeWords

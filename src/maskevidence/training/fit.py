@@ -1,7 +1,7 @@
 """Train a model that fits in memory: `fit`, a small loop over the optimizers of torch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ def fit(
     *,
     optimizer: torch.optim.Optimizer | None = None,
     learning_rate: float = 0.01,
+    schedule: Callable[[float], float] | None = None,
     epochs: int = 100,
     batch_size: int | None = None,
     seed: int = 0,
@@ -51,6 +52,8 @@ def fit(
         optimizer: any optimizer of torch.optim over the model's parameters, including L-BFGS; by default
             Adam.
         learning_rate: learning rate of the default optimizer, above 0.
+        schedule: from the share of the steps that are done to the learning rate, as a part of the
+            optimizer's; by default the rate stays the same.
         epochs: number of passes over the data in total, including those before a checkpoint.
         batch_size: observations in one step; by default all.
         seed: seed of the order of the observations and of the model's own random numbers.
@@ -80,7 +83,7 @@ def fit(
         True
     """
     options = LoopOptions(
-        epochs, batch_size, seed, patience, evidence_every, checkpoint, checkpoint_every, callbacks
+        epochs, batch_size, seed, patience, evidence_every, checkpoint, checkpoint_every, callbacks, schedule
     )
     if not (learning_rate > 0 and math.isfinite(learning_rate)):
         raise InputError(f"learning_rate={learning_rate}; give a finite number above 0, such as 0.01")

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -41,6 +41,7 @@ class LoopOptions:
     checkpoint: str | Path | None
     checkpoint_every: int
     callbacks: Sequence[Callback]
+    schedule: Callable[[float], float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
@@ -85,6 +86,7 @@ class TrainingLoop:
         self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
         self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
         self.step_data = self._moments_if_sufficient()
+        self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def run(self) -> History:
         """Train until the last epoch, until patience runs out or until a callback ends it."""
@@ -169,6 +171,10 @@ class TrainingLoop:
             loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
+        if self.options.schedule is not None:
+            n_steps = self.options.epochs * math.ceil(self.n_rows / self.batch_size)
+            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+                group["lr"] = rate * self.options.schedule(step / n_steps)
         loss: Any = self.optimizer.step(closure)  # type: ignore[arg-type]
         value = float(loss.detach())
         if self._not_finite():
@@ -245,6 +251,7 @@ class TrainingLoop:
         state = {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            "rates": self.rates,
             "best": self.best,
             "best_epoch": self.best_epoch,
             "devices": self.devices,
@@ -265,8 +272,7 @@ class TrainingLoop:
                 "ask for more epochs, or give another folder"
             )
         self.model.load_state_dict(state["model"])
-        rates = [group["lr"] for group in self.optimizer.param_groups]
-        saved = [group["lr"] for group in state["optimizer"]["param_groups"]]
+        rates, saved = self.rates, state["rates"]
         if rates != saved:
             raise InputError(
                 f"the checkpoint in {str(folder)!r} has learning rate {saved}, this training {rates}; "

@@ -1,0 +1,1 @@
+"""A network that sees some cells of a row and answers a distribution for every hidden cell."""

@@ -1,0 +1,258 @@
+"""What a masked network takes in for the cells of a row, and the distributions that it answers for them."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from maskevidence.models.base import keeping_dtype
+from maskevidence.models.network.columns import Column
+
+N_LOGISTICS = 10  # in the mixture of a number
+_LOG_SCALES = (-7.0, 0.0)  # of a logistic, in units of asinh((x - centre) / scale)
+_NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # of a standard logistic, for moments
+_FAR = 1e5  # scales
+_TINY = -13.0  # log t from which 1 - exp(-t) is t in float32
+_SMALLEST = 2.0**-33  # below every uniform draw
+
+
+class Cells(nn.Module):
+    """The inputs and outputs of a network for the columns of a table.
+
+    A visible yes/no cell is -1 or 1, a category a vector of 0 and 1, and a number u = asinh((x - centre) /
+    scale), each with 1 for "visible"; a hidden or absent cell is 0 throughout. The answer for a yes/no column
+    is a logit, for a category logits, and for a number the weights, means and log scales of a mixture of
+    logistic distributions of u, whose mass over a cell of width δ about x, divided by δ, is the density.
+
+    Args:
+        columns: D columns.
+        density: whether yes/no columns count as densities per unit, too; False for a table without numbers.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+    step: Tensor
+    no: Tensor
+    yes: Tensor
+    on_grid: Tensor
+
+    def __init__(self, columns: Sequence[Column], *, density: bool) -> None:
+        super().__init__()
+        self.columns = tuple(columns)
+        self.number = [k for k, column in enumerate(columns) if column.kind == "number"]
+        self.yes_no = [k for k, column in enumerate(columns) if column.kind == "yes/no"]
+        self.category = [k for k, column in enumerate(columns) if column.kind == "category"]
+        numbers = [columns[k] for k in self.number]
+        for name, values in {
+            "centre": [column.centre for column in numbers],
+            "scale": [column.scale for column in numbers],
+            "low": [column.low for column in numbers],
+            "high": [column.high for column in numbers],
+            "step": [column.step for column in numbers],
+            "no": [columns[k].values[0] for k in self.yes_no],
+            "yes": [columns[k].values[1] for k in self.yes_no],
+        }.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64), persistent=False)
+        self.register_buffer(
+            "on_grid",
+            torch.tensor([column.on_grid for column in numbers], dtype=torch.bool),
+            persistent=False,
+        )
+        self.register_buffer(
+            "halves", torch.tensor([[[-0.5]], [[0.5]]], dtype=torch.float64), persistent=False
+        )
+        self.density = density
+        self.sizes = [len(columns[k].values) for k in self.category]
+        self.n_inputs = len(columns) + len(self.number) + len(self.yes_no) + sum(self.sizes)
+        self.n_outputs = len(self.yes_no) + sum(self.sizes) + 3 * N_LOGISTICS * len(self.number)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cells":
+        """Centres, scales and steps stay in float64 in a network of any dtype."""
+        super()._apply(keeping_dtype(fn, list(self.buffers())), recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def inputs(self, values: Float64[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Float64[Tensor, "B I"]:
+        """The input of the network, 0 for cells that are not visible."""
+        seen = visible.double()
+        number = torch.asinh((values[:, self.number] - self.centre) / self.scale)
+        yes_no = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0)
+        parts = [2 * seen - 1, number * seen[:, self.number], yes_no * seen[:, self.yes_no]]
+        parts += [self._indicator(k, values) * seen[:, [k]] for k in self.category]
+        return torch.cat(parts, 1)
+
+    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
+        """All values of a yes/no column, or of a category with one that training has not seen; or None."""
+        values = list(self.columns[column].values)
+        if self.columns[column].kind == "category":
+            values.append(max(values) + 1)
+        return torch.tensor(values, dtype=torch.float64, device=self.no.device) if values else None
+
+    def check(self, values: Float64[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> tuple[int, int] | None:
+        """Row and column of the first present yes/no cell with a third value; None if there is none."""
+        cells = values[:, self.yes_no]
+        wrong = present[:, self.yes_no] & (cells != self.no) & (cells != self.yes)
+        if not bool(wrong.any()):
+            return None
+        row, place = torch.nonzero(wrong)[0].tolist()
+        return row, self.yes_no[place]
+
+    def log_density(
+        self, outputs: Float[Tensor, "B O"], values: Float64[Tensor, "B D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log-probability or log density of every cell, nats, shape (B, D)."""
+        answer = outputs.new_zeros(values.shape)
+        logits, categories, mixtures = self._parts(outputs)
+        if self.yes_no:
+            sign = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0).to(logits.dtype)
+            answer[:, self.yes_no] = logsigmoid(sign * logits)
+            if self.density:
+                answer[:, self.yes_no] -= torch.log(self.yes - self.no).to(logits.dtype)
+        for k, category in zip(self.category, categories, strict=True):
+            answer[:, k] = self._log_category(k, category, values)
+        if self.number:
+            answer[:, self.number] = self._log_number(mixtures, values[:, self.number])
+        return answer
+
+    def marginals(self, table: Float64[np.ndarray, "N D"]) -> Float[Tensor, " O"]:
+        """Outputs that answer every cell of the training rows by the distribution of its column alone."""
+        outputs = [np.zeros(0)]
+        for kind in (self.yes_no, self.category):
+            for k in kind:
+                values = np.array(self.columns[k].values)
+                log_share = np.log((table[:, [k]] == values).sum(0) + 0.5)
+                outputs.append(log_share if kind is self.category else np.diff(log_share))
+        levels = (np.arange(N_LOGISTICS) + 0.5) / N_LOGISTICS
+        for k, column in zip(self.number, (self.columns[k] for k in self.number), strict=True):
+            u = np.arcsinh((table[~np.isnan(table[:, k]), k] - column.centre) / column.scale)
+            centre = np.quantile(u, levels)
+            log_scale = np.log(max(float(u.std()), 1e-2) / 3)
+            outputs.append(np.column_stack([0 * centre, centre, np.full_like(centre, log_scale)]).ravel())
+        return torch.from_numpy(np.concatenate(outputs)).to(torch.float32)
+
+    def log_probabilities(self, outputs: Float[Tensor, "B O"], column: int) -> Float[Tensor, "B V"]:
+        """Log-probabilities of the values of a yes/no column or a category, then of "unseen"; nats."""
+        logits, categories, _ = self._parts(outputs)
+        if self.columns[column].kind == "yes/no":
+            logit = logits[:, self.yes_no.index(column)]
+            return torch.stack([logsigmoid(-logit), logsigmoid(logit)], 1)
+        unseen = self.columns[column].unseen
+        seen = torch.log_softmax(categories[self.category.index(column)], 1) + math.log1p(-unseen)
+        return torch.cat([seen, torch.full_like(seen[:, :1], math.log(unseen))], 1)
+
+    def moments(self, outputs: Float[Tensor, "B O"]) -> tuple[Float64[Tensor, "B D"], Float64[Tensor, "B D"]]:
+        """Mean and variance of every cell; of a category the most probable value and 1 - its probability.
+
+        A number counts as at most a range of the training values away from them.
+        """
+        mean = torch.zeros(len(outputs), len(self.columns), dtype=torch.float64, device=outputs.device)
+        variance = torch.zeros_like(mean)
+        for k in (*self.yes_no, *self.category):
+            column = self.columns[k]
+            weights = self.log_probabilities(outputs, k).exp().double()
+            values = torch.tensor(column.values, dtype=torch.float64, device=outputs.device)
+            if column.kind == "yes/no":
+                mean[:, k] = weights @ values
+                variance[:, k] = weights @ values.square() - mean[:, k].square()
+            else:
+                highest = weights[:, : len(values)].max(1)
+                mean[:, k], variance[:, k] = values[highest.indices], 1 - highest.values
+        if self.number:
+            mean[:, self.number], variance[:, self.number] = self._number_moments(self._parts(outputs)[2])
+        return mean, variance
+
+    def draw(self, outputs: Float[Tensor, "B O"], uniform: Float[Tensor, "B D 2"]) -> Float64[Tensor, "B D"]:
+        """A draw of every cell from its own distribution; numbers on the grid of their column, if any."""
+        drawn = torch.zeros(uniform.shape[:2], dtype=torch.float64, device=outputs.device)
+        for k in (*self.yes_no, *self.category):
+            values = torch.tensor(self.columns[k].values, dtype=torch.float64, device=outputs.device)
+            weights = self.log_probabilities(outputs, k).exp().double()[:, : len(values)]
+            drawn[:, k] = values[_pick(weights, uniform[:, k, 0].double())]
+        if self.number:
+            u, pick = uniform[:, self.number].double().unbind(2)
+            logits, centre, log_scale = self._parts(outputs)[2].double().unbind(3)
+            index = _pick(torch.softmax(logits, 2), pick)[:, :, None]
+            centre, log_scale = (part.gather(2, index)[:, :, 0] for part in (centre, log_scale))
+            u = centre + log_scale.exp() * torch.logit(u.clamp(_SMALLEST, 1 - _SMALLEST))
+            drawn[:, self.number] = self._rounded(self.centre + self.scale * torch.sinh(u))
+        return drawn
+
+    def _rounded(self, number: Float64[Tensor, "B n"]) -> Float64[Tensor, "B n"]:
+        """Numbers on the grid of their column, if it has one."""
+        multiples = torch.round((number - self.centre) / self.step)
+        return torch.where(self.on_grid, self.centre + self.step * multiples, number)
+
+    def _parts(
+        self, outputs: Float[Tensor, "B O"]
+    ) -> tuple[Float[Tensor, "B b"], list[Float[Tensor, "B V"]], Float[Tensor, "B n K 3"]]:
+        """Logits of yes/no columns, logits of each category, and the mixtures of numbers."""
+        logits, *categories, mixtures = torch.split(
+            outputs, [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number)], 1
+        )
+        logits_of, centre, raw = mixtures.reshape(len(outputs), len(self.number), N_LOGISTICS, 3).unbind(3)
+        return logits, categories, torch.stack([logits_of, centre, raw.clamp(*_LOG_SCALES)], 3)
+
+    def _indicator(self, column: int, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B V"]:
+        """1 for the category of each row; 0 throughout for a category that training has not seen."""
+        seen = torch.tensor(self.columns[column].values, dtype=values.dtype, device=values.device)
+        return (values[:, [column]] == seen).double()
+
+    def _log_category(
+        self, column: int, logits: Float[Tensor, "B V"], values: Float64[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
+        """The log-probability of each row's category, all unseen ones together."""
+        unseen = self.columns[column].unseen
+        indicator = self._indicator(column, values).to(logits.dtype)
+        seen = (torch.log_softmax(logits, 1) * indicator).sum(1) + math.log1p(-unseen)
+        return torch.where(indicator.any(1), seen, math.log(unseen))
+
+    def _log_number(
+        self, mixtures: Float[Tensor, "B n K 3"], values: Float64[Tensor, "B n"]
+    ) -> Float[Tensor, "B n"]:
+        """log [P(x - δ/2 < X < x + δ/2) / δ], with σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b))."""
+        logits, centre, log_scale = mixtures.unbind(3)
+        z = (values - self.centre) / self.scale
+        half = 0.5 * self.step / self.scale
+        below, above = torch.asinh(z - half), torch.asinh(z + half)
+        slope = 2 * half / torch.hypot(z, torch.ones_like(z))  # as exact where the difference is not
+        log_width = torch.log(torch.where(z.abs() > _FAR, slope, above - below)).to(logits.dtype)
+        below, above = (edge.to(logits.dtype)[:, :, None] for edge in (below, above))
+        sharpness = torch.exp(-log_scale)
+        a, b = (below - centre) * sharpness, (above - centre) * sharpness
+        log_mass = logsigmoid(b) + logsigmoid(-a) + _log_1_minus_exp(log_width[:, :, None] - log_scale)
+        mass = torch.logsumexp(torch.log_softmax(logits, 2) + log_mass, 2)
+        return mass - torch.log(self.step).to(logits.dtype)
+
+    def _number_moments(
+        self, mixtures: Float[Tensor, "B n K 3"]
+    ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
+        """Mean and variance by the trapezoidal rule for each logistic, at most a range beyond the data."""
+        logits, centre, log_scale = mixtures.double().unbind(3)
+        nodes = _NODES.to(logits.device)
+        share = torch.sigmoid(nodes) * torch.sigmoid(-nodes)
+        share = share / share.sum()
+        u = centre[..., None] + log_scale.exp()[..., None] * nodes
+        margin = self.high - self.low + self.step
+        x = torch.sinh(u) * self.scale[:, None, None] + self.centre[:, None, None]
+        x = x.clamp((self.low - margin)[:, None, None], (self.high + margin)[:, None, None])
+        weight = torch.softmax(logits, 2)
+        mean = (weight * (x @ share)).sum(2)
+        variance = (weight * ((x - mean[..., None, None]).square() @ share)).sum(2)
+        return mean, variance + self.step.square() / 12
+
+
+def _log_1_minus_exp(log_t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """log (1 - exp(-t)), also of t too small for its dtype."""
+    return torch.where(log_t < _TINY, log_t, torch.log(-torch.expm1(-torch.exp(log_t.clamp(min=_TINY)))))
+
+
+def _pick(weights: Float64[Tensor, "*B V"], uniform: Float64[Tensor, "*B"]) -> Tensor:
+    """The number of a choice for each row, with probabilities in proportion to its weights."""
+    sums = weights.cumsum(-1)
+    below = (sums < uniform[..., None] * sums[..., -1:]).sum(-1)
+    return below.clamp(max=weights.shape[-1] - 1)

@@ -1,0 +1,226 @@
+"""The columns of a table as a masked network sees them: yes/no, categories, and numbers with a resolution."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.errors import InputError, unknown_name
+from maskevidence.model import DENSITY, MASS
+from maskevidence.tokens import column_names
+
+ColumnKind = Literal["yes/no", "category", "number"]
+MIXED = "density per unit of each column of numbers, probability mass of each category"
+FINEST = 1e-3  # the resolution of a column of numbers without steps, in units of its scale
+_MOST_DECIMALS = 6
+_SAME = 1e-9  # relative distance from a multiple of 10^-k
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a network reads a column and what it answers for a hidden cell of it.
+
+    A number x has the density P(x - δ/2 < X < x + δ/2) / δ, with δ the `step`: per unit of the column, and
+    never above 1/δ. Where all values are multiples of the step, as whole numbers are, it is the probability
+    of the value, divided by the step.
+
+    Attributes:
+        kind: "yes/no" for two numbers, "category", or "number".
+        values: the two numbers, or the categories in training, in order; none for a number.
+        unseen: the probability of all categories that training has not seen (n₁ + ½)/(n + 1), where n₁
+            counts the categories that it saw once; 0 for other kinds.
+        centre: the median of a number, one of its values.
+        scale: half the distance between the 16 % and 84 % quantiles of a number.
+        low, high: the smallest and the largest number.
+        step: the resolution δ of a number: the step between its values, at least 1/1000 of its scale.
+
+    Source:
+        Good (1953), The Population Frequencies of Species and the Estimation of Population Parameters (n₁/n).
+    """
+
+    kind: ColumnKind = "number"
+    values: tuple[float, ...] = ()
+    unseen: float = 0.0
+    centre: float = 0.0
+    scale: float = 1.0
+    low: float = -3.0
+    high: float = 3.0
+    step: float = FINEST
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the training values are multiples of the step, up to a shift."""
+        return self.step > (1 + _SAME) * FINEST * self.scale
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(ColumnKind):
+            raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
+        needed = {"yes/no": len(self.values) == 2, "category": len(self.values) > 0, "number": True}
+        positive = all(0 < size < math.inf for size in (self.scale, self.step))
+        if not needed[self.kind] or not positive or not 0 <= self.unseen < 1:
+            raise InputError(f"{self} cannot be a column; fit the model again")
+
+
+def column_from(values: Float64[np.ndarray, " N"], kind: str | None = None) -> Column:
+    """A column from its values in the training rows.
+
+    Args:
+        values: shape (N,), NaN where a value is missing.
+        kind: by default "yes/no" for two different values, otherwise "number".
+
+    Raises:
+        InputError: no value, or "yes/no" for a column that has not two values.
+
+    Example:
+        >>> column_from(np.array([0.0, 1.0, np.nan, 1.0])).kind, column_from(np.array([3.0, 0.0, 8.0])).step
+        ('yes/no', 1.0)
+    """
+    present, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if kind not in (None, *get_args(ColumnKind)):
+        raise unknown_name("kind of column", str(kind), get_args(ColumnKind))
+    if not len(present):
+        raise InputError("a column has no observed value; leave it out")
+    kind = kind or ("yes/no" if len(present) == 2 else "number")
+    if kind == "number":
+        return _number(values[~np.isnan(values)], present)
+    if kind == "category":
+        unseen = (int((counts == 1).sum()) + 0.5) / (int(counts.sum()) + 1)
+        return Column("category", tuple(present.tolist()), min(unseen, 0.5))
+    if len(present) != 2:
+        raise InputError(f"a yes/no column needs two values, this one has {len(present)}; call it a number")
+    return Column("yes/no", tuple(present.tolist()))
+
+
+def base_measure(columns: Sequence[Column]) -> str:
+    """What the log-probability of all columns together is relative to.
+
+    Example:
+        >>> base_measure([Column("yes/no", (0, 1))]), base_measure([Column("yes/no", (0, 1)), Column()])
+        ('probability mass', 'density per unit of each column')
+    """
+    kinds = {column.kind for column in columns}
+    if "number" not in kinds:
+        return MASS
+    return MIXED if "category" in kinds else DENSITY
+
+
+def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
+    """Columns as JSON values.
+
+    Example:
+        >>> column_settings([Column("yes/no", (0, 1))])[0]
+        {'kind': 'yes/no', 'values': [0.0, 1.0]}
+    """
+    kept = {
+        "yes/no": ("values",),
+        "category": ("values", "unseen"),
+        "number": ("centre", "scale", "low", "high", "step"),
+    }
+    return [
+        {"kind": column.kind}
+        | {
+            name: list(column.values) if name == "values" else getattr(column, name)
+            for name in kept[column.kind]
+        }
+        for column in columns
+    ]
+
+
+def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
+    """Columns from their settings.
+
+    Raises:
+        InputError: settings that describe no column.
+    """
+    try:
+        return [
+            Column(**{**setting, "values": tuple(map(float, setting.get("values", ())))})  # type: ignore
+            for setting in settings
+        ]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the columns of the model cannot be read ({error}); fit it again") from error
+
+
+def levels_of(x: Any) -> dict[str, list[str]]:
+    """The different words of each column of words, in order: those of a `Table`, or of a data frame.
+
+    Example:
+        >>> import pandas
+        >>> levels_of(pandas.DataFrame({"a": [1.0, 2.0], "b": ["red", "blue"]}))
+        {'b': ['blue', 'red']}
+    """
+    names = column_names(x) or []
+    if hasattr(x, "levels"):
+        return {name: list(words) for name, words in x.levels.items()}
+    return {name: sorted(set(filter(None, _words(x[name])))) for name in names if _is_words(x[name])}
+
+
+def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Float64[np.ndarray, "N D"]:
+    """A table with names as numbers: words as their positions among the levels, others as the next number.
+
+    Args:
+        x: a `Table`, whose words are positions among its own levels, or a data frame.
+        names: of its columns.
+        levels: the words of some columns.
+
+    Example:
+        >>> import pandas
+        >>> coded(pandas.DataFrame({"b": ["red", None, "green"]}), ["b"], {"b": ["blue", "red"]}).tolist()
+        [[1.0], [nan], [2.0]]
+    """
+    own = getattr(x, "levels", None)
+    parts = []
+    for k, name in enumerate(names):
+        if name not in levels:
+            parts.append(
+                x.values[:, k] if own is not None else x[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            )
+            continue
+        position = {word: float(code) for code, word in enumerate(levels[name])}
+        unseen = float(len(position))
+        if own is None:
+            words = _words(x[name])
+            parts.append(np.array([position.get(word, unseen) if word else math.nan for word in words]))
+        else:
+            of_model = np.array([position.get(word, unseen) for word in own.get(name, ())] + [math.nan])
+            codes = x.values[:, k]
+            parts.append(of_model[np.where(np.isnan(codes), len(of_model) - 1, codes).astype(np.int64)])
+    return np.column_stack(parts)
+
+
+def _is_words(column: Any) -> bool:
+    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return False
+    return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
+
+
+def _words(column: Any) -> list[str | None]:
+    """The cells of a column of a data frame as text; None where a value is missing."""
+    return [None if missing else str(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+
+
+def _number(values: Float64[np.ndarray, " n"], different: Float64[np.ndarray, " m"]) -> Column:
+    centre = float(np.quantile(values, 0.5, method="lower"))
+    below, above = np.quantile(values, [0.1587, 0.8413])
+    scale = float(above - below) / 2
+    if scale == 0:  # most values are equal
+        scale = float(values.std()) or 1.0
+    low, high, step = float(different[0]), float(different[-1]), _step(different)
+    return Column("number", (), 0.0, centre, scale, low, high, max(step, FINEST * scale))
+
+
+def _step(different: Float64[np.ndarray, " m"]) -> float:
+    """The largest step of which all values are multiples, up to a shift; 0 if it has many decimals."""
+    for decimals in range(_MOST_DECIMALS + 1):
+        multiples = different * 10.0**decimals
+        whole = np.round(multiples)
+        if np.abs(whole).max() >= 2**53:
+            return 0.0
+        if (np.abs(multiples - whole) <= _SAME * np.maximum(np.abs(multiples), 1.0)).all():
+            common = math.gcd(*np.diff(whole).astype(np.int64).tolist()) if len(whole) > 1 else 1
+            return common / 10.0**decimals
+    return 0.0
