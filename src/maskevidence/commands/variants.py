@@ -120,14 +120,12 @@ def variants(
     Raises:
         InputError: a table, mutants, a model or options that cannot be used.
     """
-    from maskevidence.integrations.proteins.agreement import spearman_interval
     from maskevidence.integrations.proteins.mutants import parse_mutants
     from maskevidence.integrations.proteins.scoring import plan_variants
     from maskevidence.integrations.proteins.scoring import variants as score_variants
-    from maskevidence.kinds.mutants import column_beside, conventions_of, read_mutants, read_wild_type
+    from maskevidence.kinds.mutants import conventions_of, read_mutants, read_wild_type
     from maskevidence.kinds.texts import load
-    from maskevidence.runs.lock import locked, refuse_unrelated
-    from maskevidence.support.files import write_atomic, write_json, writing
+    from maskevidence.runs.lock import refuse_unrelated
 
     if kind_of_model(model) != "texts":
         raise InputError(
@@ -152,23 +150,43 @@ def variants(
     scores = score_variants(
         loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws, seed=options.seed
     )
-    correlations, without = {}, []
-    if options.measured is not None:
-        compared = scores.scores | {name: numbers[name] for name in numbers if name != options.measured}
-        for name, values in compared.items():
-            try:
-                correlations[name] = spearman_interval(values, numbers[options.measured], seed=options.seed)
-            except InputError as error:
-                without.append(f"no rank correlation of {name!r} with {options.measured!r}: {error}")
+    correlations, without = _correlations(scores, numbers, options)
     notes = (*loaded.notes, *scores.notes, *without)
     result = VariantResult(scores.plan, scores, options.measured, correlations, notes, numbers, options.out)
     if options.out is not None:
-        with locked(options.out):
-            taken = ("mutant", *scores.columns().values)
-            columns = {column_beside(name, taken): column.tolist() for name, column in numbers.items()}
-            # The summary is the sign of the folder, and the table, which comes last, of its being finished.
-            with writing(options.out):
-                (options.out / TABLE).unlink(missing_ok=True)
-            write_json(options.out / SUMMARY, result.summary())
-            write_atomic(options.out / TABLE, scores.to_csv(columns))
+        _write(result, scores, options.out)
     return result
+
+
+def _correlations(
+    scores: "VariantScores", numbers: dict[str, Any], options: VariantOptions
+) -> "tuple[dict[str, Correlation], list[str]]":
+    """Spearman with the measured effect by name, and a note on each score that has none."""
+    from maskevidence.integrations.proteins.agreement import spearman_interval
+
+    correlations: dict[str, Correlation] = {}
+    without: list[str] = []
+    if options.measured is None:
+        return correlations, without
+    compared = scores.scores | {name: numbers[name] for name in numbers if name != options.measured}
+    for name, values in compared.items():
+        try:
+            correlations[name] = spearman_interval(values, numbers[options.measured], seed=options.seed)
+        except InputError as error:
+            without.append(f"no rank correlation of {name!r} with {options.measured!r}: {error}")
+    return correlations, without
+
+
+def _write(result: VariantResult, scores: "VariantScores", out: Path) -> None:
+    """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
+    from maskevidence.kinds.mutants import column_beside
+    from maskevidence.runs.lock import locked
+    from maskevidence.support.files import write_atomic, write_json, writing
+
+    taken = ("mutant", *scores.columns().values)
+    columns = {column_beside(name, taken): column.tolist() for name, column in result.given.items()}
+    with locked(out):
+        with writing(out):
+            (out / TABLE).unlink(missing_ok=True)
+        write_json(out / SUMMARY, result.summary())
+        write_atomic(out / TABLE, scores.to_csv(columns))
