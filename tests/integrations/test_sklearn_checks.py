@@ -11,6 +11,7 @@ from maskevidence.integrations.sklearn import (
     GaussianDensity,
     KernelGaussianDensity,
     MaskedImputer,
+    MaskedNetworkDensity,
     MaskedRegressorDensity,
 )
 
@@ -20,6 +21,8 @@ ESTIMATORS = [
     GaussianDensity(),
     KernelGaussianDensity(shrinkage=0.1, random_state=0),
     MaskedImputer(random_state=0),
+    MaskedImputer(MaskedNetworkDensity(width=8, epochs=2, random_state=0), random_state=0),
+    MaskedNetworkDensity(width=8, epochs=2, random_state=0),
     MaskedRegressorDensity(DecisionTreeRegressor(max_depth=2, random_state=0), cv=2, random_state=0),
     BernoulliPCA(binarize=0.0, max_iter=5),  # the checks give real numbers, not 0 and 1
 ]

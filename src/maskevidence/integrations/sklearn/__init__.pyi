@@ -4,5 +4,6 @@ from .densities import FactorAnalysis as FactorAnalysis
 from .densities import GaussianDensity as GaussianDensity
 from .densities import KernelGaussianDensity as KernelGaussianDensity
 from .imputer import MaskedImputer as MaskedImputer
+from .network_density import MaskedNetworkDensity as MaskedNetworkDensity
 from .regressor_density import MaskedRegressorDensity as MaskedRegressorDensity
 from .scoring import evidence_scorer as evidence_scorer

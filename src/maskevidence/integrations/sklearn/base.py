@@ -162,6 +162,17 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         """
         return self.model_.impute(self._fitted_table(X))
 
+    def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
+        """Tables whose missing values are drawn jointly given the observed values of their row.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+            draws: the number of tables.
+            random_state: seed of the draws; by default the estimator's own `random_state`.
+        """
+        table = self._fitted_table(X)
+        return self.model_.draw_missing(table, draws, seed_from(self._random_state(random_state)))
+
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n D"]:
         """Draw rows from the fitted model, shape (n_samples, D).
 

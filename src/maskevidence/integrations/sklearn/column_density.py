@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.errors import import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE, checked_table
+from maskevidence.integrations.sklearn.categories import chosen_columns
 from maskevidence.tokens import without_mask
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -43,7 +44,8 @@ class ColumnCodes:
         _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
         raw = np.asarray(X, dtype=object)
         if reset:
-            self.is_category = self._positions(estimator, raw.shape[1])
+            names = list(getattr(estimator, "feature_names_in_", []))
+            self.is_category = chosen_columns(self.categorical, raw, names)
             self.encoder = None
             if self.is_category.any():
                 self.encoder = _preprocessing.OrdinalEncoder(encoded_missing_value=np.nan)
@@ -63,38 +65,6 @@ class ColumnCodes:
             ]
             counts[self.is_category] = [len(values) for values in categories]
         return counts.tolist()
-
-    def _positions(self, estimator: Any, width: int) -> Bool[np.ndarray, " D"]:
-        """The mask of the columns of categories, from positions, names or a mask as in scikit-learn."""
-        selection = np.atleast_1d(self.categorical)
-        chosen = np.zeros(width, dtype=bool)
-        if selection.size == 0:
-            return chosen
-        if selection.dtype.kind == "b":
-            if selection.shape != (width,):
-                raise ValueError(
-                    f"categorical_features set as a boolean mask should have shape ({width},), got: "
-                    f"{selection.shape}"
-                )
-            chosen = selection
-        elif selection.dtype.kind in "iu":
-            if selection.min() < 0 or selection.max() >= width:
-                raise ValueError(
-                    "categorical_features set as integer indices must be in [0, n_features - 1]; there are "
-                    f"{width} features, got: {selection.tolist()}"
-                )
-            chosen[selection] = True
-        elif all(isinstance(name, str) for name in selection.flat):
-            names = list(getattr(estimator, "feature_names_in_", []))
-            for name in selection.flat:
-                if name not in names:
-                    raise ValueError(f"A given column is not a column of the dataframe: {str(name)!r}")
-                chosen[names.index(name)] = True
-        else:
-            raise ValueError(
-                f"categorical_features must be an array-like of bool, int or str, got: {selection.dtype}"
-            )
-        return chosen
 
 
 def features_of(

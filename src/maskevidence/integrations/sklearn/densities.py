@@ -1,4 +1,4 @@
-"""Models of rows as estimators: PPCA, factor analysis, full Gaussians, with kernels, and Bernoulli PCA."""
+"""Models of rows with a closed form as estimators: PPCA, factor analysis, Gaussians, Bernoulli PCA."""
 
 import warnings
 from typing import Any

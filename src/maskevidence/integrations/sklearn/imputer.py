@@ -7,16 +7,18 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Shaped
+from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
+from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.densities import KernelGaussianDensity
-from maskevidence.integrations.sklearn.residuals import held_out_residuals, varies
+from maskevidence.integrations.sklearn.residuals import clone_for, held_out_residuals, varies
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _impute = import_extra("sklearn.impute", "sklearn", PURPOSE)
+_utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 
 
@@ -31,6 +33,9 @@ class MaskedImputer(
     the others of their row. The residuals, in predicted standard deviations, rescale the deviations of each
     column and give the ends of the intervals. This assumes that values are missing at random, as the hidden
     ones are.
+
+    With a density that takes `categorical_features`, such as `MaskedNetworkDensity`, words are filled by
+    words: the most probable category, which has no interval.
 
     A column that does not vary is filled by its one value. A row without any observed value is filled by the
     means of the columns under the density.
@@ -93,7 +98,9 @@ class MaskedImputer(
         Raises:
             ValueError: a table that cannot be fitted.
         """
+        self._categories = Categories(getattr(self.estimator, "categorical_features", None))
         table, _ = self._table(X, reset=True)
+        is_category = self._categories.among(table.shape[1])
         self.indicator_ = None
         if self.add_indicator:
             self.indicator_ = _impute.MissingIndicator(error_on_new=False).fit(table)
@@ -111,6 +118,7 @@ class MaskedImputer(
         largest = np.where(empty, 0.0, np.where(np.isnan(table), -np.inf, table).max(axis=0))
         self._constant = np.where(varies(table), np.nan, largest)[self._kept]
         table = table[:, self._kept]
+        self._is_category = is_category[self._kept][self._varies]
         rows = table[:, self._varies]
         rows = rows[with_values(rows)] if self._varies.any() else rows
         self.estimator_, self.residuals_ = None, None
@@ -118,14 +126,17 @@ class MaskedImputer(
             density = KernelGaussianDensity(random_state=seed) if self.estimator is None else self.estimator
             with warnings.catch_warnings():  # a bound on the noise changes the density, hardly a filled value
                 warnings.filterwarnings("ignore", "the noise variance of")
-                self.estimator_ = _base.clone(density).fit(rows)
+                self.estimator_ = clone_for(density, self._is_category).fit(rows)
                 self.residuals_ = getattr(self.estimator_, "held_out_", None) or held_out_residuals(
-                    self.estimator_, rows, self.cv, np.random.default_rng(seed)
+                    self.estimator_, rows, self.cv, np.random.default_rng(seed), self._is_category
                 )
         return self
 
-    def transform(self, X: Any) -> Float[np.ndarray, "N n_out"]:
+    def transform(self, X: Any) -> Any:
         """The rows with every missing value replaced by its conditional mean, in float32 if X is.
+
+        A missing category is replaced by the most probable category. A data frame with columns of words stays
+        a data frame.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -136,10 +147,31 @@ class MaskedImputer(
         """
         _validation.check_is_fitted(self, "residuals_")
         table, single = self._table(X, reset=False)
-        values = self._predicted(table).values
-        if self.indicator_ is not None:
-            values = np.hstack([values, self.indicator_.transform(table)])
-        return values.astype(np.float32 if single else np.float64)
+        return self._as_given(X, table, self._predicted(table).values, single)
+
+    def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> list[Any]:
+        """Tables as `transform` gives them, with missing values drawn jointly given the others of their row.
+
+        Unlike the intervals, the draws are those of the density, without calibration.
+
+        Args:
+            X: shape (N, D), `missing_values` where a value is missing.
+            draws: the number of tables.
+            random_state: seed of the draws; by default the imputer's own `random_state`.
+
+        Raises:
+            InputError: a density that draws no missing values.
+        """
+        _validation.check_is_fitted(self, "residuals_")
+        table, single = self._table(X, reset=False)
+        kept = table[:, self._kept]
+        values = np.repeat(np.where(np.isnan(kept), self._constant, kept)[None], draws, axis=0)
+        if self.estimator_ is not None:
+            if not hasattr(self.estimator_, "draw_missing"):
+                raise InputError(f"{type(self.estimator_).__name__} draws no missing values; use PPCA, say")
+            seed = seed_from(self.random_state if random_state is None else random_state)
+            values[..., self._varies] = self.estimator_.draw_missing(kept[:, self._varies], draws, seed)
+        return [self._as_given(X, table, drawn, single) for drawn in values]
 
     def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " n_out"]:
         """The names of the columns that `transform` gives.
@@ -155,19 +187,26 @@ class MaskedImputer(
     def impute(self, X: Any) -> Imputation:
         """The filled rows and the variance of each value that was missing, 0 where it was observed.
 
+        Words are numbers here, their positions among the words of `fit` in order. The variance of a category
+        is 1 - its probability under the density, without calibration.
+
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
         """
         predicted = self._predicted_of(X)
         scale = np.ones(len(self._constant))
         if self.residuals_ is not None:
-            scale[self._varies] = [self.residuals_.spread(j) for j in range(int(self._varies.sum()))]
+            scale[self._varies] = [
+                1.0 if category else self.residuals_.spread(j) for j, category in enumerate(self._is_category)
+            ]
         return replace(predicted, variance=predicted.variance * scale**2)
 
     def intervals(
         self, X: Any, level: float = 0.9
     ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "N D"]]:
         """The ends of intervals that contain a share of the missing values; both equal an observed value.
+
+        Both are NaN for a missing category.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -181,10 +220,15 @@ class MaskedImputer(
         predicted = self._predicted_of(X)
         low, high = np.zeros(len(self._constant)), np.zeros(len(self._constant))
         if self.residuals_ is not None:
-            bounds = [self.residuals_.bounds(j, level) for j in range(int(self._varies.sum()))]
+            bounds = [
+                (math.nan, math.nan) if category else self.residuals_.bounds(j, level)
+                for j, category in enumerate(self._is_category)
+            ]
             low[self._varies], high[self._varies] = np.array(bounds).T
         deviation = np.sqrt(predicted.variance)
-        return predicted.values + low * deviation, predicted.values + high * deviation
+        ends = [predicted.values + residual * deviation for residual in (low, high)]
+        lower, upper = (np.where(deviation == 0, predicted.values, end) for end in ends)
+        return lower, upper
 
     @property
     def _varies(self) -> Bool[np.ndarray, " D"]:
@@ -196,16 +240,40 @@ class MaskedImputer(
         if not isnan and not isinstance(blank, Real):
             raise ValueError(f"missing_values={blank!r}; give numpy.nan or a number")
         isnan = isnan or math.isnan(blank)
+        X = with_names(X)
+        codes = self._categories.codes(self, X, reset=reset)
+        if codes is not X:
+            if not isnan:
+                raise ValueError(f"missing_values={blank!r}; in a table with categories, give numpy.nan")
+            table = _utils.check_array(codes, ensure_all_finite="allow-nan", ensure_min_samples=1 + reset)
+            return table, False
         table = _validation.validate_data(
             self,
-            with_names(X),
+            X,
             reset=reset,
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan" if isnan else True,
-            ensure_min_samples=2 if reset else 1,
+            ensure_min_samples=1 + reset,
         )
         numbers = table.astype(np.float64)
         return (numbers if isnan else np.where(table == blank, np.nan, numbers)), table.dtype == np.float32
+
+    def _as_given(
+        self, X: Any, table: Float64[np.ndarray, "N D"], values: Float64[np.ndarray, "N K"], single: bool
+    ) -> Any:
+        """Filled columns and those of the indicator: with words if the rows have words, else numbers."""
+        added = table[:, :0] if self.indicator_ is None else self.indicator_.transform(table)
+        if not self._categories.words:
+            return np.hstack([values, added]).astype(np.float32 if single else np.float64)
+        complete = np.zeros(table.shape)
+        complete[:, self._kept] = values
+        filled = self._categories.filled(with_names(X), complete)
+        if not hasattr(filled, "columns"):
+            return np.hstack([filled[:, self._kept], added.astype(object)])
+        filled = filled.loc[:, self._kept]
+        return filled.assign(
+            **dict(zip(self.get_feature_names_out()[values.shape[1] :], added.T, strict=True))
+        )
 
     def _predicted_of(self, X: Any) -> Imputation:
         _validation.check_is_fitted(self, "residuals_")

@@ -1,10 +1,12 @@
 """Errors of predictions of values that were hidden on purpose, which calibrate error bars."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from maskevidence import Imputation
 from maskevidence.errors import import_extra
 from maskevidence.integrations.sklearn.base import PURPOSE
 
@@ -60,7 +62,11 @@ class HeldOutResiduals(NamedTuple):
 
 
 def held_out_residuals(
-    estimator: Any, table: Float64[np.ndarray, "N D"], cv: int, rng: np.random.Generator
+    estimator: Any,
+    table: Float64[np.ndarray, "N D"],
+    cv: int,
+    rng: np.random.Generator,
+    is_category: Bool[np.ndarray, " D"] | None = None,
 ) -> HeldOutResiduals:
     """Cross-fitted residuals: every row is predicted by a fit to the other folds.
 
@@ -69,25 +75,56 @@ def held_out_residuals(
         table: shape (N, D), NaN where a value is missing; each row has a value.
         cv: the number of folds.
         rng: draws the folds and the hidden values, at most 2,000.
+        is_category: which columns are categories, which have no residuals; by default none.
     """
     columns, residuals = [], []
     folds = _selection.KFold(min(cv, len(table)), shuffle=True, random_state=int(rng.integers(2**31)))
     per_fold = -(-MOST_VALUES // folds.n_splits)
+    category = np.zeros(table.shape[1], dtype=bool) if is_category is None else is_category
     for left, out in folds.split(table):
         kept = np.flatnonzero(varies(table[left]))
-        fitted = _base.clone(estimator).fit(table[np.ix_(left, kept)])
-        held = table[np.ix_(out, kept)]
-        row, column = np.nonzero(~np.isnan(held))
-        order = rng.permutation(len(row))[:per_fold]
-        probes, column = held[row[order]].copy(), column[order]
-        probe = np.arange(len(column))
-        truth = probes[probe, column]
-        probes[probe, column] = np.nan
-        predicted = fitted.impute(probes)
-        residual = truth - predicted.values[probe, column]
-        residuals.append(residual / np.sqrt(predicted.variance[probe, column]))
-        columns.append(kept[column])
+        fitted = clone_for(estimator, category[kept]).fit(table[np.ix_(left, kept)])
+        held = hidden_residuals(fitted.impute, table[np.ix_(out, kept)], ~category[kept], per_fold, rng)
+        residuals.append(held.residuals)
+        columns.append(kept[held.columns])
     return HeldOutResiduals(np.concatenate(columns), np.concatenate(residuals))
+
+
+def hidden_residuals(
+    impute: Callable[[Float64[np.ndarray, "n D"]], Imputation],
+    rows: Float64[np.ndarray, "N D"],
+    numbers: Bool[np.ndarray, " D"],
+    most: int,
+    rng: np.random.Generator,
+) -> HeldOutResiduals:
+    """Residuals of values that are hidden and predicted from the others of their row, each on its own.
+
+    Args:
+        impute: gives means and variances of the missing values of a table.
+        rows: shape (N, D), NaN where a value is missing; not those of the fit.
+        numbers: which columns have residuals: those without categories.
+        most: the largest number of values.
+        rng: draws the values.
+    """
+    row, column = np.nonzero(~np.isnan(rows) & numbers)
+    order = rng.permutation(len(row))[:most]
+    row, column = row[order], column[order]
+    if not len(row):
+        return HeldOutResiduals(column, np.zeros(0))
+    probes, probe = rows[row].copy(), np.arange(len(row))
+    truth = probes[probe, column]
+    probes[probe, column] = np.nan
+    predicted = impute(probes)
+    residual = truth - predicted.values[probe, column]
+    return HeldOutResiduals(column, residual / np.sqrt(predicted.variance[probe, column]))
+
+
+def clone_for(estimator: Any, is_category: Bool[np.ndarray, " D"]) -> Any:
+    """A clone for some columns of a table of codes, told which of them are categories if it asks for that."""
+    clone = _base.clone(estimator)
+    if "categorical_features" in clone.get_params(deep=False):
+        clone.set_params(categorical_features=is_category if is_category.any() else None)
+    return clone
 
 
 def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
