@@ -92,7 +92,8 @@ class TestColumns:
         assert str(caught.value) == (
             f"{str(path)!r} has text in 3 columns ('name', line 2: 'x'; 'day', line 2: '2024-01-01'; "
             "'b', line 3: '?'); give numbers only: --drop name,day,b leaves them out, --id-column takes a "
-            "column for the names of the rows, --one-hot encodes categories, --missing '?' reads what stands "
+            "column for the names of the rows, --one-hot encodes categories, the model masked-net takes "
+            "words as they are, --missing '?' reads what stands "
             "among numbers as missing values"
         )
 

@@ -8,8 +8,8 @@ Model = Annotated[
     str,
     Argument(
         "MODEL",
-        "gaussian, kernel-gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, or a saved model or "
-        "transformer: its folder, or OWNER/NAME on the hub.",
+        "masked-net, gaussian, kernel-gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, or a "
+        "saved model or transformer: its folder, or OWNER/NAME on the hub.",
     ),
 ]
 Data = Annotated[

@@ -29,8 +29,11 @@ class Filled(Result):
         result = self.result
         rows = []
         for column in result["columns"]:
-            sds = [] if result["draws"] is not None else [f"{column['sd']:.4g}"]
-            rows.append([column["name"], f"{column['n_filled']:,}", *sds, f"{column['sd_of_column']:.4g}"])
+            sd, spread = (
+                "" if column[name] is None else f"{column[name]:.4g}" for name in ("sd", "sd_of_column")
+            )
+            sds = [] if result["draws"] is not None else [sd]
+            rows.append([column["name"], f"{column['n_filled']:,}", *sds, spread])
         headings = [] if result["draws"] is not None else ["their sd (root mean square)"]
         n_filled, n_rows = count(result["n_filled"], "value"), count(result["n_rows"], "row")
         table = Table(["column", "filled", *headings, "sd of the column"], rows)
@@ -52,8 +55,8 @@ def impute(
         str,
         Argument(
             "MODEL",
-            "The folder of a saved model; or gaussian, kernel-gaussian, ppca:8, factor-analysis:8, "
-            "bernoulli-pca:2 or vae:20, which is fitted to the table first.",
+            "The folder of a saved model; or masked-net, gaussian, kernel-gaussian, ppca:8, "
+            "factor-analysis:8, bernoulli-pca:2 or vae:20, which is fitted to the table first.",
         ),
     ],
     data: Annotated[
@@ -64,8 +67,9 @@ def impute(
     """Fill the missing values of a table, and write the table with its columns and rows in order.
 
     Every missing value gets its mean given the observed values of its row, and a column NAME_sd says how
-    sure that is. With --draws, the missing values of a row are drawn together from their distribution given
-    the observed ones, several times, for multiple imputation. Columns that are not used stay as they are.
+    sure that is; a missing word becomes the most probable one, by masked-net. With --draws, the missing
+    values of a row are drawn together from their distribution given the observed ones, several times, for
+    multiple imputation. Columns that are not used stay as they are.
 
     Examples:
 

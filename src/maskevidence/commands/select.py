@@ -9,7 +9,7 @@ from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import SelectOptions
 from maskevidence.kinds.result import Result
-from maskevidence.kinds.words import parse_components
+from maskevidence.kinds.words import is_network, parse_components
 from maskevidence.show.parts import Page
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def select(
         str,
         Argument(
             "FAMILIES",
-            "Families between commas: ppca, factor-analysis, gaussian, kernel-gaussian, vae; or "
+            "Families between commas: masked-net, ppca, factor-analysis, gaussian, kernel-gaussian, vae; or "
             "bernoulli-pca, bernoulli-vae. A word such as ppca:3 stands for one model.",
         ),
     ],
@@ -103,7 +103,7 @@ def select(
     from maskevidence.support.provenance import command, versions
 
     components = parse_components(options.components)
-    candidates(families, components)  # refuses unknown words before anything is read
+    among = candidates(families, components)  # refuses unknown words before anything is read
     if options.design is not None:
         as_design(options.design).without_tokens("select")  # before anything is read
     out = options.out
@@ -114,7 +114,8 @@ def select(
                 f"{str(out)!r} holds a selection; give another folder, or --overwrite to replace it"
             )
     reading, id_column = options.reading, options.id_column
-    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
+    words = any(is_network(word.family) for word in among)
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
     selection = select_model(
         table,
         families,
@@ -127,7 +128,7 @@ def select(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    settings = {"limit": options.limit, "id_column": id_column} | reading_options(reading)
+    settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
     read_with = {name: value for name, value in settings.items() if value}
     result = {"data": data, "options": read_with, **selection.to_dict()}
     result |= {"versions": versions(), "command": command()}

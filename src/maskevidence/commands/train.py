@@ -16,8 +16,8 @@ def train(
         str,
         Argument(
             "MODEL",
-            "gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; masked-lm or "
-            "vit-mae for transformers.",
+            "masked-net, gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; "
+            "masked-lm or vit-mae for transformers.",
         ),
     ],
     data: Annotated[str, Argument("DATA", "Rows, texts or images, as `score` takes them.")],

@@ -29,6 +29,8 @@ class Table:
         labels: N names of the rows; None if they have none.
         categories: for columns of categories that were made columns of 0 and 1, all categories in order; the
             first one has no column of its own.
+        levels: for columns of words, the words in order; the values of the column are positions among them.
+        kinds: "yes/no", "category" or "number" for columns of which the user said so.
 
     Example:
         >>> import maskevidence as me
@@ -46,6 +48,8 @@ class Table:
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,10 +66,12 @@ class Table:
         return Tokens.from_array(self.values, ids=self.ids)
 
     def fingerprint(self) -> str:
-        """A hash of values, column names and row positions: equal tables have equal fingerprints."""
+        """A hash of values, words, column names and row positions; equal tables have equal fingerprints."""
         digest = hashlib.sha256("\x1f".join(self.columns).encode())
         digest.update(np.ascontiguousarray(self.ids).tobytes())
         digest.update(np.ascontiguousarray(self.values).tobytes())
+        for name, words in self.levels.items():
+            digest.update("\x1f".join([name, *words]).encode())
         return digest.hexdigest()
 
     def head(self, limit: int) -> "Table":
@@ -91,7 +97,9 @@ class Table:
             raise InputError(f"{self.name} has no column {missing[0]!r}; it has {', '.join(self.columns)}")
         places = {name: number for number, name in enumerate(self.columns)}
         where = [places[column] for column in columns]
-        return replace(self, values=self.values[:, where], columns=tuple(columns))
+        levels = {name: self.levels[name] for name in columns if name in self.levels}
+        kinds = {name: self.kinds[name] for name in columns if name in self.kinds}
+        return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
         """Split off held-out rows, chosen at random; both parts keep their order.
@@ -234,6 +242,39 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
     values = np.column_stack([table.select(kept).values, *parts.values()])
     whole = replace(table, values=values, columns=(*kept, *parts), categories=categories, notes=tuple(notes))
     return whole.select(list(columns))
+
+
+def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
+    """Words as their positions among the words of a model; words that it does not know are the next number.
+
+    Args:
+        table: rows to use with the model.
+        levels: the words of the model's columns.
+
+    Raises:
+        InputError: words in a column that has none in the model, or numbers where the model has words.
+
+    Example:
+        >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})
+        >>> with_levels_of(table, {"c": ("b", "d")}).values.tolist()
+        [[0.0], [2.0]]
+    """
+    values = table.values.copy()
+    for number, name in enumerate(table.columns):
+        words = table.levels.get(name)
+        if (words is None) != (name not in levels):
+            inside, before = ("numbers", "words") if words is None else ("words", "numbers")
+            raise InputError(
+                f"column {name!r} of {table.name!r} holds {inside}, the model was fitted to {before}"
+            )
+        if words is None:
+            continue
+        position = {word: code for code, word in enumerate(levels[name])}
+        codes = np.array([position.get(word, len(position)) for word in words], dtype=np.float64)
+        seen = ~np.isnan(values[:, number])
+        values[seen, number] = codes[values[seen, number].astype(np.int64)]
+    own = {name: tuple(levels[name]) for name in table.columns if name in levels}
+    return replace(table, values=values, levels=own)
 
 
 def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:

@@ -76,6 +76,9 @@ class ColumnSelection:
         id_column: the column with the names of the rows, which is not data; None for none.
         one_hot: columns of categories.
         missing: words and numbers that stand for missing values.
+        words: whether columns of text are categories, which are read as positions among their words.
+        categories: columns that are categories, whatever they hold; with `words`.
+        numbers: columns that are numbers, even if they hold two different ones; with `words`.
     """
 
     columns: Sequence[str] | None = None
@@ -83,6 +86,9 @@ class ColumnSelection:
     id_column: str | None = None
     one_hot: Sequence[str] = ()
     missing: Sequence[str] = ()
+    words: bool = False
+    categories: Sequence[str] = ()
+    numbers: Sequence[str] = ()
 
 
 def read_table(
@@ -94,6 +100,9 @@ def read_table(
     one_hot: Sequence[str] = (),
     delimiter: str | None = None,
     missing: str | float | Sequence[str | float] = (),
+    words: bool = False,
+    categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Table:
     """Read a table of numbers; an empty CSV cell, NA, NaN or null is a missing value.
 
@@ -109,6 +118,10 @@ def read_table(
         delimiter: the character that separates the cells of a CSV file; by default a comma, or a semicolon,
             tab or bar if that cuts the first lines evenly.
         missing: words and numbers that stand for missing values, too, such as ["?", -999].
+        words: whether a column of text is a category, for `MaskedNetwork`: its values are positions among
+            `levels`, its words.
+        categories: columns that are categories, whatever they hold; with `words`.
+        numbers: columns that are numbers, even if they hold two different ones; with `words`.
 
     Raises:
         InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
@@ -124,8 +137,11 @@ def read_table(
         ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
     """
     raw = read_raw(path, delimiter)
-    words = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    return to_table(raw, ColumnSelection(columns, drop, id_column, one_hot, words))
+    markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
+    return to_table(
+        raw,
+        ColumnSelection(columns, drop, id_column, one_hot, markers, words, categories, numbers),
+    )
 
 
 def digits() -> Table:
@@ -330,12 +346,14 @@ class _Unusable(NamedTuple):
         where: the line of the first cell that is not a number, and its text; or the type of the column.
         words: the different cells that are no numbers, at most one more than `_FEW_WORDS`.
         among_numbers: whether other cells are numbers.
+        is_text: whether the cells are text, which may be the words of a category.
     """
 
     name: str
     where: str
     words: frozenset[str]
     among_numbers: bool
+    is_text: bool = True
 
 
 def to_table(
@@ -356,8 +374,9 @@ def to_table(
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
     id_column = selection.id_column or raw.index
+    said = [*selection.categories, *selection.numbers]
     _check_names(
-        raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot], id_column
+        raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
     )
     chosen = names if selection.columns is None else list(selection.columns)
     left_out = {*selection.drop, id_column}
@@ -367,32 +386,121 @@ def to_table(
     for name in selection.one_hot:
         if name not in used:
             raise InputError(f"--one-hot {name!r} is not among the columns that are used: {', '.join(used)}")
+    _check_kinds(selection, used)
     cells = dict(zip(names, raw.columns.columns, strict=True))
     columns: dict[str, Float64[np.ndarray, " N"]] = {}
+    levels: dict[str, tuple[str, ...]] = {}
     categories, unusable = {}, []
     for name in used:
         if name in selection.one_hot:
             categories[name], parts = _encode(raw.name, name, cells[name], selection.missing)
+        elif name in selection.categories:
+            levels[name], values = _coded(cells[name], selection.missing)
+            parts = {name: values}
         else:
-            values = _numbers(name, cells[name], raw, selection.missing)
-            if isinstance(values, _Unusable):
-                unusable.append(values)
+            read = _numbers(name, cells[name], raw, selection.missing)
+            if isinstance(read, _Unusable) and _may_be_category(read, selection):
+                levels[name], values = _coded(cells[name], selection.missing)
+                _check_few(raw.name, name, levels[name], values)
+            elif isinstance(read, _Unusable):
+                unusable.append(read)
                 continue
+            else:
+                values = read
             parts = {name: values}
         for twice in columns.keys() & parts.keys():
             raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
         columns |= parts
     if unusable:
-        raise _refusal(raw.name, unusable)
+        raise _refusal(raw.name, unusable, selection.words)
     labels = None
     if id_column is not None:
         labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
     values = np.column_stack(list(columns.values()))
     table = Table(
-        raw.name, values, tuple(columns), np.arange(len(values)), labels=labels, categories=categories
+        raw.name,
+        values,
+        tuple(columns),
+        np.arange(len(values)),
+        labels=labels,
+        categories=categories,
+        levels=levels,
+        kinds=dict.fromkeys(selection.categories, "category") | dict.fromkeys(selection.numbers, "number"),
     )
     _check_values(table, empty_rows)
-    return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column)))
+    guesses = _guesses(table) if selection.words else []
+    return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column), *guesses))
+
+
+def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
+    """Refuse columns that are said to be of a kind and are not used, or are said to be of two."""
+    for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
+        if names and not selection.words:
+            raise InputError(f"{option} is for masked-net, which takes columns of any kind; leave it out")
+        for name in names:
+            if name not in used:
+                raise InputError(
+                    f"{option} {name!r} is not among the columns that are used: {', '.join(used)}"
+                )
+    said = [*selection.categories, *selection.numbers, *selection.one_hot]
+    for name in (name for number, name in enumerate(said) if name in said[:number]):
+        raise InputError(f"column {name!r} has two of --categories, --numbers and --one-hot; give one")
+
+
+def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
+    """Whether a column of text is one of words, and not one of numbers with a word for a missing value."""
+    if not selection.words or column.name in selection.numbers or not column.is_text:
+        return False
+    return not (column.among_numbers and len(column.words) <= _FEW_WORDS)
+
+
+def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+    """The different words of a column in order, and its cells as positions among them."""
+    absent = {*MISSING, *missing}
+    cells = [word_of(cell) for cell in column.to_pylist()]
+    levels = tuple(sorted({cell for cell in cells if cell not in absent}))
+    position = {word: float(code) for code, word in enumerate(levels)}
+    return levels, np.array([position.get(cell, np.nan) for cell in cells])
+
+
+def word_of(cell: object) -> str:
+    """A cell as the word of a category; "" for a missing one.
+
+    Example:
+        >>> word_of(" red "), word_of(2.0), word_of(None)
+        ('red', '2', '')
+    """
+    text = "" if cell is None else str(cell).strip()
+    return text.removesuffix(".0") if isinstance(cell, float) else text
+
+
+def _check_few(file: str, name: str, words: Sequence[str], values: Float64[np.ndarray, " N"]) -> None:
+    """Refuse a column that has so many different words that it names the rows."""
+    present = int((~np.isnan(values)).sum())
+    all_differ = len(words) == present >= _ENOUGH_ROWS
+    if all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2):
+        raise InputError(
+            f"column {name!r} of {file!r} has {len(words):,} different words in {len(values):,} rows, "
+            f"too many for a category: --drop {name} leaves it out, --id-column {name} takes it for the "
+            f"names of the rows, --categories {name} for a category all the same"
+        )
+
+
+def _guesses(table: Table) -> list[str]:
+    """A sentence on the kinds of columns that the user did not name."""
+    guessed: dict[str, list[str]] = {"categories": [], "yes/no": [], "numbers": []}
+    for name, values in zip(table.columns, table.values.T, strict=True):
+        if name in table.kinds:
+            continue
+        two = len(np.unique(values[~np.isnan(values)])) == 2
+        guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
+    parts = []
+    for kind, names in guessed.items():
+        if len(names) > _MAX_NAMED:
+            parts.append(f"{kind}: {len(names)} columns")
+        elif names:
+            parts.append(f"{kind}: {', '.join(names)}")
+    return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
 def names_of(raw: RawTable) -> list[str]:
@@ -426,7 +534,9 @@ def _numbers(
     elif not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
     ):
-        return _Unusable(name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False)
+        return _Unusable(
+            name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False, is_text=False
+        )
     values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
     for marker in missing:
         if is_number(marker) and marker.strip() not in MISSING:
@@ -469,7 +579,7 @@ def _short(cell: str) -> str:
     return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
 
 
-def _refusal(file: str, columns: list[_Unusable]) -> InputError:
+def _refusal(file: str, columns: list[_Unusable], with_words: bool) -> InputError:
     """All columns that cannot be read, each with its first cell, and what the user can do."""
     names = [column.name for column in columns]
     listed = ",".join(names[:_MAX_NAMED]) + (",..." if len(names) > _MAX_NAMED else "")
@@ -483,6 +593,9 @@ def _refusal(file: str, columns: list[_Unusable]) -> InputError:
         f"--drop {listed} leaves {'it' if len(columns) == 1 else 'them'} out",
         "--id-column takes a column for the names of the rows",
         "--one-hot encodes categories",
+        f"--categories {listed} calls {'it a category' if len(columns) == 1 else 'them categories'}"
+        if with_words
+        else "the model masked-net takes words as they are",
     ]
     holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
     words = sorted(frozenset().union(*(column.words for column in holed)))

@@ -3,15 +3,16 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.data.table import Table, column_of, decode, with_columns_of
+from maskevidence.data.table import Table, column_of, decode, with_columns_of, with_levels_of
 from maskevidence.data.tables import (
     RawTable,
     check_ending,
     is_text,
     names_of,
     to_table,
+    word_of,
     write_table,
 )
 from maskevidence.errors import InputError
@@ -23,7 +24,9 @@ from maskevidence.kinds.rows import (
     note_on_units,
     raw_table,
     read,
+    reading_for,
     selection_of,
+    takes_words,
 )
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.models import PPCA
@@ -73,12 +76,15 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     if options.out.exists() and not options.overwrite:
         raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
     build, saved = model_on(model, options.device)
-    raw, table = _read(data, options)
+    words, reading = takes_words(model, saved), RowReading(table=options.table)
+    if build is None:
+        reading = reading_for(saved, data, reading)
+    raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and is_text(options.out)
     source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
-        fitted, dropped = new_model(build, table)
+        fitted, dropped = new_model(build, table, table.take(_not_empty(table.values)))
         filling = _fill(_fit(fitted, table), table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
         if isinstance(fitted, PPCA):
@@ -86,6 +92,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     else:
         table = table if saved.columns is None else with_columns_of(table, saved.columns)
         saved.check_width(len(table.columns))
+        table = with_levels_of(table, saved.levels)
         fitted, filling, notes = saved, _fill(saved, table, options), list(table.notes)
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
@@ -95,15 +102,16 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     return _result(model, data, table, filling, notes, options)
 
 
-def _read(data: str, options: ImputeOptions) -> tuple[RawTable, Table]:
+def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
     """The columns as they are in the file, and those that are used as numbers, of the same rows."""
     if is_table_file(data):
-        raw = raw_table(data, options.table)
-        table = to_table(raw, selection_of(options.table, options.id_column), empty_rows=True)
+        raw = raw_table(data, reading.table)
+        selection = selection_of(reading.table, options.id_column, words=words)
+        table = to_table(raw, selection, empty_rows=True)
     else:
         import pyarrow as pa
 
-        table = read(data, RowReading(table=options.table), id_column=options.id_column)
+        table = read(data, reading, id_column=options.id_column)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
     return raw, (table if options.limit is None else table.head(options.limit))
 
@@ -112,7 +120,12 @@ def _fit(model: TableModel, table: Table) -> TableModel:
     """Fit a model to the rows that have a value in its columns."""
     assert model.columns is not None
     values = table.select(model.columns).values
-    return model.fit(values[~np.isnan(values).all(axis=1)])
+    return model.fit(values[_not_empty(values)])
+
+
+def _not_empty(values: Float64[np.ndarray, "N D"]) -> Int64[np.ndarray, " n"]:
+    """The rows with a value."""
+    return np.flatnonzero(~np.isnan(values).all(axis=1))
 
 
 def _fill(
@@ -152,7 +165,7 @@ def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _
     if filling.deviation is not None:
         (whole,) = tables
         for name, deviation in zip(table.columns, filling.deviation.T, strict=True):
-            if deviation.any() and not _of_category(table, name):
+            if deviation.any() and name not in table.levels and not _of_category(table, name):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
         return whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
@@ -174,10 +187,17 @@ def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float6
         else:
             continue
         holes = np.isnan(table.values[:, of_column])
-        if of_numbers and not as_text and (holes.any() or raw.first_line > 0):
+        in_words = name in table.levels
+        if of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
             column = pa.array(np.ascontiguousarray(values[:, of_column]))
         elif holes.any():
-            new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
+            if in_words:
+                new = [
+                    table.levels[name][int(code)] if hole else ""
+                    for code, hole in zip(values[:, of_column], holes, strict=True)
+                ]
+            else:
+                new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
             column = _filled(source.column(number), holes, new)
         else:
             continue
@@ -190,7 +210,7 @@ def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
     import pyarrow as pa
 
     cells = column.to_pylist()
-    cell_of_text = {str(cell): cell for cell in cells}
+    cell_of_text = {word_of(cell): cell for cell in cells} | {str(cell): cell for cell in cells}
     for row in np.flatnonzero(holes).tolist():
         cells[row] = cell_of_text.get(new[row], new[row])
     try:
@@ -220,9 +240,10 @@ def _result(
     columns = []
     for j in np.flatnonzero(holes.any(axis=0)):
         sd = None
-        if filling.deviation is not None:
+        in_words = table.columns[j] in table.levels
+        if filling.deviation is not None and not in_words:
             sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
-        spread = float(np.nanstd(table.values[:, j]))
+        spread = None if in_words else float(np.nanstd(table.values[:, j]))
         filled = {
             "name": table.columns[j],
             "n_filled": int(holes[:, j].sum()),

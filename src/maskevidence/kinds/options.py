@@ -120,6 +120,16 @@ class TableOptions:
             "WORD[,WORD...]",
         ),
     ] = None
+    categories: Annotated[
+        str | None,
+        Option(
+            "For masked-net: columns that are categories; by default those of words.", "COLUMN[,COLUMN...]"
+        ),
+    ] = None
+    numbers: Annotated[
+        str | None,
+        Option("For masked-net: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -418,7 +428,9 @@ class Training:
     ] = "random-size"
     learning_rate: Annotated[
         float | None,
-        Option("Of Adam; by default 0.02 for rows, 0.002 for VAEs and masked-lm, 0.001 for vit-mae."),
+        Option(
+            "Of Adam; by default 0.02 for rows, 0.002 for VAEs, masked-net and masked-lm, 0.001 for vit-mae."
+        ),
     ] = None
     batch_size: Annotated[
         int | None,
@@ -451,7 +463,9 @@ class RowTraining(Training):
     id_column: Annotated[
         str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
     ] = None
-    epochs: Annotated[int, Option("Number of passes over the rows.")] = 500
+    epochs: Annotated[
+        int | None, Option("Passes over the rows; by default 500, and fewer of many rows for masked-net.")
+    ] = None
     patience: Annotated[
         int | None,
         Option(

@@ -11,7 +11,7 @@ from jaxtyping import Int64
 
 from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
-from maskevidence.data.table import Table, binarise, with_columns_of
+from maskevidence.data.table import Table, binarise, with_columns_of, with_levels_of
 from maskevidence.data.tables import (
     SUFFIXES,
     ColumnSelection,
@@ -25,7 +25,7 @@ from maskevidence.errors import InputError, unknown_name
 from maskevidence.kinds.declaring import flag
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.kinds.prepared import Prepared
-from maskevidence.kinds.words import parse_model, parse_size, parse_words
+from maskevidence.kinds.words import is_network, join_words, parse_model, parse_size, parse_words
 from maskevidence.model import HasRefine, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
@@ -33,6 +33,7 @@ from maskevidence.support.devices import choose_device
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
+_OF_FILES = ("one_hot", "delimiter", "missing", "categories", "numbers")  # fields of `TableOptions`
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
@@ -59,14 +60,43 @@ def prepare(
     """
     sample, reading = options.sample, options.reading
     build, saved = model_on(model, options.device)
-    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column)
+    words = takes_words(model, saved)
+    if build is None:
+        reading = reading_for(saved, data, reading)
+    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column, words=words)
     if build is None:
         ready = use_saved(saved, table, sample.test_fraction, sample.seed)
     else:
         test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
         ready = fit_held_out(build, table, test_fraction, sample.seed)
-    of_sample = {"limit": sample.limit, "id_column": sample.id_column}
+    of_sample = {"limit": sample.limit, "id_column": sample.id_column, "words": words}
     return ready.read_with(data, of_sample | reading_options(reading))
+
+
+def takes_words(word: str, saved: TableModel | None) -> bool:
+    """Whether columns of words are read as they are for the model of a MODEL word, new or saved."""
+    return is_network(word) if saved is None else saved.takes_words
+
+
+def reading_for(saved: TableModel, data: str, reading: RowReading) -> RowReading:
+    """The reading that gives a saved model its own columns, of the kinds that it was fitted to.
+
+    Only for a model that takes words and a file of a table; columns that the model lacks are not read then.
+    """
+    table = reading.table
+    if not saved.takes_words or saved.columns is None or not is_table_file(data) or is_image_source(data):
+        return reading
+    categories = [name for name in saved.columns if name in saved.levels]
+    if table.one_hot is not None:
+        return replace(reading, table=replace(table, categories=join_words(categories) or None))
+    numbers = [name for name in saved.columns if name not in categories]
+    own = replace(
+        table,
+        columns=join_words(saved.columns) if table.columns is None else table.columns,
+        categories=join_words(categories) or None,
+        numbers=join_words(numbers) or None,
+    )
+    return replace(reading, table=own)
 
 
 def reading_options(reading: RowReading) -> dict[str, Any]:
@@ -133,6 +163,7 @@ def read(
     limit: int | None = None,
     seed: int = 0,
     id_column: str | None = None,
+    words: bool = False,
 ) -> Table:
     """Read a table, or images as rows of pixels in [0, 1].
 
@@ -142,16 +173,21 @@ def read(
         limit: use only the first `limit` rows.
         seed: of stochastic binarisation.
         id_column: the column of a table that names the rows.
+        words: whether columns of words are categories.
 
     Raises:
         InputError: no such file or name (lists the close matches), a table or images that cannot be read, or
             options of images for a table.
     """
-    table = _read(data, reading, limit, id_column)
-    return table if reading.binarise is None else binarise(table, reading.binarise, seed)
+    table = _read(data, reading, limit, id_column, words)
+    if reading.binarise is None:
+        return table
+    if table.levels:
+        raise InputError(f"--binarise takes numbers, {next(iter(table.levels))!r} holds words; drop it")
+    return binarise(table, reading.binarise, seed)
 
 
-def _read(data: str, reading: RowReading, limit: int | None, id_column: str | None) -> Table:
+def _read(data: str, reading: RowReading, limit: int | None, id_column: str | None, words: bool) -> Table:
     if is_image_source(data):
         for name, value in {"id_column": id_column, **vars(reading.table)}.items():
             if value is not None:
@@ -162,7 +198,7 @@ def _read(data: str, reading: RowReading, limit: int | None, id_column: str | No
     for name in ("column", "resize", "skip_bad"):
         if getattr(reading, name):
             raise InputError(f"{flag(name)} belongs to images; leave it out for {data!r}")
-    selection = selection_of(reading.table, id_column)
+    selection = selection_of(reading.table, id_column, words=words)
     if is_table_file(data):
         table = to_table(raw_table(data, reading.table), selection)
     elif data in DATA_SETS:
@@ -202,6 +238,7 @@ def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple
         limit=limit,
         seed=seed,
         id_column=None if id_column is None else str(id_column),
+        words=bool(options.get("words")),
     )
     scored = everything if source.test_fraction is None else everything.split(source.test_fraction, seed)[1]
     if len(scored) != source.n_observations == len(ids) and ids.max() < len(everything):
@@ -214,15 +251,20 @@ def is_table_file(data: str) -> bool:
     return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
 
 
-def selection_of(options: TableOptions, id_column: str | None = None) -> ColumnSelection:
+def selection_of(
+    options: TableOptions, id_column: str | None = None, *, words: bool = False
+) -> ColumnSelection:
     """The words of the command line about columns as lists.
 
     Raises:
         InputError: words that cannot be read.
     """
     columns = None if options.columns is None else parse_words("columns", options.columns)
-    one_hot, missing = parse_words("one_hot", options.one_hot), parse_words("missing", options.missing)
-    return ColumnSelection(columns, parse_words("drop", options.drop), id_column, one_hot, missing)
+    drop, one_hot, missing, categories, numbers = (
+        parse_words(name, getattr(options, name))
+        for name in ("drop", "one_hot", "missing", "categories", "numbers")
+    )
+    return ColumnSelection(columns, drop, id_column, one_hot, missing, words, categories, numbers)
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:
@@ -239,7 +281,7 @@ def raw_table(data: str, options: TableOptions) -> RawTable:
 
 def _chosen(table: Table, options: TableOptions, id_column: str | None) -> Table:
     """The chosen columns of a table that is not a file."""
-    of_files = {name: getattr(options, name) for name in ("one_hot", "delimiter", "missing")}
+    of_files = {name: getattr(options, name) for name in _OF_FILES}
     for name, value in {"id_column": id_column, **of_files}.items():
         if value is not None:
             raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
@@ -253,13 +295,14 @@ def _chosen(table: Table, options: TableOptions, id_column: str | None) -> Table
 
 
 def new_model(
-    build: Callable[[int], TableModel], rows: Table, purpose: str = "fit"
+    build: Callable[[int], TableModel], rows: Table, all_rows: Table, purpose: str = "fit"
 ) -> tuple[TableModel, list[str]]:
     """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
 
     Args:
         build: makes the model from its number of features.
         rows: the rows to train on.
+        all_rows: these and the held-out ones, for the kinds of the columns.
         purpose: what the rows are for, for the message.
 
     Returns:
@@ -276,6 +319,7 @@ def new_model(
     if dropped:
         model = build(len(kept))
     model.columns = kept
+    model.declare(all_rows.select(kept))
     return model, dropped
 
 
@@ -308,7 +352,7 @@ def fit_held_out(
         InputError: a table or a share that leaves nothing to fit or score.
     """
     train, test = table.split(test_fraction, seed)
-    model, dropped = new_model(build, train)
+    model, dropped = new_model(build, train, table)
     columns = [column for column in table.columns if column not in dropped]
     model.fit(train.select(columns).values)
     test = test.select(columns)
@@ -346,7 +390,7 @@ def use_saved(model: TableModel, table: Table, test_fraction: float | None = Non
 
 def _prepared(model: TableModel, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
     """The model and the rows to score, after numerical integrals are refined for these rows."""
-    tokens = table.tokens()
+    tokens = with_levels_of(table, model.levels).tokens()
     notes = [*notes, *model.notes_on(tokens)]
     if isinstance(model, HasRefine):
         notes = [*notes, model.refine(to_device_of(model, tokens))]

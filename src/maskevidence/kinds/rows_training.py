@@ -1,6 +1,7 @@
 """Train a model of rows in standard units, and save it in the units of the data."""
 
 import re
+from typing import Any
 
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError
@@ -15,10 +16,12 @@ from maskevidence.kinds.training_folder import (
     prepare_folder,
     write_result,
 )
+from maskevidence.kinds.words import NETWORK, is_network
 from maskevidence.masks.by_name import parse_design
 from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import marks_of
+from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.runs.lock import locked
 from maskevidence.support.files import write_atomic
 from maskevidence.training.checkpoints import FILE
@@ -26,7 +29,7 @@ from maskevidence.training.fit import fit
 from maskevidence.training.history import History
 from maskevidence.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 
-BATCH_SIZE, CHECKPOINT_EVERY = 512, 20
+EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
@@ -62,8 +65,10 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
         raise InputError(
             "kernel-gaussian has no parameters to train by masks; score, impute and select fit it"
         )
-    train, test = _read(data, options)
-    fitted, dropped = new_model(build, train, "train on")
+    if is_network(model) and options.objective != RowTraining.objective:
+        raise InputError(f"{NETWORK} is trained with masks of random sizes; leave --objective out")
+    train, test, everything = _read(data, options, words=is_network(model))
+    fitted, dropped = new_model(build, train, everything, "train on")
     columns = [column for column in train.columns if column not in dropped]
     train, test = train.select(columns), None if test is None else test.select(columns)
     if isinstance(objective, Elbo):
@@ -91,28 +96,34 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
             log_evidence_train=_log_evidence(fitted, train),
             log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
             dropped_columns=dropped,
+            notes=list(everything.notes) if fitted.takes_words else [],
             **recorded(fitted),
         )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
     return TrainingResult(result, options.out, files)
 
 
-def _read(data: str, options: RowTraining) -> tuple[Table, Table | None]:
-    """The rows to train on and the rows held out, if any."""
+def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
+    """The rows to train on, the rows held out, if any, and both."""
     reading, id_column = options.reading, options.id_column
-    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column)
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
-        return table.split(test_fraction, options.seed)
+        return *table.split(test_fraction, options.seed), table
     if options.patience is not None:
         raise InputError("--patience needs held-out rows to judge by; give --test-fraction above 0")
-    return table, None
+    return table, None, table
 
 
 def _fit(
     fitted: TableModel, train: Table, test: Table | None, objective: Objective, options: RowTraining
 ) -> History:
-    """Train the model in units where the data have spread 1, and turn it into the units of the data."""
+    """Train the model in units where the data have spread 1, and turn it into the units of the data.
+
+    A masked network keeps to its own recipe, with the options that were given.
+    """
+    if isinstance(fitted, MaskedNetwork):
+        return _fit_network(fitted, train, test, options)
     fitted.set_units(train.values)
     shift, scale = fitted.units(train.values)
     judged = None if test is None or options.patience is None else (test.values - shift) / scale
@@ -122,7 +133,7 @@ def _fit(
         (train.values - shift) / scale,
         objective,
         learning_rate=_learning_rate(fitted, options),
-        epochs=options.epochs,
+        epochs=EPOCHS if options.epochs is None else options.epochs,
         batch_size=BATCH_SIZE if options.batch_size is None else options.batch_size,
         seed=options.seed,
         held_out=judged,
@@ -132,6 +143,23 @@ def _fit(
     )
     fitted.rescale(shift, scale)
     return history
+
+
+def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, options: RowTraining) -> History:
+    """Train a masked network; the held-out rows choose the epoch."""
+    given: dict[str, Any] = {"patience": options.patience, "checkpoint_every": options.checkpoint_every}
+    fitted.fit(
+        train,
+        held_out=test,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=_learning_rate(fitted, options),
+        seed=options.seed,
+        checkpoint=options.out,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    assert fitted.history is not None
+    return fitted.history
 
 
 def _learning_rate(fitted: TableModel, options: RowTraining) -> float:

@@ -16,7 +16,7 @@ from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, 
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import EvidenceEstimate, Kind, summarize_scores
 from maskevidence.kinds.selection import Candidate, Selection
-from maskevidence.kinds.words import FAMILIES, SINGLE, parse_components, parse_model
+from maskevidence.kinds.words import FAMILIES, SINGLE, is_network, parse_components, parse_model
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
@@ -24,6 +24,7 @@ from maskevidence.model import HasLogEvidence
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.factor_analysis import FactorAnalysis, fit_each_rank
 from maskevidence.models.gaussian.ppca import PPCA
+from maskevidence.models.network.columns import coded, levels_of
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
@@ -52,6 +53,10 @@ class _Word(NamedTuple):
         assert build is not None
         return build(width)
 
+    def example(self, width: int) -> TableModel:
+        """A small model of the family, for what all its models have in common."""
+        return self.build(width) if is_network(self.family) else self._replace(k=self.k and 1).build(2)
+
 
 class _Scores(NamedTuple):
     """What is known of a candidate after some folds.
@@ -72,20 +77,29 @@ class _Plan:
     """What is scored, and how.
 
     Attributes:
-        values: shape (N, D), without columns that do not vary in some fold.
-        columns: D names, or c0, c1, ...
+        table: N rows of D columns, without columns that do not vary in some fold.
         words: the candidates.
         folds: the rows of each fold.
         design: the mask design; None to use the closed form.
         key: of the masks.
     """
 
-    values: Rows
-    columns: tuple[str, ...]
+    table: Table
     words: tuple[_Word, ...]
     folds: tuple[Held, ...]
     design: MaskDesign | None
     key: MaskKey
+
+    @property
+    def values(self) -> Rows:
+        """Shape (N, D)."""
+        return self.table.values
+
+    def build(self, word: _Word) -> TableModel:
+        """A new model for the columns, of which it sees all rows if it takes words."""
+        model = word.build(len(self.table.columns))
+        model.declare(self.table)
+        return model
 
 
 def select(
@@ -115,8 +129,8 @@ def select(
     Args:
         data: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Rows without any
             value, and columns that do not vary, are left out.
-        families: words such as "ppca", "factor-analysis", "bernoulli-pca", "gaussian", "kernel-gaussian", or
-            one model such as "ppca:3"; or several between commas.
+        families: words such as "masked-net", "ppca", "factor-analysis", "bernoulli-pca", "gaussian",
+            "kernel-gaussian", or one model such as "ppca:3"; or several between commas.
         components: numbers of components to try, for families that have some: one, several, or a word of the
             command line such as "1-20".
         folds: the number of parts of the rows, 2 or more.
@@ -171,8 +185,8 @@ def select(
                 beaten.get(name),
             )
         )
-    model = names[ranked[0].name].build(plan.values.shape[1]).fit(plan.values)
-    model.columns = list(plan.columns) if column_names(data) is not None else None
+    model = plan.build(names[ranked[0].name]).fit(plan.values)
+    model.columns = list(plan.table.columns) if column_names(data) is not None else None
     if len(ranked) > 2:
         notes.append(
             f"the comparisons of all pairs hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
@@ -186,7 +200,7 @@ def select(
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
         seed=seed,
-        column_names=plan.columns,
+        column_names=plan.table.columns,
         notes=tuple(notes),
     )
 
@@ -200,18 +214,13 @@ def _plan(
     key: MaskKey,
 ) -> tuple[_Plan, list[str]]:
     """What is scored, and notes on what is left out."""
-    tokens = Tokens.from_array(data, empty_rows=True)
-    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
-    columns = tuple(column_names(data) or [f"c{j}" for j in range(values.shape[1])])
+    table = _table(data)
     words = candidates(families, components)
-    examples = [word._replace(k=None if word.k is None else 1).build(2) for word in words]
-    measures = {example.base_measure for example in examples}
-    if len(measures) > 1:
-        raise InputError(
-            f"{' and '.join(dict.fromkeys(word.family for word in words))} cannot be compared: their numbers "
-            f"are relative to {' and '.join(sorted(measures))}; choose among families of one kind"
-        )
+    values, columns = table.values, table.columns
     values = values[~np.isnan(values).all(axis=1)]
+    table = replace(table, values=values, ids=np.arange(len(values)), labels=None)
+    examples = [word.example(len(columns)) for word in words]
+    _check_measures(table, words, examples)
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     order = np.random.default_rng(key.seed).permutation(len(values))
@@ -239,7 +248,37 @@ def _plan(
     closed = all(isinstance(example, HasLogEvidence) for example in examples)
     if design is None and not closed:
         design = EverySize(masks_per_size=2)
-    return _Plan(values, columns, words, held, design, key), notes
+    return _Plan(table.select(list(columns)), words, held, design, key), notes
+
+
+def _table(data: object) -> Table:
+    """The data as a table, in which words are positions among the words of their column."""
+    if isinstance(data, Table):
+        return data
+    names, levels = column_names(data), levels_of(data)
+    tokens = Tokens.from_array(coded(data, names, levels) if names and levels else data, empty_rows=True)
+    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+    columns = tuple(names or [f"c{j}" for j in range(values.shape[1])])
+    words = {name: tuple(of_column) for name, of_column in levels.items()}
+    return Table("the data", values, columns, np.arange(len(values)), levels=words)
+
+
+def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:
+    """Refuse families whose numbers are relative to different measures, or that cannot take words."""
+    others = [word.family for word, example in zip(words, examples, strict=True) if not example.takes_words]
+    if table.levels and others:
+        raise InputError(
+            f"column {next(iter(table.levels))!r} holds categories, which {others[0]} cannot take; choose "
+            "among networks alone, or leave such columns out (--drop) or encode them (--one-hot)"
+        )
+    for example in examples:
+        example.declare(table)
+    measures = {example.base_measure for example in examples}
+    if len(measures) > 1:
+        raise InputError(
+            f"{' and '.join(dict.fromkeys(word.family for word in words))} cannot be compared: their numbers "
+            f"are relative to {' and '.join(sorted(measures))}; choose among families of one kind"
+        )
 
 
 def candidates(families: str | Sequence[str], components: Sequence[int]) -> tuple[_Word, ...]:
@@ -259,7 +298,8 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         if colon and family in FAMILIES:
             parse_model(name)
             words.append(_Word(family, int(k)))
-        elif name in SINGLE:
+        elif name in SINGLE or is_network(name):
+            parse_model(name)
             words.append(_Word(name, None))
         elif name in FAMILIES:
             words += [_Word(name, int(k)) for k in sorted(set(components))]
@@ -322,7 +362,6 @@ def _fits(
     plan: _Plan, train: Rows, failed: dict[_Word, str], advance: Advance
 ) -> Iterator[tuple[_Word, TableModel]]:
     """The candidates fitted to some rows; those that cannot be are added to `failed`."""
-    width = train.shape[1]
     for family in dict.fromkeys(word.family for word in plan.words):
         words = sorted((word for word in plan.words if word.family == family), key=lambda word: word.k or 0)
         chain = None
@@ -331,7 +370,7 @@ def _fits(
         for word in words:
             advance(1)
             try:
-                yield word, word.build(width).fit(train) if chain is None else next(chain)
+                yield word, plan.build(word).fit(train) if chain is None else next(chain)
             except (NumericalError, StopIteration) as error:  # a chain that has failed has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
 
@@ -372,7 +411,7 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
             comparison = compare(estimates)
             behind, between = comparison.behind, comparison.between
     else:
-        conditionals = {word.build(plan.values.shape[1]).conditionals for word in scores}
+        conditionals = {plan.build(word).conditionals for word in scores}
         kind = "exact" if conditionals == {"exact"} else "approximate"
         by_row = {str(word): score.by_row for word, score in scores.items()}
         n = len(plan.values)
@@ -433,6 +472,6 @@ def _pooled(plan: _Plan, word: _Word, estimates: Sequence[EvidenceEstimate]) -> 
     """The estimate of all rows from those of the folds."""
     assert plan.design is not None
     table = ScoreTable.join([estimate.scores for estimate in estimates])
-    model = word.build(plan.values.shape[1])
+    model = plan.build(word)
     n_calls = sum(estimate.n_model_calls for estimate in estimates)
     return summarize_scores(table, plan.design, plan.key, model.conditionals, n_calls, model.base_measure)

@@ -11,7 +11,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.result import page_of_numbers
 from maskevidence.kinds.options import Training
 from maskevidence.kinds.result import Result
-from maskevidence.kinds.words import kind_of_training
+from maskevidence.kinds.words import is_network, kind_of_training
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
@@ -181,9 +181,14 @@ def _page_of_rows(result: Mapping[str, Any]) -> Page:
     rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
     if result["log_evidence_held_out"] is not None:
         rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
-    what = "exact log evidence" if result["kind"] == "exact" else "importance-weighted bound, 1,024 draws"
+    bound = (
+        "importance bound, 16 orders"
+        if is_network(result["model"])
+        else "importance-weighted bound, 1,024 draws"
+    )
+    what = "exact log evidence" if result["kind"] == "exact" else bound
     title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
-    notes = _notes_on_devices(result)
+    notes = [*result["notes"], *_notes_on_devices(result)]
     if result["dropped_columns"]:
         notes.append(f"dropped constant columns: {', '.join(result['dropped_columns'])}")
     if result["stopped"] is not None:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,10 @@ _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
 }
-MODELS = (*_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+NETWORK = "masked-net"  # alone, or masked-net:256x2 with its width and layers
+MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that a number of components follows
-SINGLE = tuple(_WITHOUT_COMPONENTS)  # words that stand alone
+SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words that stand alone
 _MAX_COMPONENTS = 10_000
 
 
@@ -83,8 +84,8 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Turn a MODEL word into a builder of new models, or into a saved model.
 
     Args:
-        word: "gaussian", "kernel-gaussian", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or
-            the folder of a saved model.
+        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
+            "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a saved model.
 
     Returns:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
@@ -99,6 +100,9 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         torch.Size([5, 2])
     """
     name, _, components = word.partition(":")
+    if is_network(word):
+        sizes = _network_sizes(word)
+        return lambda n_features: models.MaskedNetwork(n_features, *sizes), None
     if word in _WITHOUT_COMPONENTS:
         return _WITHOUT_COMPONENTS[word], None
     if name in _WITH_COMPONENTS:
@@ -110,6 +114,42 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def is_network(word: str) -> bool:
+    """Whether a MODEL word stands for a new masked network, with or without its sizes.
+
+    Example:
+        >>> is_network("masked-net"), is_network("masked-net:64x2"), is_network("ppca:8")
+        (True, True, False)
+    """
+    return word.partition(":")[0] == NETWORK
+
+
+def _network_sizes(word: str) -> tuple[int, ...]:
+    """Width and layers of a new masked network; nothing for the default ones."""
+    _, colon, text = word.partition(":")
+    if not colon:
+        return ()
+    parts = text.split("x")
+    if len(parts) != 2 or not all(re.fullmatch("[1-9][0-9]{0,4}", part) for part in parts):
+        raise InputError(f"model {word!r} lacks its width and layers; write {NETWORK}:256x2, for example")
+    return tuple(map(int, parts))
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Words between commas, as `parse_words` reads them.
+
+    Example:
+        >>> join_words(["a", "b, in m"])
+        'a,"b, in m"'
+    """
+
+    def quoted(word: str) -> str:
+        plain = word == word.strip() and not re.search('[,"]', word)
+        return word if plain else '"{}"'.format(word.replace('"', '""'))
+
+    return ",".join(map(quoted, words))
 
 
 def parse_words(option: str, text: str | None) -> list[str]:

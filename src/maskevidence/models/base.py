@@ -1,7 +1,7 @@
 """What every model of table rows has, beyond the protocol of `MaskedModel`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class TableModel(HasPage, nn.Module, ABC):
         n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
         keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
             False, callers drop constant columns, train on rows in the units of `units`, and call `rescale`.
+        takes_words: True if columns may hold the positions of words, which `declare` tells the model.
+        levels: the words of such columns, by the name of the column.
         learning_rate: the default learning rate of Adam.
 
     Args:
@@ -51,12 +53,14 @@ class TableModel(HasPage, nn.Module, ABC):
     conditionals: Conditionals
     base_measure: str
     keeps_units: bool = True
+    takes_words: bool = False
     learning_rate: float = 0.02
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
         self.n_features = n_features
         self.columns: list[str] | None = None
+        self.levels: Mapping[str, Sequence[str]] = {}
         self.fitted_rows = ""
         self.bounded: list[int] = []
         self.n_iterations = 0
@@ -260,6 +264,18 @@ class TableModel(HasPage, nn.Module, ABC):
             >>> model.rescale(np.array([5.0]), np.array([2.0]))
             >>> model.mean.item(), round(model.covariance.item(), 12)
             (5.0, 4.0)
+        """
+
+    def declare(self, x: object) -> None:
+        """Let the model see all rows, for the kinds of their columns, before it is fitted to some of them.
+
+        Does nothing unless `takes_words`.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing; a `Table` or a data frame may have words.
+
+        Raises:
+            InputError: a column that the model cannot take.
         """
 
     def set_units(self, x: object) -> None:

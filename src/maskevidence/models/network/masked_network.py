@@ -83,6 +83,7 @@ class MaskedNetwork(TableModel):
     """
 
     conditionals: Conditionals = "learned"
+    takes_words = True
     learning_rate = 2e-3
 
     def __init__(
@@ -284,6 +285,7 @@ class MaskedNetwork(TableModel):
         self._declared = [column_from(values) for values in table.T]
         for name, kind in known.items():
             self._declared[position[name]] = column_from(table[:, position[name]], kind)
+        self.base_measure = base_measure(self._declared)
 
     def set_units(self, x: object) -> None:
         """Take the scales and categories of the columns from rows, and make a new network for them.
@@ -303,10 +305,10 @@ class MaskedNetwork(TableModel):
         for values, declared in zip(self._table(self._coded(x)).T, self._declared, strict=True):
             fixed = declared.kind == "yes/no"  # its two values, one of which these rows may lack
             columns.append(declared if fixed else column_from(values, declared.kind))
-        device, self._declared, self.fitted = self._like().device, None, True
+        like, self._declared, self.fitted = self._like(), None, True
         self._build(columns)
         self.network.skip.bias.data.copy_(self.cells.marginals(self._table(self._coded(x))))
-        self.to(device)
+        self.to(like.device, like.dtype)
 
     def _own_columns(self, x: object) -> object:
         """The model's columns of a table with names, words as the numbers of their categories."""

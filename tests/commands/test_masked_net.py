@@ -1,0 +1,195 @@
+"""masked-net on a table of words, counts, yes/no, numbers and holes, by every command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.models.network import masked_network
+
+
+def mixed(n: int) -> pd.DataFrame:
+    """Words that tell yes from no, a count and a number that depend on it, and holes."""
+    rng = np.random.default_rng(0)
+    sick = rng.random(n) < 0.4
+    red = rng.random(n) < np.where(sick, 0.95, 0.05)
+    frame = pd.DataFrame(
+        {
+            "colour": np.where(red, "red", "blue"),
+            "sick": sick.astype(float),
+            "count": rng.poisson(np.where(sick, 8, 1)).astype(float),
+            "weight": rng.normal(3.0 * sick).round(3),
+        }
+    )
+    return frame.mask(
+        (rng.random(frame.shape) < 0.1) & (np.arange(4) > 0)
+        | (np.arange(n) % 9 == 0)[:, None] & (np.arange(4) == 0)
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(masked_network, "_STEPS", 1)
+    mixed(120).to_csv("t.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def saved(run: CommandLine) -> str:
+    result = run("train", "masked-net:16x1", "t.csv", "--epochs", 15, "--out", "model")
+    assert result.code == 0, result.err
+    assert "categories: colour; yes/no: sick; numbers: count, weight" in result.out.replace("\n", " ")
+    return "model"
+
+
+def test_a_new_model_and_the_same_one_saved_have_equal_scores(run: CommandLine) -> None:
+    new = run("score", "masked-net:8x1", "t.csv", "--out", "new", "--json", "new.json")
+    assert new.code == 0, new.err
+    again = run(
+        "score", "new/model", "t.csv", "--test-fraction", 0.2, "--out", "again", "--json", "again.json"
+    )
+    assert again.code == 0, again.err
+    first, second = (json.loads(Path(f"{name}.json").read_text()) for name in ("new", "again"))
+    assert first["log_evidence"] == second["log_evidence"]
+    runs = [json.loads(Path(name, "run.json").read_text()) for name in ("new", "again")]
+    assert runs[0]["data"]["fingerprint"] == runs[1]["data"]["fingerprint"]
+    assert runs[0]["data"]["options"]["words"] is True
+    report = run("report", "new", "again", "--out", "report.html")
+    assert report.code == 0, report.err
+    assert "cannot be read any more" not in Path("report.html").read_text()
+
+
+def test_holes_are_filled_by_words_and_numbers(run: CommandLine, saved: str) -> None:
+    result = run("impute", saved, "t.csv", "--out", "filled.csv")
+    assert result.code == 0, result.err
+    before, filled = pd.read_csv("t.csv"), pd.read_csv("filled.csv")
+    assert list(filled) == [*before, "sick_sd", "count_sd", "weight_sd"]
+    assert filled.notna().all(axis=None)
+    assert set(filled["colour"]) == {"red", "blue"}
+    expected = me.models.load(saved).impute(before)
+    words = np.array(["blue", "red"])[expected.values[:, 0].astype(int)]
+    assert filled["colour"].tolist() == words.tolist()
+    np.testing.assert_allclose(filled[["sick", "count", "weight"]], expected.values[:, 1:], rtol=1e-6)
+    np.testing.assert_allclose(filled["count_sd"], np.sqrt(expected.variance[:, 2]), rtol=1e-6)
+    run("impute", saved, "t.csv", "--draws", 2, "--out", "draws.csv")
+    draws = pd.read_csv("draws.csv")
+    assert len(draws) == 2 * len(before)
+    assert draws.notna().all(axis=None)
+    assert set(draws["colour"]) == {"red", "blue"}
+    assert set(draws["sick"]) == {0, 1}
+
+
+def test_a_new_model_fills_a_parquet_table(run: CommandLine) -> None:
+    frame = mixed(60)
+    frame.loc[3] = None
+    frame.to_parquet("t.parquet")
+    result = run("impute", "masked-net:8x1", "t.parquet", "--out", "filled.parquet")
+    assert result.code == 0, result.err
+    filled = pd.read_parquet("filled.parquet")
+    assert set(filled["colour"]) == {"red", "blue"}
+    assert filled.notna().all(axis=None)
+
+
+def test_check_finds_nothing(run: CommandLine, saved: str) -> None:
+    result = run("check", saved, "t.csv", "--limit", 10)
+    assert result.code == 0, result.out + result.err
+
+
+def test_resumed_training_is_done(run: CommandLine, saved: str) -> None:
+    result = run("train", "masked-net:16x1", "t.csv", "--epochs", 15, "--out", saved, "--objective", "elbo")
+    assert result.code == 2
+
+
+def test_numbers_are_compared_with_other_families(run: CommandLine) -> None:
+    options = ("--components", "1", "--folds", 2, "--drop", "colour", "--out", "chosen")
+    result = run("select", "masked-net:8x1,ppca,gaussian", "t.csv", *options)
+    assert result.code == 0, result.err
+    names = {one["name"] for one in json.loads(Path("chosen/selection.json").read_text())["candidates"]}
+    assert names == {"masked-net:8x1", "ppca:1", "gaussian"}
+
+
+def test_networks_are_compared_on_words(run: CommandLine) -> None:
+    result = run("select", "masked-net:4x1,masked-net:8x1", "t.csv", "--folds", 2, "--out", "chosen")
+    assert result.code == 0, result.err
+    assert me.models.load("chosen/model").levels == {"colour": ["blue", "red"]}
+    assert run("score", "chosen/model", "t.csv").code == 0
+
+
+def test_python_selects_among_networks_on_a_data_frame_with_words() -> None:
+    selection = me.select(mixed(24), "masked-net:4x1,masked-net:8x1", folds=2)
+    assert selection.model.levels == {"colour": ["blue", "red"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("colour,sick,count,weight\ngreen,0,1,2\nred,1,,1\n", 0, ""),
+        ("colour,sick,count,weight\nred,0,1,2\n", 0, ""),
+        ("weight,colour,name,sick,count\n2,red,Ada,0,1\n1,blue,Bob,1,0\n", 0, ""),
+        ("colour,sick,count,weight\nred,2,1,2\n", 2, "observation 0 has 2 in column 'sick'"),
+        ("colour,sick,weight\nred,1,2\n", 2, "has no column 'count'"),
+        ("colour,sick,count,weight\nred,0,x,2\n", 2, "text in column 'count'"),
+        ("colour,sick,count,weight\nred,0,1,2\n,,,\n", 2, "has no value in row 1 (from 0)"),
+        ("colour,sick,count,weight\n1,0,1,2\n2,0,1,2\n", 0, ""),
+    ],
+)
+def test_rows_that_training_has_not_seen(
+    run: CommandLine, saved: str, text: str, code: int, message: str
+) -> None:
+    Path("new.csv").write_text(text)
+    result = run("score", saved, "new.csv")
+    assert result.code == code, result.err
+    assert message in " ".join(result.err.split())
+    assert "Traceback" not in result.err
+
+
+def test_a_word_that_training_has_not_seen_has_its_own_probability(run: CommandLine, saved: str) -> None:
+    frame = mixed(5).fillna({"sick": 1, "count": 1, "weight": 1})
+    frame["colour"] = "green"
+    frame.to_csv("new.csv", index=False)
+    assert run("score", saved, "new.csv", "--json", "r.json").code == 0
+    assert np.isfinite(json.loads(Path("r.json").read_text())["log_evidence"])
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("score masked-net:8 t.csv", "lacks its width and layers; write masked-net:256x2"),
+        ("score masked-net:0x2 t.csv", "lacks its width and layers"),
+        ("score gaussian t.csv", "the model masked-net takes words as they are"),
+        ("score gaussian t.csv --drop colour --numbers sick", "--numbers is for masked-net"),
+        ("select masked-net,gaussian t.csv", "'colour' holds categories, which gaussian cannot take"),
+        ("select bernoulli-pca,masked-net t.csv --drop colour", "cannot be compared"),
+        ("train masked-net t.csv --objective likelihood --out m", "leave --objective out"),
+        ("score masked-net t.csv --binarise threshold", "--binarise takes numbers"),
+        ("score masked-net t.csv --limit 1", "leaves no row to train on"),
+        ("score masked-net digits --categories pixel_0_0", "belongs to files of tables"),
+    ],
+)
+def test_refusals_are_one_line(run: CommandLine, command: str, message: str) -> None:
+    result = run(*command.split())
+    assert result.code == 2
+    assert message in " ".join(result.err.split())
+    assert "Traceback" not in result.err
+
+
+def test_a_file_of_words_only(run: CommandLine) -> None:
+    words = mixed(80)[["colour"]].assign(size=np.where(np.arange(80) % 3, "S", "L")).dropna()
+    words.to_csv("words.csv", index=False)
+    result = run("score", "masked-net:8x1", "words.csv", "--json", "r.json")
+    assert result.code == 0, result.err
+    assert json.loads(Path("r.json").read_text())["log_evidence"] < 0
+
+
+def test_a_third_value_among_the_held_out_rows_makes_a_number(run: CommandLine) -> None:
+    frame = mixed(80).drop(columns="colour").fillna(1.0)
+    frame["sick"] = np.where(np.arange(80) == 7, 2.0, frame["sick"])
+    frame.to_csv("three.csv", index=False)
+    for seed in range(2):
+        result = run("score", "masked-net:8x1", "three.csv", "--seed", seed, "--test-fraction", 0.5)
+        assert result.code == 0, result.err
