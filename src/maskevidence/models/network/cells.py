@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from maskevidence.models.base import keeping_dtype
 from maskevidence.models.network.columns import Column
 
-N_LOGISTICS = 10  # in the mixture of a number
+N_LOGISTICS = 8  # in the mixture of a number
 _LOG_SCALES = (-7.0, 0.0)  # of a logistic, in units of asinh((x - centre) / scale)
 _NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # of a standard logistic, for moments
 _FAR = 1e5  # scales
@@ -70,7 +70,15 @@ class Cells(nn.Module):
         self.density = density
         self.sizes = [len(columns[k].values) for k in self.category]
         self.n_inputs = len(columns) + len(self.number) + len(self.yes_no) + sum(self.sizes)
+        self.n_shifts = len(self.yes_no) + sum(self.sizes) + len(self.number)
         self.n_outputs = len(self.yes_no) + sum(self.sizes) + 3 * N_LOGISTICS * len(self.number)
+
+    def spread(self, shifts: Float[Tensor, "B S"]) -> Float[Tensor, "B O"]:
+        """Outputs with a shift for every logit, and for all centres of each number."""
+        logits, centres = torch.split(shifts, [self.n_shifts - len(self.number), len(self.number)], 1)
+        zero = torch.zeros_like(centres)
+        mixtures = torch.stack([zero, centres, zero], 2)[:, :, None].expand(-1, -1, N_LOGISTICS, -1)
+        return torch.cat([logits, mixtures.reshape(len(shifts), -1)], 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cells":
         """Centres, scales and steps stay in float64 in a network of any dtype."""

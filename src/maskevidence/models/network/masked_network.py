@@ -36,6 +36,7 @@ from maskevidence.training.objectives import MaskedObjective, Objective
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call
 _STEPS = 4_000
+_WORK = 6e11  # products of a weight and a number, about a minute on two cores
 _FEWEST_HELD_OUT = 20
 _WARM_UP = 0.05  # of the steps
 
@@ -53,7 +54,8 @@ class MaskedNetwork(TableModel):
         n_features: D.
         width: units of each layer.
         layers: residual blocks of two linear layers each.
-        dropout: the share of units that a training step leaves out.
+        dropout: the share of units that a training step leaves out; by default ½, and less for more than
+            2,000 rows: 1,000 / N.
         columns: settings of the D columns, as `arguments` gives them; by default they are taken from the rows
             that the model is fitted to.
         levels: the words of columns of categories, by the name of the column.
@@ -92,13 +94,13 @@ class MaskedNetwork(TableModel):
         width: int = 256,
         layers: int = 2,
         *,
-        dropout: float = 0.1,
+        dropout: float | None = None,
         columns: Sequence[Mapping[str, Any]] | None = None,
         levels: Mapping[str, Sequence[str]] | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if min(n_features, width, layers) < 1 or not 0 <= dropout < 1:
+        if min(n_features, width, layers) < 1 or not (dropout is None or 0 <= dropout < 1):
             raise InputError(
                 f"n_features={n_features}, width={width}, layers={layers}, dropout={dropout}; give at least "
                 "one of each and a dropout in [0, 1)"
@@ -115,15 +117,15 @@ class MaskedNetwork(TableModel):
         if columns is not None and len(columns) != n_features:
             raise InputError(f"{len(columns)} columns are described, the model has {n_features} features")
 
-    def _build(self, columns: Sequence[Column]) -> None:
-        """Make the network for these columns, with new weights."""
+    def _build(self, columns: Sequence[Column], n_rows: int = 0) -> None:
+        """Make the network for these columns and this number of training rows, with new weights."""
+        by_rows = min(0.5, 1000 / n_rows) if n_rows else 0.5
+        dropout = by_rows if self.dropout is None else self.dropout
         self.base_measure = base_measure(columns)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.cells = Cells(columns, density=any(column.kind == "number" for column in columns))
-            self.network = _Network(
-                self.cells.n_inputs, self.width, self.layers, self.dropout, self.cells.n_outputs
-            ).to(self._dtype)
+            self.network = _Network(self.cells, self.width, self.layers, dropout).to(self._dtype)
         self.eval()
         self.__dict__.pop("log_distributions", None)
         values = [value for column in columns for value in column.values]
@@ -218,7 +220,8 @@ class MaskedNetwork(TableModel):
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
                 words in a table or a data frame are categories.
             held_out: rows for the choice of the epoch; by default a tenth of x, at least 20 rows.
-            epochs: passes over the rows; by default as many as make 4,000 steps, at least 20, at most 1,000.
+            epochs: passes over the rows; by default as many as make 4,000 steps, at most 1,000, and fewer for
+                wide tables.
             batch_size: rows in a step; by default a fortieth of the rows, 32 to 256.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
@@ -239,7 +242,8 @@ class MaskedNetwork(TableModel):
         self._remember(x, tokens)
         train, test = _split(tokens, seed) if held_out is None else (tokens, self.tokens(held_out))
         batch = batch_size or min(max(len(train) // 40, 32), 256)
-        n_epochs = epochs or min(max(20, round(_STEPS * batch / len(train))), 1000)
+        n_steps = min(_STEPS, _WORK / (batch * self.n_parameters))
+        n_epochs = epochs or min(max(1, round(n_steps * batch / len(train))), 1000)
         self.history = fit(
             self,
             train,
@@ -269,7 +273,6 @@ class MaskedNetwork(TableModel):
             InputError: a column without a value, a kind that does not suit its values, or an unknown column.
         """
         self.levels = levels_of(x)
-        self.check_width(np.asarray(x).shape[1] if column_names(x) is None else len(column_names(x) or ()))
         names = column_names(x) or []
         position: dict[Any, int] = {k: k for k in range(self.n_features)}
         position |= {name: k for k, name in enumerate(names)}
@@ -306,8 +309,8 @@ class MaskedNetwork(TableModel):
             fixed = declared.kind == "yes/no"  # its two values, one of which these rows may lack
             columns.append(declared if fixed else column_from(values, declared.kind))
         like, self._declared, self.fitted = self._like(), None, True
-        self._build(columns)
-        self.network.skip.bias.data.copy_(self.cells.marginals(self._table(self._coded(x))))
+        self._build(columns, len(self._table(self._coded(x))))
+        self.network.bias.data.copy_(self.cells.marginals(self._table(self._coded(x))))
         self.to(like.device, like.dtype)
 
     def _own_columns(self, x: object) -> object:
@@ -371,20 +374,24 @@ class _Network(nn.Module):
     """A residual multilayer perceptron beside a linear map, whose outputs are added.
 
     The linear map alone is a logistic regression of every column on the others, which few rows suffice for.
+    Its answer for a number is a shift of all centres of the mixture.
     """
 
-    def __init__(self, n_inputs: int, width: int, layers: int, dropout: float, n_outputs: int) -> None:
+    def __init__(self, cells: Cells, width: int, layers: int, dropout: float) -> None:
         super().__init__()
+        n_inputs, n_outputs = cells.n_inputs, cells.n_outputs
         blocks = [_Block(width, dropout) for _ in range(layers)]
         last = nn.Linear(width, n_outputs, bias=False)
         end = [nn.LayerNorm(width), nn.GELU(), nn.Dropout(dropout), last]
         self.deep = nn.Sequential(nn.Linear(n_inputs, width), *blocks, *end)
-        self.skip = nn.Linear(n_inputs, n_outputs)
+        self.skip = nn.Linear(n_inputs, cells.n_shifts, bias=False)
+        self.bias = nn.Parameter(torch.zeros(n_outputs))
+        self.spread = cells.spread
         last.weight.data *= 0.1
         nn.init.zeros_(self.skip.weight)
 
     def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B O"]:
-        return self.deep(x) + self.skip(x)
+        return self.deep(x) + self.spread(self.skip(x)) + self.bias
 
 
 class _Block(nn.Module):
