@@ -134,7 +134,9 @@ def learn_spn(train: Rows) -> Iterator[tuple[str, Model]]:
         )
         yield (
             f"slices of {smallest}",
-            lambda x, network=network: log_likelihood(network, x.astype(np.float32)).astype(float)[:, 0],
+            lambda x, network=network: (
+                log_likelihood(network, x.astype(np.float32)).astype(float).reshape(len(x))
+            ),
         )
 
 

@@ -222,7 +222,7 @@ class MaskedNetwork(TableModel):
             held_out: rows for the choice of the epoch; by default a tenth of x, at least 20 rows.
             epochs: passes over the rows; by default as many as make 4,000 steps, at most 1,000, and fewer for
                 wide tables.
-            batch_size: rows in a step; by default a fortieth of the rows, 32 to 256.
+            batch_size: rows in a step; by default a sixteenth of the rows, 32 to 256.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
             kinds: "yes/no", "category" or "number" for some columns, by name or position; the others are
@@ -241,7 +241,7 @@ class MaskedNetwork(TableModel):
         tokens = self.tokens(x)
         self._remember(x, tokens)
         train, test = _split(tokens, seed) if held_out is None else (tokens, self.tokens(held_out))
-        batch = batch_size or min(max(len(train) // 40, 32), 256)
+        batch = batch_size or min(max(len(train) // 16, 32), 256)
         n_steps = min(_STEPS, _WORK / (batch * self.n_parameters))
         n_epochs = epochs or min(max(1, round(n_steps * batch / len(train))), 1000)
         self.history = fit(
