@@ -75,7 +75,8 @@ class Encoding:
 
     def __init__(self, table: MixedTable) -> None:
         self.kinds = table.kinds
-        self.centre, self.scale = np.nanmean(table.values, 0), np.nanstd(table.values, 0)
+        self.centre, deviation = np.nanmean(table.values, 0), np.nanstd(table.values, 0)
+        self.scale = np.where(deviation > 0, deviation, 1.0)
         self.levels = [np.unique(column[~np.isnan(column)]) for column in table.values.T]
 
     def encode(self, values: np.ndarray) -> np.ndarray:
