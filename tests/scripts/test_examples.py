@@ -25,18 +25,27 @@ def test_the_first_run_answers_in_its_last_line(
 ) -> None:
     for extra in ("sklearn", "transformers", "matplotlib"):
         pytest.importorskip(extra)
-    monkeypatch.setattr(first_run, "COMPONENTS", (2, 20))
+    for name in ("masked-net:64x1", "gaussian"):
+        monkeypatch.delitem(first_run.MODELS, name)
     first_run.main(tmp_path, steps=2, limit=4)
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == (
-        "ppca:20 has the highest held-out log evidence, better than every other; the folds chose ppca:20"
+        "factor-analysis:3 has the highest held-out log evidence, better than every other; the folds chose "
+        "factor-analysis:3"
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"bert", "ppca-2", "ppca-20", "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "bert",
+        "factor-analysis-3",
+        "ppca-3",
+        "report.html",
+    }
     shown = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "ppca-20 has the highest log evidence" in shown
-    bars = {line.split()[0]: line.count("█") for line in said if line.startswith((" ppca", " 5%", " 100%"))}
-    assert bars["ppca:2"] > 15
-    assert bars["ppca:20"] == bars["100%"] == 0
+    assert "factor-analysis-3 has the highest log evidence" in shown
+    bars = {
+        line.split()[0]: line.count("█") for line in said if line.startswith((" ppca", " factor", " 100%"))
+    }
+    assert bars["ppca:3"] > 15
+    assert bars["factor-analysis:3"] == bars["100%"] == 0
 
 
 def test_an_estimate_in_memory_becomes_a_run(pixels: me.data.Table, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from maskevidence.training.objectives import MaskedObjective, Objective
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call
 _STEPS = 4_000
+_MOST_EPOCHS = 250
 _WORK = 6e11  # products of a weight and a number, about a minute on two cores
 _FEWEST_HELD_OUT = 20
 _WARM_UP = 0.05  # of the steps
@@ -220,8 +221,8 @@ class MaskedNetwork(TableModel):
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
                 words in a table or a data frame are categories.
             held_out: rows for the choice of the epoch; by default a tenth of x, at least 20 rows.
-            epochs: passes over the rows; by default as many as make 4,000 steps, at most 1,000, and fewer for
-                wide tables.
+            epochs: passes over the rows; by default as many as make 4,000 steps, at most 250, and fewer for
+                wide tables. Training ends after a quarter of them without a higher held-out area.
             batch_size: rows in a step; by default a sixteenth of the rows, 32 to 256.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
@@ -243,7 +244,7 @@ class MaskedNetwork(TableModel):
         train, test = _split(tokens, seed) if held_out is None else (tokens, self.tokens(held_out))
         batch = batch_size or min(max(len(train) // 16, 32), 256)
         n_steps = min(_STEPS, _WORK / (batch * self.n_parameters))
-        n_epochs = epochs or min(max(1, round(n_steps * batch / len(train))), 1000)
+        n_epochs = epochs or min(max(1, round(n_steps * batch / len(train))), _MOST_EPOCHS)
         self.history = fit(
             self,
             train,
@@ -257,7 +258,7 @@ class MaskedNetwork(TableModel):
             seed=seed,
             held_out=test,
             evidence_every=0,
-            **{"patience": n_epochs, **options},
+            **{"patience": max(5, n_epochs // 4), **options},
         )
         self.n_iterations = len(self.history)
         return self
