@@ -55,8 +55,8 @@ class MaskedNetwork(TableModel):
         n_features: D.
         width: units of each layer.
         layers: residual blocks of two linear layers each.
-        dropout: the share of units that a training step leaves out; by default ½, and less for more than
-            2,000 rows: 1,000 / N.
+        dropout: the share of units that a training step leaves out; by default 12 D / N for N training rows,
+            at most ½.
         columns: settings of the D columns, as `arguments` gives them; by default they are taken from the rows
             that the model is fitted to.
         levels: the words of columns of categories, by the name of the column.
@@ -120,7 +120,7 @@ class MaskedNetwork(TableModel):
 
     def _build(self, columns: Sequence[Column], n_rows: int = 0) -> None:
         """Make the network for these columns and this number of training rows, with new weights."""
-        by_rows = min(0.5, 1000 / n_rows) if n_rows else 0.5
+        by_rows = min(0.5, 12 * self.n_features / n_rows) if n_rows else 0.5
         dropout = by_rows if self.dropout is None else self.dropout
         self.base_measure = base_measure(columns)
         with torch.random.fork_rng(devices=[]):
