@@ -133,6 +133,16 @@ def test_a_config_of_something_else(folder: Path, changes: dict, message: str) -
     assert message in refused(folder)
 
 
+@pytest.mark.parametrize("size", ["width", "layers"])
+def test_a_network_beyond_its_weights_is_not_allocated(tmp_path: Path, size: str) -> None:
+    me.models.MaskedNetwork(3, 8, 1).save(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    config["arguments"][size] = 10**9
+    path.write_text(json.dumps(config))
+    assert f"{size}=1000000000" in refused(tmp_path)
+
+
 def test_a_config_that_is_not_an_object_or_lacks_its_arguments(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text("[1, 2]")

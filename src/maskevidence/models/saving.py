@@ -133,7 +133,7 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
     largest = max((size for weights in state.values() for size in weights.shape), default=0)
     hidden = arguments.get("hidden")
     layers = hidden if isinstance(hidden, list) else [hidden]
-    sizes = [(name, arguments.get(name)) for name in ("n_features", "n_components")]
+    sizes = [(name, arguments.get(name)) for name in ("n_features", "n_components", "width", "layers")]
     for name, size in sizes + [("hidden", layer) for layer in layers]:
         if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
             raise InputError(f"{unfit} {name}={size!r} is not a whole number")

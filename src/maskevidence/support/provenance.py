@@ -41,4 +41,5 @@ def command() -> str:
         "maskevidence score ppca:8 'my table.csv'"
         >>> sys.argv = arguments
     """
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    words = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return words.encode("utf-8", "backslashreplace").decode()  # names of files may be in another encoding
