@@ -244,7 +244,7 @@ def offset(trial: Trial) -> Outcome:
     return passed(message, z=largest_z, largest=largest, **numbers)
 
 
-class _Hidden(NamedTuple):
+class _HiddenBlocks(NamedTuple):
     """Rows with hidden blocks."""
 
     tokens: Tokens
@@ -264,7 +264,7 @@ class _Hidden(NamedTuple):
         return trial.ask(changed, self.masked).clamp(min=_IMPOSSIBLE)
 
 
-def _hidden_blocks(trial: Trial) -> _Hidden:
+def _hidden_blocks(trial: Trial) -> _HiddenBlocks:
     """Rows with half of their blocks of tokens hidden; short rows with one block of half the row."""
     rng = trial.rng("offset")
     maskable = trial.data.maskable.cpu()
@@ -283,7 +283,7 @@ def _hidden_blocks(trial: Trial) -> _Hidden:
     masked = maskable & torch.where(n_tokens < 3 * _BLOCK, in_single, in_blocks)
     column = torch.arange(width).expand(n, width)
     device = trial.masked.device
-    return _Hidden(trial.data[rows.to(trial.data.ids.device)], masked.to(device), column.to(device))
+    return _HiddenBlocks(trial.data[rows.to(trial.data.ids.device)], masked.to(device), column.to(device))
 
 
 def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:

@@ -22,7 +22,7 @@ _UNIFORM = 1e-3  # the share of a uniform distribution in the proposal, so that 
 _LEVELS = 256
 
 
-class Nodes(NamedTuple):
+class IntegralNodes(NamedTuple):
     """Nodes of an integral, which is Σ exp(log_prob + log_weight).
 
     Attributes:
@@ -40,7 +40,7 @@ class Nodes(NamedTuple):
 
 def integrate(
     log_prob: Callable[[Floats], Floats], points: Floats, tolerance: float, *, line: bool = True
-) -> Nodes:
+) -> IntegralNodes:
     """Nodes for the integral of exp(log_prob), by Simpson's rule on intervals that are halved where it errs.
 
     Intervals end at the given points and at the modes, so that a mode of any width is seen if a point lies
@@ -76,7 +76,7 @@ def integrate(
     log_p = on_line(t)
     if (best := int(log_p.argmax())) in (0, len(t) - 1):
         end = middle + width * float(np.sinh(t[best]))
-        return Nodes(
+        return IntegralNodes(
             log_p, np.zeros(len(t)), 0.0, f"the density grows without end as the value goes to {end:.3g}"
         )
     return _halved(on_line, *_with_modes(on_line, t, log_p), tolerance, log_slope)
@@ -112,7 +112,7 @@ def _halved(
     log_p: Floats,
     tolerance: float,
     log_slope: Callable[[Float64[np.ndarray, "..."]], Float64[np.ndarray, "..."]],
-) -> Nodes:
+) -> IntegralNodes:
     """Simpson's rule between neighbouring nodes; the intervals that err most are halved."""
 
     def simpson(t: Float64[np.ndarray, "k 3"], log_p: Float64[np.ndarray, "k 3"]) -> Floats:
@@ -142,7 +142,7 @@ def _halved(
             error = np.concatenate([np.delete(error, worst), change, change])
         weight = (t[:, [2]] - t[:, [0]]) / 6 * np.array([1, 4, 1])
         log_weight = np.log(np.maximum(weight, 1e-300)) + log_slope(t)
-    return Nodes(log_p.ravel(), log_weight.ravel(), float(error.sum()))
+    return IntegralNodes(log_p.ravel(), log_weight.ravel(), float(error.sum()))
 
 
 def _triples(ends: Floats, middle: Float64[np.ndarray, " n_minus_1"]) -> Float64[np.ndarray, "k 3"]:
@@ -163,7 +163,7 @@ def sample(
     start: Float64[np.ndarray, " K"],
     scale: float | None,
     rng: np.random.Generator,
-) -> Nodes:
+) -> IntegralNodes:
     """Draws of a vector from a proposal, whose mean weight is the total probability.
 
     The entries of the proposal are independent. Each is fitted to the log-density along that entry, with the
@@ -198,9 +198,9 @@ def sample(
     error = float(weight.std(ddof=1) * np.sqrt(N_SAMPLES))
     effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.sum() > 0 else 0.0
     if effective >= _FEWEST_EFFECTIVE:
-        return Nodes(log_p, log_weight, error)
+        return IntegralNodes(log_p, log_weight, error)
     note = f"the entries depend on each other: only {effective:.0f} of {N_SAMPLES} draws are effective"
-    return Nodes(log_p, log_weight, error, note)
+    return IntegralNodes(log_p, log_weight, error, note)
 
 
 def _parabola(x: Floats, y: Floats) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, UInt8
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.patches import random_masks, unpatchify
-from maskevidence.show.pictures import Images
+from maskevidence.show.pictures import ImageGrid
 from maskevidence.show.words import typeset
 from maskevidence.tokens import Tokens
 
@@ -63,7 +63,7 @@ def _at_rate(model: MaskedImage, tokens: Tokens, rate: float, seed: int) -> Reco
 
 def reconstructions_picture(
     originals: UInt8[np.ndarray, "N H W C"], reconstructions: Sequence[Reconstruction]
-) -> Images:
+) -> ImageGrid:
     """One row per image: the original, then visible and reconstructed patches at each rate."""
     names = ["original"]
     for each in reconstructions:
@@ -78,7 +78,7 @@ def reconstructions_picture(
             images[-1] += [hidden, _in_colour(np.clip(each.levels[row] / 255.0, 0.0, 1.0))]
             nats, per_pixel = typeset(float(each.log_prob[row]), 0), typeset(float(each.per_pixel[row]))
             words[-1] += ["", f"{nats} nats\n{per_pixel} per pixel"]
-    return Images(np.array(images), names, words)
+    return ImageGrid(np.array(images), names, words)
 
 
 def _in_colour(image: Float[np.ndarray, "H W C"]) -> Float[np.ndarray, "H W 3"]:

@@ -15,10 +15,10 @@ from maskevidence.show.parts import Picture, Values
 from maskevidence.show.pictures import (
     FEWEST_IN_A_BAND,
     Band,
+    ColourGrid,
     Floats,
-    Grid,
     Histogram,
-    Images,
+    ImageGrid,
     Line,
     Lines,
     Strips,
@@ -131,7 +131,7 @@ def _(picture: Histogram, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: Grid, axes: Any, key: str = "") -> None:
+def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
     image = axes.imshow(picture.values, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
     axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
     axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
@@ -167,7 +167,7 @@ def _(picture: Strips, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: Images, axes: Any, key: str = "") -> None:
+def _(picture: ImageGrid, axes: Any, key: str = "") -> None:
     n_rows, n_columns = picture.images.shape[:2]
     for row, column in np.ndindex(n_rows, n_columns):
         left, top = _PITCH[0] * column, _PITCH[1] * row
@@ -297,9 +297,9 @@ def _size(picture: Picture) -> tuple[float, float]:
     """Width and height of a new figure, in inches."""
     if isinstance(picture, Values):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
-    if isinstance(picture, Grid):
+    if isinstance(picture, ColourGrid):
         return 3.4 + 0.6 * len(picture.columns), 1.6 + 0.28 * min(len(picture.values), 60)
-    if isinstance(picture, Images):
+    if isinstance(picture, ImageGrid):
         n_rows, n_columns = picture.images.shape[:2]
         return 1.15 * _PITCH[0] * n_columns, 1.15 * _PITCH[1] * n_rows + 0.8
     if isinstance(picture, Strips):

@@ -110,7 +110,7 @@ class Histogram(Picture):
 
 
 @dataclass(frozen=True)
-class Grid(Picture):
+class ColourGrid(Picture):
     """Numbers of -1 to 1 as a grid of colours.
 
     Attributes:
@@ -169,7 +169,7 @@ class Strips(Picture):
 
 
 @dataclass(frozen=True)
-class Images(Picture):
+class ImageGrid(Picture):
     """Images in rows and columns.
 
     Attributes:

@@ -33,11 +33,11 @@ from maskevidence.support.progress import progress
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
 Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
 EMPTY = ""
-Scored = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
+ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """A question in words.
 
     Attributes:
@@ -60,7 +60,7 @@ class Asked:
 
 def asked_questions(
     requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
-) -> tuple[list[Asked], dict[int, tuple[int, int]]]:
+) -> tuple[list[AskedQuestion], dict[int, tuple[int, int]]]:
     """The distinct questions of requests: first the ones without a race, then the raced ones.
 
     Args:
@@ -74,7 +74,7 @@ def asked_questions(
     documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for index, request in enumerate(requests):
         documents[request.task_name, request.doc_id].append(index)
-    questions: dict[tuple[Pair, ...], Asked] = {}
+    questions: dict[tuple[Pair, ...], AskedQuestion] = {}
     chosen: dict[int, tuple[tuple[Pair, ...], int]] = {}
     for (name, _), indices in documents.items():
         task = tasks.get(name)
@@ -83,7 +83,7 @@ def asked_questions(
         pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
         raced = tuple(pairs[number] for number in range(n_choices)) if contests else ()
         if raced:
-            questions[raced] = Asked(raced, contests, greedy)
+            questions[raced] = AskedQuestion(raced, contests, greedy)
         for index in indices:
             number = requests[index].idx
             if number < len(raced):
@@ -91,7 +91,9 @@ def asked_questions(
             else:
                 alone = (pairs[number],)
                 repeated = alone in questions and questions[alone].greedy
-                questions[alone] = Asked(alone, greedy=repeated or (greedy and pairs[number][0] != EMPTY))
+                questions[alone] = AskedQuestion(
+                    alone, greedy=repeated or (greedy and pairs[number][0] != EMPTY)
+                )
                 chosen[index] = alone, 0
     asked = sorted(questions.values(), key=lambda question: bool(question.contests))
     number_of = {question.pairs: number for number, question in enumerate(asked)}
@@ -140,7 +142,7 @@ class Answerer:
         self.cache = AnswerCache(None, {})
         self.n_cut = 0
 
-    def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[Scored]:
+    def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[ScoredContinuation]:
         """The value of each continuation after its context, and whether it is greedy.
 
         Args:
@@ -148,7 +150,7 @@ class Answerer:
             tasks: the harness's tasks, by name, as far as they are known.
         """
         asked, where = asked_questions(requests, tasks, self.settings)
-        answers: dict[tuple[int, int], Scored] = {}
+        answers: dict[tuple[int, int], ScoredContinuation] = {}
         values: dict[Pair, ScoredValue] = {}
         with progress("scoring continuations", len(asked)) as advance:
             for start in range(0, len(asked), _WAVE):
@@ -164,14 +166,16 @@ class Answerer:
                 advance(len(wave))
         return [answers[where[index]] for index in range(len(requests))]
 
-    def _find_after_nothing(self, wave: Iterable[Asked], values: dict[Pair, ScoredValue]) -> None:
+    def _find_after_nothing(self, wave: Iterable[AskedQuestion], values: dict[Pair, ScoredValue]) -> None:
         """Add the values after an empty context that decisions read and no request asks for."""
         pairs = {pair for question in wave for pair in question.after_nothing} - values.keys()
-        questions = [self._question(Asked((pair,)), values) for pair in sorted(pairs)]
+        questions = [self._question(AskedQuestion((pair,)), values) for pair in sorted(pairs)]
         for pair, answer in zip(sorted(pairs), self._answers(questions), strict=True):
             values[pair] = answer[0]
 
-    def _scored(self, wave: Sequence[Asked], values: Mapping[Pair, ScoredValue]) -> list[list[Scored]]:
+    def _scored(
+        self, wave: Sequence[AskedQuestion], values: Mapping[Pair, ScoredValue]
+    ) -> list[list[ScoredContinuation]]:
         """The value of each choice of each question, and whether it is greedy."""
         questions = [self._question(asked, values) for asked in wave]
         self.n_cut += sum(choice.n_cut > 0 for question in questions for choice in question.choices)
@@ -189,7 +193,7 @@ class Answerer:
             scored.append(list(zip(answer, flags, strict=True)))
         return scored
 
-    def _question(self, asked: Asked, values: Mapping[Pair, ScoredValue]) -> Question:
+    def _question(self, asked: AskedQuestion, values: Mapping[Pair, ScoredValue]) -> Question:
         """A question as tokens."""
         choices = tuple(self.encoder.pair(*pair) for pair in asked.pairs)
         offsets = tuple(

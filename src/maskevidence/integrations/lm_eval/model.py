@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.lm_eval.answering import Answerer, Scored
+from maskevidence.integrations.lm_eval.answering import Answerer, ScoredContinuation
 from maskevidence.integrations.lm_eval.generation import Decoding
 from maskevidence.integrations.lm_eval.harness import AnswerCache, calling_tasks
 from maskevidence.integrations.lm_eval.report import evidence_report, write_errors
@@ -100,7 +100,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         self._device = self.model.device
         self._tasks: dict[str, Any] = {}
 
-    def loglikelihood(self, requests: Sequence[Any], **_: Any) -> list[Scored]:
+    def loglikelihood(self, requests: Sequence[Any], **_: Any) -> list[ScoredContinuation]:
         """The value of each continuation after its context, and whether it is greedy."""
         self._tasks |= calling_tasks()
         return self.answerer.continuations(requests, self._tasks)

@@ -214,7 +214,7 @@ def plan_variants(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Planned:
     """The contexts of a call, the functions from their answers to scores, and their numbers."""
 
     reads: Reads
@@ -239,7 +239,7 @@ def _ask(
     start: int,
     design: RandomSize,
     seed: int,
-) -> _Asked:
+) -> _Planned:
     """Ask for the contexts of all mutants and conventions."""
     wild_type = "".join(wild_type.split())
     if isinstance(mutants, str) or not len(mutants):
@@ -271,7 +271,7 @@ def _ask(
             f"mutants of more than {MAX_SITES_ENUMERATED} sites: joint takes {design.draws} masks of "
             "random sizes, and joint-mixture is not computed"
         )
-    return _Asked(reads, reduce, VariantPlan(asked, distinct, len(reads)), notes, many)
+    return _Planned(reads, reduce, VariantPlan(asked, distinct, len(reads)), notes, many)
 
 
 def _check_model(model: Any, conventions: Sequence[str]) -> None:

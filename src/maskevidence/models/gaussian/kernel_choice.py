@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from maskevidence.models.gaussian.kernels import MAX_CENTRES, Part, around_rows, check_kernel_table
+from maskevidence.models.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
 from maskevidence.models.gaussian.maximum_likelihood import Table
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
 
@@ -103,7 +103,7 @@ class _Hidden(NamedTuple):
     """
 
     columns: Int64[np.ndarray, " n"]
-    parts: list[Part]
+    parts: list[KernelPart]
     wanted: list[Tensor]
     truth: list[Tensor]
 

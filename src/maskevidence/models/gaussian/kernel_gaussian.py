@@ -12,7 +12,7 @@ from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.full_covariance import Gaussian
 from maskevidence.models.gaussian.kernel_choice import choose_kernels
-from maskevidence.models.gaussian.kernels import Kernels, Part, around_rows, check_kernel_table
+from maskevidence.models.gaussian.kernels import KernelPart, Kernels, around_rows, check_kernel_table
 from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
 from maskevidence.models.normal import normal_log_density
@@ -145,7 +145,7 @@ class KernelGaussian(TableModel):
         return result
 
     def _log_densities(
-        self, part: Part, values: Float[Tensor, "B D"], masked: Bool[Tensor, "B D"]
+        self, part: KernelPart, values: Float[Tensor, "B D"], masked: Bool[Tensor, "B D"]
     ) -> Float[Tensor, "b m"]:
         """log p(x_j | x_R) of the masked tokens of a part, 0 for other hidden ones."""
         h = self.bandwidth
@@ -218,12 +218,14 @@ class KernelGaussian(TableModel):
                 result = result.index_put(cells, (self.gaussian.mean[part.hidden] + drawn).to(result))
         return result
 
-    def _weights_of_others(self, tokens: Tokens, part: Part) -> Float[Tensor, "b N"]:
+    def _weights_of_others(self, tokens: Tokens, part: KernelPart) -> Float[Tensor, "b N"]:
         """The weights of the kernels given the present tokens, without that of the row itself."""
         log_kernels, own = part.log_kernels(self.bandwidth), self._own_kernels(tokens, part)
         return torch.softmax(log_kernels.index_put(own, log_kernels.new_tensor(-torch.inf)), 1)
 
-    def _own_kernels(self, tokens: Tokens, part: Part) -> tuple[Int64[Tensor, " e"], Int64[Tensor, " e"]]:
+    def _own_kernels(
+        self, tokens: Tokens, part: KernelPart
+    ) -> tuple[Int64[Tensor, " e"], Int64[Tensor, " e"]]:
         """Which kernels are around the row itself: the centre has the same observed values, and no others.
 
         A row that was fitted is filled by the kernels of the others, since its own says nothing about its

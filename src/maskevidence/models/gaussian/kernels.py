@@ -18,7 +18,7 @@ MAX_CENTRES = 1000
 _MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
 
 
-class Part(NamedTuple):
+class KernelPart(NamedTuple):
     """Some rows with equally many hidden tokens, and what every bandwidth needs of them.
 
     With H the hidden and R the visible tokens, c_i the centres about the mean and a = √(1 - h²), the squared
@@ -95,7 +95,7 @@ class Kernels(NamedTuple):
         """x - μ in the dtype of the centres, 0 where not known."""
         return torch.where(known, values - self.gaussian.mean, 0.0).to(self.centres.dtype)
 
-    def parts(self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Iterator[Part]:
+    def parts(self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Iterator[KernelPart]:
         """The rows of a batch in parts with equally many hidden tokens."""
         factor = self.gaussian.factor
         precision = torch.cholesky_inverse(factor)
@@ -117,7 +117,7 @@ class Kernels(NamedTuple):
                 base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
                 cross = x @ pulls.T - (shift[:, None, :] @ pulls_hidden)[:, 0]
                 log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
-                yield Part(
+                yield KernelPart(
                     rows,
                     hidden,
                     base[:, None],

@@ -15,7 +15,7 @@ from maskevidence.models.gaussian.maximum_likelihood import LowRankParameters
 from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
 from maskevidence.show.draw import plot
-from maskevidence.show.pictures import Grid
+from maskevidence.show.pictures import ColourGrid
 from maskevidence.show.shown import Columns, data_frame
 from maskevidence.show.words import count, typeset
 from maskevidence.support.checks import whole_number
@@ -52,7 +52,9 @@ def loadings_columns(loadings: Loadings, mean: Vector, noise: Vector, names: Seq
     return Columns(values, names, "column")
 
 
-def loadings_picture(loadings: Loadings, noise: Vector, names: Sequence[str] | None) -> tuple[Grid, str]:
+def loadings_picture(
+    loadings: Loadings, noise: Vector, names: Sequence[str] | None
+) -> tuple[ColourGrid, str]:
     """The correlation of each column with each factor."""
     n_columns, n_factors = loadings.shape
     signal = (loadings**2).sum(axis=1)
@@ -60,7 +62,7 @@ def loadings_picture(loadings: Loadings, noise: Vector, names: Sequence[str] | N
     correlation = unique_loadings(loadings, noise) / sd[:, None]
     rows = [str(k) for k in range(n_columns)] if names is None else list(names)
     explained = f"{'explain' if n_factors > 1 else 'explains'} {typeset(100 * float(shares.mean()), 0)} %"
-    picture = Grid(
+    picture = ColourGrid(
         correlation,
         rows if n_columns <= _MOST_NAMES else (),
         [str(k) for k in range(n_factors)],

@@ -19,7 +19,7 @@ from maskevidence.models.image.adapters import (
 )
 from maskevidence.models.image.calibration import fit_variances, spread_sizes
 from maskevidence.models.image.patches import (
-    Call,
+    PatchCall,
     calls_by_size,
     check_images,
     patchify,
@@ -293,7 +293,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 "held-out images: model.calibrate(tokens)"
             )
 
-        def log_prob(call: Call) -> Float[Tensor, " n"]:
+        def log_prob(call: PatchCall) -> Float[Tensor, " n"]:
             values, means = self._targets(call, density.patch_statistics, density)
             row = torch.nonzero(call.scored)[:, 0]
             return density.log_prob(values, means, density.variance(call.hidden.sum(1))[row])
@@ -307,7 +307,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         patch with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
         """
 
-        def loss(call: Call) -> Float[Tensor, " n"]:
+        def loss(call: PatchCall) -> Float[Tensor, " n"]:
             pixels = self._in_model_units(call.levels[call.scored])
             targets = normalised(pixels) if self.norm_pix_loss else pixels
             return (call.outputs[call.scored] - targets).double().square().mean(1)
@@ -401,7 +401,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """What decides the numbers besides weights, buffers and density, as content for JSON."""
         return self._adapter.settings()
 
-    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[Call]:
+    def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[PatchCall]:
         """The network's answers, in calls of images with the same number of hidden patches."""
         shape = (self.n_patches, self.n_pixels // self.n_patches)
         if tuple(tokens.values.shape[1:]) != shape:
@@ -419,7 +419,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self.network(self.pixel_values(levels), hidden)
 
     def _targets(
-        self, call: Call, patch_statistics: PatchStatistics | None, density: PixelDensity | None
+        self, call: PatchCall, patch_statistics: PatchStatistics | None, density: PixelDensity | None
     ) -> tuple[Shaped[Tensor, "n K"], Float[Tensor, "n K"]]:
         """The scored patches and their predictions, in the units of the density."""
         levels, outputs = call.levels[call.scored], call.outputs[call.scored]

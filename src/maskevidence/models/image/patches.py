@@ -14,7 +14,7 @@ from maskevidence.masks.sizes import EverySize
 from maskevidence.tokens import Tokens
 
 
-class Call(NamedTuple):
+class PatchCall(NamedTuple):
     """One call of the network, for images with the same number of hidden patches.
 
     Attributes:
@@ -38,7 +38,7 @@ def calls_by_size(
     masked: Bool[Tensor, "B D"],
     images_at_once: int,
     device: torch.device,
-) -> Iterator[Call]:
+) -> Iterator[PatchCall]:
     """The network's answers, one call after the other; images without a masked patch are left out.
 
     Args:
@@ -56,11 +56,13 @@ def calls_by_size(
     for of_one_size in torch.split(order, counts.tolist()):
         for rows in torch.split(of_one_size, images_at_once):
             levels, unseen = tokens.values[rows].to(device), hidden[rows].to(device)
-            yield Call(rows, masked[rows].to(device), unseen, levels, predict(levels, unseen))
+            yield PatchCall(rows, masked[rows].to(device), unseen, levels, predict(levels, unseen))
 
 
 def put_in_place(
-    calls: Iterable[Call], values_of: Callable[[Call], Float[Tensor, " n"]], like: Bool[Tensor, "B D"]
+    calls: Iterable[PatchCall],
+    values_of: Callable[[PatchCall], Float[Tensor, " n"]],
+    like: Bool[Tensor, "B D"],
 ) -> Float64[Tensor, "B D"]:
     """The numbers of the scored patches of each call, row by row, put into zeros of the shape of `like`."""
     result = torch.zeros(like.shape, dtype=torch.float64, device=like.device)

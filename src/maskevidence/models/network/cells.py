@@ -20,7 +20,7 @@ _TINY = -13.0  # log t from which 1 - exp(-t) is t in float32
 _SMALLEST = 2.0**-33  # below every uniform draw
 
 
-class Cells(nn.Module):
+class ColumnHeads(nn.Module):
     """The inputs and outputs of a network for the columns of a table.
 
     A visible yes/no cell is -1 or 1, a category a vector of 0 and 1, and a number u = asinh((x - centre) /
@@ -80,7 +80,7 @@ class Cells(nn.Module):
         mixtures = torch.stack([zero, centres, zero], 2)[:, :, None].expand(-1, -1, N_LOGISTICS, -1)
         return torch.cat([logits, mixtures.reshape(len(shifts), -1)], 1)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cells":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ColumnHeads":
         """Centres, scales and steps stay in float64 in a network of any dtype."""
         super()._apply(keeping_dtype(fn, list(self.buffers())), recurse)  # type: ignore[no-untyped-call]
         return self

@@ -15,7 +15,7 @@ from maskevidence.masks.orders import Orderings
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
-from maskevidence.models.network.cells import Cells
+from maskevidence.models.network.cells import ColumnHeads
 from maskevidence.models.network.columns import (
     Column,
     base_measure,
@@ -125,7 +125,7 @@ class MaskedNetwork(TableModel):
         self.base_measure = base_measure(columns)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.cells = Cells(columns, density=any(column.kind == "number" for column in columns))
+            self.cells = ColumnHeads(columns, density=any(column.kind == "number" for column in columns))
             self.network = _Network(self.cells, self.width, self.layers, dropout).to(self._dtype)
         self.eval()
         self.__dict__.pop("log_distributions", None)
@@ -378,7 +378,7 @@ class _Network(nn.Module):
     Its answer for a number is a shift of all centres of the mixture.
     """
 
-    def __init__(self, cells: Cells, width: int, layers: int, dropout: float) -> None:
+    def __init__(self, cells: ColumnHeads, width: int, layers: int, dropout: float) -> None:
         super().__init__()
         n_inputs, n_outputs = cells.n_inputs, cells.n_outputs
         blocks = [_Block(width, dropout) for _ in range(layers)]
