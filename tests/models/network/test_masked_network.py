@@ -153,6 +153,17 @@ def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) 
     assert all(torch.equal(states[0][name], value) for name, value in resumed.state_dict().items())
 
 
+def test_another_objective_trains_another_network() -> None:
+    """One step with masks of half of the cells, from the same weights as a step with masks of all sizes."""
+    x = _mixed_rows(40)
+    halves = me.MaskedObjective(me.FixedRate(0.5))
+    first, second = (
+        me.models.MaskedNetwork(4, 8, 1).fit(x, epochs=1, **options)
+        for options in ({}, {"objective": halves})
+    )
+    assert not torch.equal(first.network.skip.weight, second.network.skip.weight)
+
+
 def test_a_saved_network_answers_the_same(network: MaskedNetwork, tmp_path: Path) -> None:
     network.save(tmp_path)
     again = me.models.load(tmp_path)
