@@ -131,12 +131,13 @@ def test_rows_are_made_binary(tmp_path: Path) -> None:
 
 def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:
     rows = me.data.read_table(table)
-    model, dropped = new_model(lambda n: me.models.PPCA(n, 1), rows)
+    model, dropped = new_model(lambda n: me.models.PPCA(n, 1), rows, rows)
     assert (model.n_features, model.columns, dropped) == (3, ["a", "b", "c"], ["same"])
-    model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), rows)
+    model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), rows, rows)
     assert (model.n_features, dropped) == (4, [])
     with pytest.raises(me.InputError, match="is constant; there is nothing to train on"):
-        new_model(lambda n: me.models.Gaussian(n_features=n), rows.select(["same"]), "train on")
+        same = rows.select(["same"])
+        new_model(lambda n: me.models.Gaussian(n_features=n), same, same, "train on")
 
 
 def test_no_typer_is_needed() -> None:

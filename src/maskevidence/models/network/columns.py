@@ -111,7 +111,7 @@ def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
     """Columns as JSON values.
 
     Example:
-        >>> column_settings([Column("yes/no", (0, 1))])[0]
+        >>> column_settings([Column("yes/no", (0.0, 1.0))])[0]
         {'kind': 'yes/no', 'values': [0.0, 1.0]}
     """
     kept = {
