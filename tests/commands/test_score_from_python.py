@@ -135,8 +135,8 @@ def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:
     assert (model.n_features, model.columns, dropped) == (3, ["a", "b", "c"], ["same"])
     model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), rows, rows)
     assert (model.n_features, dropped) == (4, [])
+    same = rows.select(["same"])
     with pytest.raises(me.InputError, match="is constant; there is nothing to train on"):
-        same = rows.select(["same"])
         new_model(lambda n: me.models.Gaussian(n_features=n), same, same, "train on")
 
 
