@@ -10,11 +10,14 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tqdm.std import tqdm
 
 from forked import exit_code
 from image_models import write_images
@@ -157,6 +160,7 @@ def begin(words: Sequence[object], out: Path) -> int:
     child = os.fork()
     if child == 0:
         os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
+        tqdm.set_lock(threading.RLock())  # the monitor thread of the parent may hold its lock
         run_as_child([*map(str, words), "--threads", "1", "--out", str(out)])
     return child
 
