@@ -36,6 +36,15 @@ from maskevidence.tokens import Tokens
 D, ORDERS, VOCABULARY = 12, (16, 64), 160
 TRAININGS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}
 POLICIES = ("left-to-right", "right-to-left", "confidence", "margin", "entropy")
+SEVERAL = (  # tokens a step
+    "confidence,tokens-per-step=2",
+    "confidence,threshold=0.9",
+    "confidence,threshold=0.7",
+    "confidence,threshold=0.5",
+    "entropy,bound=0.1",
+    "entropy,bound=0.5",
+    "entropy,bound=1",
+)
 PARTS = ("time", "network", "BERT", "text", "reactions")
 
 
@@ -126,7 +135,7 @@ def trained_on_text(n_texts: int, steps: int) -> tuple[dict[str, Any], Tokens]:
 
 
 @cache
-def timed(model: Any, tokens: Tokens, design: me.MaskDesign) -> tuple[me.EvidenceEstimate, float]:
+def timed(model: Any, tokens: Tokens, design: me.MaskDesign | str) -> tuple[me.EvidenceEstimate, float]:
     start = time.process_time()
     estimate = me.estimate_evidence(model, tokens, design, check=False)
     return estimate, time.process_time() - start
@@ -209,7 +218,10 @@ def policies(
     name: str, model: Any, tokens: Tokens, others: Mapping[str, me.MaskDesign], *, exact: bool = False
 ) -> dict[str, Any]:
     """One table of all numbers that a text can be given, with errors paired with left-to-right."""
-    designs = {**others, **{policy: me.Policy(policy) for policy in POLICIES}}
+    designs: dict[str, me.MaskDesign | str] = {**others}
+    designs |= {word: f"policy:{word}" for word in (*POLICIES, *SEVERAL)}
+    if exact:
+        designs |= {f"{end} order": f"exhaustive:{end}-order" for end in ("best", "worst")}
     found = {word: timed(model, tokens, design) for word, design in designs.items()}
     if exact:
         mixture, seconds, area = exact_numbers(model, tokens)
@@ -227,7 +239,7 @@ def policies(
                 with_error(estimate.per_observation),
                 f"{estimate.per_token:.4f}",
                 "" if word == "left-to-right" else with_error(less),
-                f"{passes:,.0f}",
+                f"{passes:,.1f}",
                 f"{seconds / len(tokens):.2f}",
             )
         )

@@ -9,7 +9,10 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.data.table import held_out_rows
+from maskevidence.kinds import rows_training
 from maskevidence.models.network import masked_network
+from maskevidence.models.network.masked_network import MaskedNetwork
 
 
 def mixed(n: int) -> pd.DataFrame:
@@ -68,13 +71,18 @@ def test_holes_are_filled_by_words_and_numbers(run: CommandLine, saved: str) -> 
     result = run("impute", saved, "t.csv", "--out", "filled.csv")
     assert result.code == 0, result.err
     before, filled = pd.read_csv("t.csv"), pd.read_csv("filled.csv")
-    assert list(filled) == [*before, "sick_sd", "count_sd", "weight_sd"]
+    assert list(filled) == [*before, "colour_p", "sick_p", "count_sd", "weight_sd"]
     assert filled.notna().all(axis=None)
     assert set(filled["colour"]) == {"red", "blue"}
     expected = me.models.load(saved).impute(before)
     words = np.array(["blue", "red"])[expected.values[:, 0].astype(int)]
     assert filled["colour"].tolist() == words.tolist()
-    np.testing.assert_allclose(filled[["sick", "count", "weight"]], expected.values[:, 1:], rtol=1e-6)
+    np.testing.assert_allclose(filled[["count", "weight"]], expected.values[:, 2:], rtol=1e-6)
+    np.testing.assert_allclose(filled["colour_p"], 1 - expected.variance[:, 0], rtol=1e-6)
+    np.testing.assert_array_equal(filled["sick"], expected.values[:, 1] >= 0.5)
+    np.testing.assert_allclose(filled["sick_p"], abs(expected.values[:, 1] - 0.5) + 0.5, rtol=1e-6)
+    assert (filled["sick_p"][before["sick"].notna()] == 1).all()
+    assert "probability" in result.out
     np.testing.assert_allclose(filled["count_sd"], np.sqrt(expected.variance[:, 2]), rtol=1e-6)
     run("impute", saved, "t.csv", "--draws", 2, "--out", "draws.csv")
     draws = pd.read_csv("draws.csv")
@@ -134,6 +142,11 @@ def test_python_selects_among_networks_on_a_data_frame_with_words() -> None:
         ("colour,sick,count,weight\nred,2,1,2\n", 2, "observation 0 has 2 in column 'sick'"),
         ("colour,sick,weight\nred,1,2\n", 2, "has no column 'count'"),
         ("colour,sick,count,weight\nred,0,x,2\n", 2, "text in column 'count'"),
+        ("colour,sick,count,weight\nred,yes,1,2\n", 2, "the saved model, or --numbers, has numbers there"),
+        ("colour,sick,count,weight\nred,0,,2\nblue,1,,2\n", 0, ""),
+        ("colour,sick,count,weight\n,0,1,2\n,1,1,2\n", 0, ""),
+        ("Colour,sick,count,weight\nred,0,1,2\n", 2, "has no column 'colour'; it has Colour, sick"),
+        ("colour,sick,count,weight\n,,,\n", 2, "has no value in row 0 (from 0)"),
         ("colour,sick,count,weight\nred,0,1,2\n,,,\n", 2, "has no value in row 1 (from 0)"),
         ("colour,sick,count,weight\n1,0,1,2\n2,0,1,2\n", 0, ""),
     ],
@@ -149,11 +162,76 @@ def test_rows_that_training_has_not_seen(
 
 
 def test_a_word_that_training_has_not_seen_has_its_own_probability(run: CommandLine, saved: str) -> None:
-    frame = mixed(5).fillna({"sick": 1, "count": 1, "weight": 1})
-    frame["colour"] = "green"
-    frame.to_csv("new.csv", index=False)
-    assert run("score", saved, "new.csv", "--json", "r.json").code == 0
-    assert np.isfinite(json.loads(Path("r.json").read_text())["log_evidence"])
+    """Of a row with nothing else, the score is the log-probability of all unseen words; a note says so."""
+    Path("new.csv").write_text("colour,sick,count,weight\ngreen,,,\nteal,,,\ngreen,,,\nred,1,1,1\n")
+    assert run("score", saved, "new.csv", "--limit", 3, "--json", "r.json").code == 0
+    result, model = json.loads(Path("r.json").read_text()), me.models.load(saved)
+    unseen = model.cells.columns[0].unseen
+    assert result["log_evidence"] == pytest.approx(np.log(unseen), abs=1e-6)
+    words = (
+        f"that training has not seen (green, teal), all of which together have the probability {unseen:.2g}"
+    )
+    (note,) = [note for note in result["notes"] if "not seen" in note]
+    assert note.startswith("3 of 3 cells of column 'colour' hold categories " + words)
+    assert note.endswith("; no cell of it was seen: is it the same column?")
+    frame = pd.read_csv("new.csv")
+    (note,) = me.estimate_evidence(model, frame).notes[:1]
+    assert note == f"3 of 4 cells of column 'colour' hold categories {words}"
+    printed = " ".join(run("score", saved, "new.csv").out.split())
+    assert "note: 3 of 4 cells of column 'colour' hold" in printed
+    assert printed.count("training has not seen") == 1
+
+
+def test_a_word_of_held_out_rows_alone_is_noted(run: CommandLine) -> None:
+    words = pd.DataFrame({"colour": [*["red", "blue"] * 20, "pink"], "n": 1.0 + np.arange(41) % 7})
+    words.to_csv("words.csv", index=False)
+    seeds = [seed for seed in range(20) if 40 in held_out_rows(41, 0.5, seed)[1]]
+    result = run("score", "masked-net:8x1", "words.csv", "--test-fraction", 0.5, "--seed", seeds[0])
+    assert "1 of 20 cells of column 'colour' holds a category" in " ".join(result.out.split())
+    assert "(pink)" in result.out
+
+
+def test_holes_beside_a_third_value_are_not_filled(run: CommandLine, saved: str) -> None:
+    Path("new.csv").write_text("colour,sick,count,weight\nred,2,,2\n")
+    for options in ((), ("--draws", 2)):
+        result = run("impute", saved, "new.csv", "--out", "filled.csv", *options)
+        assert result.code == 2
+        assert "has 2 in column 'sick', in which the model was fitted to 0 and 1" in " ".join(
+            result.err.split()
+        )
+
+
+def test_an_empty_column_is_filled_by_a_saved_model_alone(run: CommandLine, saved: str) -> None:
+    Path("new.csv").write_text("colour,sick,count,weight\n,1,,\n,0,,2\n")
+    assert run("impute", saved, "new.csv", "--out", "filled.csv").code == 0
+    assert pd.read_csv("filled.csv").notna().all(axis=None)
+    result = run("impute", "masked-net:8x1", "new.csv", "--out", "again.csv")
+    assert "has no value in columns 'colour', 'count'; leave them out" in result.err
+
+
+def test_kinds_of_a_saved_model_stay(run: CommandLine, saved: str) -> None:
+    for option, has in (("--categories sick", "numbers"), ("--numbers colour", "words")):
+        result = run("score", saved, "t.csv", *option.split())
+        assert (result.code, result.err) == (
+            2,
+            f"error: {option}: the model was fitted to {has} there; leave it out\n",
+        )
+    assert run("score", saved, "t.csv", "--categories", "colour").code == 0
+
+
+def test_a_network_is_trained_and_scored_on_some_of_many_rows(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_training, "_most_scored", lambda _: 20)
+    sizes = []
+    score = MaskedNetwork.score_samples
+    monkeypatch.setattr(
+        MaskedNetwork, "score_samples", lambda model, x: sizes.append(len(x)) or score(model, x)
+    )
+    result = run("train", "masked-net:8x1", "t.csv", "--epochs", 1, "--out", "model")
+    assert result.code == 0, result.err
+    assert sizes == [20, 20]
+    assert "of more than 20 rows, that many stand for all" in " ".join(result.out.split())
 
 
 @pytest.mark.parametrize(

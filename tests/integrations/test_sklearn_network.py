@@ -9,7 +9,13 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import maskevidence as me
-from maskevidence.integrations.sklearn import MaskedImputer, MaskedNetworkDensity, MaskedRegressorDensity
+from maskevidence.data import Table
+from maskevidence.integrations.sklearn import (
+    GaussianDensity,
+    MaskedImputer,
+    MaskedNetworkDensity,
+    MaskedRegressorDensity,
+)
 
 QUICK = MaskedNetworkDensity(width=8, epochs=2, random_state=0)
 
@@ -106,6 +112,22 @@ def test_a_word_that_training_never_saw_has_a_score(trained: MaskedNetworkDensit
     strange = whole.assign(pet="yeti")
     assert np.isfinite(trained.score_samples(strange)).all()
     assert (trained.score_samples(strange) < trained.score_samples(whole)).all()
+
+
+def test_words_of_a_table_stay_words() -> None:
+    frame = animals(80)[1].drop(columns="size")
+    words = sorted(set(frame["pet"].dropna()))
+    codes = frame["pet"].map(words.index, na_action="ignore").astype(float)
+    table = Table(
+        "t", frame.assign(pet=codes).to_numpy(), tuple(frame), np.arange(80), levels={"pet": tuple(words)}
+    )
+    density, same = clone(QUICK).fit(table), clone(QUICK).fit(frame)
+    assert density.categories_ == {0: words}
+    np.testing.assert_array_equal(density.score_samples(table), same.score_samples(frame))
+    filled = MaskedImputer(QUICK, random_state=0).fit_transform(table)
+    assert set(filled["pet"]) == set(words)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        GaussianDensity().fit(table)
 
 
 BAD = {

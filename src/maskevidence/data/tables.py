@@ -138,10 +138,10 @@ def read_table(
     """
     raw = read_raw(path, delimiter)
     markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    return to_table(
-        raw,
-        ColumnSelection(columns, drop, id_column, one_hot, markers, words, categories, numbers),
-    )
+    selection = ColumnSelection(columns, drop, id_column, one_hot, markers, words, categories, numbers)
+    table = to_table(raw, selection)
+    refuse_empty_columns(table)
+    return table
 
 
 def digits() -> Table:
@@ -368,7 +368,7 @@ def to_table(
 
     Raises:
         InputError: no rows, a column that does not exist or cannot be read as numbers, two columns of one
-            name, an infinite or rounded value, or a row or column without any value.
+            name, an infinite or rounded value, or a row without any value.
     """
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
@@ -412,7 +412,7 @@ def to_table(
             raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
         columns |= parts
     if unusable:
-        raise _refusal(raw.name, unusable, selection.words)
+        raise _refusal(raw.name, unusable, selection)
     labels = None
     if id_column is not None:
         labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
@@ -579,7 +579,7 @@ def _short(cell: str) -> str:
     return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
 
 
-def _refusal(file: str, columns: list[_Unusable], with_words: bool) -> InputError:
+def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> InputError:
     """All columns that cannot be read, each with its first cell, and what the user can do."""
     names = [column.name for column in columns]
     listed = ",".join(names[:_MAX_NAMED]) + (",..." if len(names) > _MAX_NAMED else "")
@@ -594,9 +594,11 @@ def _refusal(file: str, columns: list[_Unusable], with_words: bool) -> InputErro
         "--id-column takes a column for the names of the rows",
         "--one-hot encodes categories",
         f"--categories {listed} calls {'it a category' if len(columns) == 1 else 'them categories'}"
-        if with_words
+        if selection.words
         else "the model masked-net takes words as they are",
     ]
+    if {*names} <= {*selection.numbers}:
+        remedies = ["the saved model, or --numbers, has numbers there"]
     holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
     words = sorted(frozenset().union(*(column.words for column in holed)))
     if words and len(words) <= _FEW_WORDS:
@@ -644,7 +646,7 @@ def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
 
 
 def _check_values(table: Table, empty_rows: bool) -> None:
-    """Refuse infinite and extreme values, and columns and rows without any value."""
+    """Refuse infinite and extreme values, and rows without any value."""
     beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
     for row, column in [*infinite[:1], *beyond[:1]]:
@@ -658,17 +660,32 @@ def _check_values(table: Table, empty_rows: bool) -> None:
             f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
             "whose square float64 cannot hold; rescale the column"
         )
-    missing = np.isnan(table.values)
-    if missing.all(axis=0).any():
-        empty = [name for name, none in zip(table.columns, missing.all(axis=0), strict=True) if none]
+    empty = np.isnan(table.values).all(axis=1)
+    if empty.any() and not empty_rows:
+        row = int(np.flatnonzero(empty)[0])
+        raise InputError(f"{table.name!r} has no value in row {row} (from 0); leave it out")
+
+
+def refuse_empty_columns(table: Table) -> None:
+    """Refuse columns without any value, to which no model can be fitted.
+
+    Raises:
+        InputError: names all such columns.
+
+    Example:
+        >>> refuse_empty_columns(Table("t", np.array([[1.0, np.nan]]), ("a", "b"), np.arange(1)))
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: 't' has no value in column 'b'; leave it out (--drop b)
+    """
+    missing = np.isnan(table.values).all(axis=0)
+    if missing.any():
+        empty = [name for name, none in zip(table.columns, missing, strict=True) if none]
         which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
         out = "it" if len(empty) == 1 else "them"
         raise InputError(
             f"{table.name!r} has no value in {which}; leave {out} out (--drop {','.join(empty)})"
         )
-    if missing.all(axis=1).any() and not empty_rows:
-        row = int(np.flatnonzero(missing.all(axis=1))[0])
-        raise InputError(f"{table.name!r} has no value in row {row} (from 0); leave it out")
 
 
 def _encode(

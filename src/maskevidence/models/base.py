@@ -20,7 +20,7 @@ from maskevidence.show.shown import HasPage
 from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.files import write_atomic, write_json
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tokens import Tokens, column_names
+from maskevidence.tokens import Tokens, called, column_names
 
 FORMAT = 1  # of the folder of a saved model
 
@@ -37,6 +37,7 @@ class TableModel(HasPage, nn.Module, ABC):
         base_measure: what a log-probability is relative to; see `MaskedModel`.
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
+        read_with: the options by which a command read the table that it was fitted to, for the next command.
         fitted_rows: hashes of some of the rows that it was fitted to, which `save` keeps; see `marks_of`.
         bounded: after `fit`, the features whose noise variance is at its lower bound.
         n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
@@ -61,6 +62,7 @@ class TableModel(HasPage, nn.Module, ABC):
         self.n_features = n_features
         self.columns: list[str] | None = None
         self.levels: Mapping[str, Sequence[str]] = {}
+        self.read_with: Mapping[str, str] = {}
         self.fitted_rows = ""
         self.bounded: list[int] = []
         self.n_iterations = 0
@@ -210,11 +212,12 @@ class TableModel(HasPage, nn.Module, ABC):
             "class": type(self).__name__,
             "arguments": self.arguments(),
             "columns": self.columns,
+            "read_with": dict(self.read_with),
             "fitted_rows": self.fitted_rows,
         }
         write_json(Path(folder) / "config.json", config)
 
-    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
+    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """A note if the model was fitted to these rows, or to many of them, before or after it was saved."""
         share = share_fitted(self.fitted_rows, tokens)
         if share == 0.0:
@@ -301,7 +304,9 @@ class TableModel(HasPage, nn.Module, ABC):
         table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
         unseen = np.flatnonzero(np.isnan(table).all(axis=0))
         if len(unseen):
-            raise InputError(f"column {unseen[0]} has no observed value; leave it out")
+            raise InputError(
+                f"column {called(self.columns, int(unseen[0]))} has no observed value; leave it out"
+            )
         return table
 
     def _with_holes(self, x: object) -> Tokens:

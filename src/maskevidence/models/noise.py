@@ -15,11 +15,11 @@ from maskevidence.support.keyed_random import keyed_bits
 class Noise(Protocol):
     """A source of draws for the rows of a batch; every call gives new draws."""
 
-    def normal(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
         """Standard normal draws, an array of this shape for every row."""
         ...
 
-    def uniform(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
         """Uniform draws on (0, 1], an array of this shape for every row."""
         ...
 
@@ -37,12 +37,12 @@ class GeneratorNoise:
         self.n_rows, self.generator = n_rows, generator
         self.dtype, self.device = like.dtype, like.device
 
-    def normal(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
         return torch.randn(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
 
-    def uniform(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
         drawn = torch.rand(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
@@ -64,7 +64,7 @@ class KeyedNoise:
         self.dtype, self.device = like.dtype, like.device
         self.used = 0
 
-    def normal(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
         """Box-Muller transform: two normal draws from the halves of 64 bits."""
         count = math.prod(shape)
         bits = self._bits((count + 1) // 2)
@@ -73,7 +73,7 @@ class KeyedNoise:
         drawn = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 1)
         return drawn[:, :count].reshape(-1, *shape)
 
-    def uniform(self, *shape: int) -> Float[Tensor, "B *shape"]:
+    def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
         return self._fraction(self._bits(math.prod(shape)) >> np.uint64(32)).reshape(-1, *shape)
 
     def _bits(self, count: int) -> UInt64[np.ndarray, "B count"]:

@@ -73,6 +73,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"config.json and weights in {str(path)!r} do not fit: {reason}") from error
     model.columns, model.fitted_rows = config.get("columns"), config.get("fitted_rows", "")
+    model.read_with = config.get("read_with", {})
     return model
 
 
@@ -129,6 +130,9 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
     fitted_rows = config.get("fitted_rows", "")
     if not isinstance(fitted_rows, str) or not set(fitted_rows) <= set("0123456789abcdef"):
         raise InputError(f"{unfit} fitted_rows are no hashes in hexadecimal; save the model again")
+    read_with = config.get("read_with", {})
+    if not isinstance(read_with, dict) or not all(isinstance(word, str) for word in read_with.values()):
+        raise InputError(f"{unfit} read_with are no options of a table; save the model again")
     own_networks = any(isinstance(arguments.get(network), str) for network in _NETWORKS)
     largest = max((size for weights in state.values() for size in weights.shape), default=0)
     hidden = arguments.get("hidden")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -207,6 +208,11 @@ class TestRefusals:
         x[:, 2] = np.nan
         with pytest.raises(me.InputError, match="column 2 has no observed value; leave it out"):
             new(D).fit(x)
+        named = pd.DataFrame(x, columns=[f"x{j}" for j in range(D)])
+        with pytest.raises(me.InputError, match="column 'x2' has no observed value; leave it out"):
+            new(D).fit(named)
+        with pytest.raises(me.InputError, match="column 'x1' reaches"):
+            new(D).fit(named.assign(x2=0.5, x1=named["x1"] * 1e200))
 
     @models
     def test_a_row_without_values(self, new: Callable) -> None:

@@ -76,7 +76,7 @@ def checked_table(
 
 
 def with_names(X: Any) -> Any:
-    """A `Table` as a data frame, whose names scikit-learn keeps.
+    """A `Table` as a data frame, whose names scikit-learn keeps, with its words as words.
 
     A masked array, whose mask scikit-learn would drop, gets NaN.
 
@@ -88,7 +88,10 @@ def with_names(X: Any) -> Any:
         return without_mask(X)
     import pandas
 
-    return pandas.DataFrame(X.values, columns=list(X.columns))
+    frame = pandas.DataFrame(X.values, columns=list(X.columns))
+    for name, words in X.levels.items():
+        frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
+    return frame
 
 
 class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]

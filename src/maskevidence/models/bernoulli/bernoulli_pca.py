@@ -32,7 +32,7 @@ from maskevidence.models.bernoulli.shared_nodes import Decoder
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
 from maskevidence.models.normal import divergence_from_prior
 from maskevidence.support.checks import whole_number
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, called
 
 
 class LinearEncoder(nn.Module):
@@ -439,6 +439,6 @@ class BernoulliPCA(TableModel):
                 advice = "scale them to [0, 1], then binarise them by a threshold or at random"
             raise InputError(
                 f"a Bernoulli model takes 0 and 1, observation {int(tokens.ids[row])} has {value:g} in "
-                f"column {column}; {advice} (--binarise threshold or stochastic)"
+                f"column {called(self.columns, column)}; {advice} (--binarise threshold or stochastic)"
             )
         return values

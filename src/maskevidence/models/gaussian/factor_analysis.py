@@ -95,8 +95,8 @@ class FactorAnalysis(LowRankGaussian):
             InputError: a table that cannot be fitted.
         """
         table = self._table(x)
-        check_table(table, self.n_components, tolerance, max_iterations)
-        refuse_constant(table)
+        check_table(table, self.n_components, tolerance, max_iterations, self.columns)
+        refuse_constant(table, self.columns)
         if np.isnan(table).any():
             fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=False)
         else:

@@ -15,7 +15,7 @@ from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.models.normal import LOG_2PI, normal_log_density
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.checks import whole_number
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, called
 
 
 class GaussianFamily(TableModel):
@@ -106,7 +106,8 @@ class GaussianFamily(TableModel):
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
         spread = np.nanstd(values, axis=0)
         if not spread.all():
-            raise InputError(f"column {int(np.argmin(spread))} does not vary; leave it out")
+            column = called(self.columns, int(np.argmin(spread)))
+            raise InputError(f"column {column} does not vary; leave it out")
         return np.nanmean(values, axis=0), spread
 
     def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:

@@ -102,7 +102,7 @@ class Gaussian(GaussianFamily):
             NumericalError: a singular covariance.
         """
         table, self.n_iterations = self._table(x), 0
-        check_table(table, 0, tolerance, max_iterations)
+        check_table(table, 0, tolerance, max_iterations, self.columns)
         if np.isnan(table).any():
             mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
         else:

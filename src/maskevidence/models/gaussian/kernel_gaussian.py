@@ -113,7 +113,7 @@ class KernelGaussian(TableModel):
             InputError: a table that cannot be fitted.
         """
         table = self._table(x)
-        check_kernel_table(table, tolerance, max_iterations)
+        check_kernel_table(table, tolerance, max_iterations, self.columns)
         if not (shrinkage is None or 0 < shrinkage <= 1) or not (bandwidth is None or 0 < bandwidth < 1):
             raise InputError(
                 f"shrinkage={shrinkage}, bandwidth={bandwidth}; give a shrinkage in (0, 1] and a bandwidth "

@@ -1,6 +1,6 @@
 """Kernels N(μ + a c_i, h² Σ) around training rows, a = √(1 - h²): what every bandwidth h needs of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from maskevidence.models.gaussian.full_covariance import Gaussian
 from maskevidence.models.gaussian.maximum_likelihood import Table, check_table
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.models.normal import LOG_2PI
+from maskevidence.tokens import called
 
 MAX_CENTRES = 1000
 _MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
@@ -139,19 +140,25 @@ def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarra
     return Kernels(gaussian, torch.from_numpy(fit.filled[rows] - fit.mean)), rows
 
 
-def check_kernel_table(table: Table, tolerance: float = 1e-3, max_iterations: int = 1000) -> None:
+def check_kernel_table(
+    table: Table,
+    tolerance: float = 1e-3,
+    max_iterations: int = 1000,
+    names: Sequence[str] | None = None,
+) -> None:
     """Check that a `KernelGaussian` can be fitted to a table.
 
     Args:
         table: shape (N, D), NaN where a value is missing.
         tolerance: of EM.
         max_iterations: the largest number of its iterations.
+        names: of the columns, if they have names.
 
     Raises:
         InputError: too few rows, a column that does not vary, or impossible settings of EM.
     """
-    check_table(table, 0, tolerance, max_iterations)
+    check_table(table, 0, tolerance, max_iterations, names)
     spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
     if not spread.all():
-        column = int(np.argmin(spread))
+        column = called(names, int(np.argmin(spread)))
         raise InputError(f"column {column} is constant, its variance would be 0; leave it out")

@@ -1,12 +1,14 @@
 """Maximum likelihood for the Gaussian family: checks and the closed form."""
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError
+from maskevidence.tokens import called
 
 Vector = Float64[np.ndarray, " D"]
 Matrix = Float64[np.ndarray, "D K"]
@@ -33,7 +35,9 @@ class LowRankParameters(NamedTuple):
 _LARGEST = 1e150  # of a value whose squares can be summed
 
 
-def check_table(table: Table, n_components: int, tolerance: float, max_iterations: int) -> None:
+def check_table(
+    table: Table, n_components: int, tolerance: float, max_iterations: int, names: Sequence[str] | None = None
+) -> None:
     """Check that a model can be fitted to a table.
 
     Args:
@@ -41,6 +45,7 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
         n_components: K; 0 for a full covariance.
         tolerance: of the iterations, relative to the log evidence.
         max_iterations: their largest number.
+        names: of the columns, if they have names.
 
     Raises:
         InputError: too few rows, no column that varies, or an impossible tolerance or number of iterations.
@@ -61,16 +66,17 @@ def check_table(table: Table, n_components: int, tolerance: float, max_iteration
     if bad.any():
         column = int(np.argmax(bad))
         raise InputError(
-            f"column {column} reaches {reach[column]:.3g} and varies by {2 * width[column]:.3g}, and "
-            "their squares are no floating-point numbers; give it in another unit"
+            f"column {called(names, column)} reaches {reach[column]:.3g} and varies by "
+            f"{2 * width[column]:.3g}, and their squares are no floating-point numbers; give it in another "
+            "unit"
         )
 
 
-def refuse_constant(table: Table) -> None:
+def refuse_constant(table: Table, names: Sequence[str] | None = None) -> None:
     """Raise an InputError for a column that does not vary, whose noise variance would be 0."""
     variance = np.nanvar(table, axis=0)
     if not variance.all():
-        column = int(np.argmin(variance))
+        column = called(names, int(np.argmin(variance)))
         raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
 
 

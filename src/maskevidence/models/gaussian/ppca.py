@@ -96,7 +96,7 @@ class PPCA(LowRankGaussian):
             Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
         """
         table = self._table(x)
-        check_table(table, self.n_components, tolerance, max_iterations)
+        check_table(table, self.n_components, tolerance, max_iterations, self.columns)
         if np.isnan(table).any():
             fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=True)
         else:

@@ -31,6 +31,9 @@ class ColumnHeads(nn.Module):
     Args:
         columns: D columns.
         density: whether yes/no columns count as densities per unit, too; False for a table without numbers.
+
+    Attributes:
+        widening: what is added to the log scales of all numbers.
     """
 
     centre: Tensor
@@ -41,6 +44,7 @@ class ColumnHeads(nn.Module):
     no: Tensor
     yes: Tensor
     on_grid: Tensor
+    widening: Tensor
 
     def __init__(self, columns: Sequence[Column], *, density: bool) -> None:
         super().__init__()
@@ -67,6 +71,7 @@ class ColumnHeads(nn.Module):
         self.register_buffer(
             "halves", torch.tensor([[[-0.5]], [[0.5]]], dtype=torch.float64), persistent=False
         )
+        self.register_buffer("widening", torch.zeros((), dtype=torch.float64))
         self.density = density
         self.sizes = [len(columns[k].values) for k in self.category]
         self.n_inputs = len(columns) + len(self.number) + len(self.yes_no) + sum(self.sizes)
@@ -203,7 +208,8 @@ class ColumnHeads(nn.Module):
             outputs, [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number)], 1
         )
         logits_of, centre, raw = mixtures.reshape(len(outputs), len(self.number), N_LOGISTICS, 3).unbind(3)
-        return logits, categories, torch.stack([logits_of, centre, raw.clamp(*_LOG_SCALES)], 3)
+        log_scale = raw.clamp(*_LOG_SCALES) + self.widening.to(outputs.dtype)
+        return logits, categories, torch.stack([logits_of, centre, log_scale], 3)
 
     def _indicator(self, column: int, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B V"]:
         """1 for the category of each row; 0 throughout for a category that training has not seen."""

@@ -16,6 +16,7 @@ ColumnKind = Literal["yes/no", "category", "number"]
 MIXED = "density per unit of each column of numbers, probability mass of each category"
 FINEST = 1e-3  # the resolution of a column of numbers without steps, in units of its scale
 _MOST_DECIMALS = 6
+_MOST_SHOWN = 100  # characters of words in a note
 _SAME = 1e-9  # relative distance from a multiple of 10^-k
 
 
@@ -64,12 +65,15 @@ class Column:
             raise InputError(f"{self} cannot be a column; fit the model again")
 
 
-def column_from(values: Float64[np.ndarray, " N"], kind: str | None = None) -> Column:
+def column_from(
+    values: Float64[np.ndarray, " N"], kind: str | None = None, name: str | None = None
+) -> Column:
     """A column from its values in the training rows.
 
     Args:
         values: shape (N,), NaN where a value is missing.
         kind: by default "yes/no" for two different values, otherwise "number".
+        name: of the column in a message; None if it has none.
 
     Raises:
         InputError: no value, or "yes/no" for a column that has not two values.
@@ -82,7 +86,7 @@ def column_from(values: Float64[np.ndarray, " N"], kind: str | None = None) -> C
     if kind not in (None, *get_args(ColumnKind)):
         raise unknown_name("kind of column", str(kind), get_args(ColumnKind))
     if not len(present):
-        raise InputError("a column has no observed value; leave it out")
+        raise InputError(f"column {name or ''} has no observed value; leave it out")
     kind = kind or ("yes/no" if len(present) == 2 else "number")
     if kind == "number":
         return _number(values[~np.isnan(values)], present)
@@ -90,7 +94,9 @@ def column_from(values: Float64[np.ndarray, " N"], kind: str | None = None) -> C
         unseen = (int((counts == 1).sum()) + 0.5) / (int(counts.sum()) + 1)
         return Column("category", tuple(present.tolist()), min(unseen, 0.5))
     if len(present) != 2:
-        raise InputError(f"a yes/no column needs two values, this one has {len(present)}; call it a number")
+        raise InputError(
+            f"a yes/no column needs two values, column {name or ''} has {len(present)}; call it a number"
+        )
     return Column("yes/no", tuple(present.tolist()))
 
 
@@ -156,6 +162,58 @@ def levels_of(x: Any) -> dict[str, list[str]]:
     if hasattr(x, "levels"):
         return {name: list(words) for name, words in x.levels.items()}
     return {name: sorted(set(filter(None, _words(x[name])))) for name in names if _is_words(x[name])}
+
+
+def words_in(x: Any, name: str) -> set[str]:
+    """The different words of a column of a `Table` or a data frame; none of other data.
+
+    Example:
+        >>> import pandas
+        >>> sorted(words_in(pandas.DataFrame({"b": ["red", None, "blue"]}), "b"))
+        ['blue', 'red']
+    """
+    names = column_names(x) or []
+    if name not in names:
+        return set()
+    if not hasattr(x, "levels"):
+        return set(filter(None, _words(x[name])))
+    codes = x.values[:, names.index(name)]
+    return {x.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
+
+
+def note_on_unseen(
+    name: str, column: Column, codes: Float64[np.ndarray, " n"], words: Sequence[str] | None
+) -> list[str]:
+    """A sentence on the cells of a category that training has not seen; none if there are none.
+
+    Args:
+        name: of the column, as a message calls it.
+        column: a category.
+        codes: shape (n,); the cells that are present.
+        words: of the codes 0, 1, ..., the last one of all further words together, "" if they are not known;
+            None if the categories are numbers.
+
+    Example:
+        >>> column = Column("category", (0.0, 1.0), unseen=0.25)
+        >>> print(*note_on_unseen("'b'", column, np.array([0.0, 2.0]), ["blue", "red", "green, teal"]))
+        1 of 2 cells of column 'b' holds a category that training has not seen (green, teal), all of which
+        together have the probability 0.25
+    """
+    unseen = codes[~np.isin(codes, column.values)]
+    if not len(unseen):
+        return []
+    of_code = None if words is None else dict(enumerate(words))
+    shown = [f"{code:g}" if of_code is None else of_code.get(code, "") for code in np.unique(unseen)]
+    listed = ", ".join(filter(None, shown))
+    if len(listed) > _MOST_SHOWN:
+        listed = f"{listed[:_MOST_SHOWN]}..."
+    hold = "holds a category" if len(unseen) == 1 else "hold categories"
+    check = "" if len(unseen) < len(codes) else "; no cell of it was seen: is it the same column?"
+    return [
+        f"{len(unseen):,} of {len(codes):,} cells of column {name} {hold} that training has not seen"
+        f"{f' ({listed})' if listed else ''}, all of which together have the probability "
+        f"{column.unseen:.2g}{check}"
+    ]
 
 
 def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Float64[np.ndarray, "N D"]:
