@@ -1,12 +1,14 @@
 """The lm-evaluation-harness with a masked model: real task files, caches, kills, chat templates, errors."""
 
 import json
+import math
 import os
 import re
 import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.errors import InputError, UntrustedFileWarning
 from maskevidence.integrations.lm_eval.harness import AnswerCache
+from maskevidence.integrations.lm_eval.report import _with_error, errors_page
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -314,7 +317,10 @@ def test_the_command_writes_the_errors_beside_the_results(
     words = ("lm-eval", "--model_args", f"pretrained={model},masks=16", "--tasks", task, "--limit", "2")
     done = run(*words, "--output_path", tmp_path / "out", "--log_samples")
     assert done.code == 0, done.err
-    assert "|sentences|" in done.out
+    table, errors = done.out.split("Errors of the masks")
+    assert "|sentences|" in table
+    ties = json.loads((tmp_path / "out" / "evidence.json").read_text())["tasks"]["sentences"]["ties"]
+    assert f"{ties.get('acc', 0)} of 2" in errors
     report = json.loads((tmp_path / "out" / "evidence.json").read_text())
     assert report["tasks"]["sentences"]["decisions"] == 2
     assert len(report["samples"]["sentences"][0]["scores"]) == 3
@@ -324,6 +330,22 @@ def test_the_command_writes_the_errors_beside_the_results(
     assert "mask_se" in logged[0]
     whole_results = json.loads(next((tmp_path / "out").rglob("results_*.json")).read_text())
     assert whole_results["config"]["maskevidence"]["tasks"]["sentences"]["decisions"] == 2
+
+
+def test_a_perplexity_whose_error_exceeds_it_is_shown_on_the_log_scale() -> None:
+    def perplexity(items: list[tuple[float, int]]) -> float:
+        return math.exp(-sum(value for value, _ in items) / sum(n_words for _, n_words in items))
+
+    task = SimpleNamespace(aggregation=lambda: {"word_perplexity": perplexity})
+    noise = np.random.default_rng(0).normal(size=64)
+    shown = []
+    for spread in (0.1, 3.0):
+        redrawn = [[(-80.0 + 10 * spread * each, 10) for each in noise]]
+        found = _with_error(task, "word_perplexity", [(-80.0, 10)], redrawn)
+        shown.append(errors_page({"wikitext": {"metrics": {"word_perplexity": found}}}).parts[0].rows[0])
+    assert shown[0][:3] == ["wikitext", "word_perplexity", "2981"]
+    assert shown[1][:3] == ["wikitext", "log(word_perplexity)", "8"]
+    assert float(shown[1][3]) == pytest.approx(3.0 * noise.std(ddof=1), rel=0.05)
 
 
 @pytest.mark.parametrize(

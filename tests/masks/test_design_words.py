@@ -12,6 +12,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.masks import by_name
 from maskevidence.masks.by_name import DesignWord, as_design, parse_design
+from maskevidence.masks.conventions import LLaDA, RandomTime
 
 DESIGNS = {
     "every-size": me.EverySize(),
@@ -27,6 +28,8 @@ DESIGNS = {
     "leave-one-out": me.LeaveOneOut(),
     "exhaustive": me.Exhaustive(),
     "exhaustive:order-mixture": me.Exhaustive(order_mixture=True),
+    "exhaustive:best-order": me.Exhaustive(best_order=True),
+    "exhaustive:worst-order,blocks=4": me.Exhaustive(worst_order=True, blocks=4),
     "exhaustive:blocks=4,order_mixture": me.Exhaustive(order_mixture=True, blocks=4),
     "fixed-rate:0.15": me.FixedRate(0.15),
     "fixed-rate:1,masks-per-size=2": me.FixedRate(1.0, 2),
@@ -40,8 +43,13 @@ DESIGNS = {
     "policy": me.Policy(),
     "policy:left-to-right": me.Policy("left-to-right"),
     "policy:entropy,blocks=4,tokens-per-step=2": me.Policy("entropy", blocks=4, tokens_per_step=2),
+    "policy:confidence,threshold=0.9": me.Policy("confidence", threshold=0.9),
+    "policy:threshold=1,blocks=4": me.Policy(blocks=4, threshold=1.0),
+    "policy:entropy,bound=0.1": me.Policy("entropy", bound=0.1),
     "policy:order=2+0+1": me.Policy("order", order=(2, 0, 1)),
     "policy:order,order=0": me.Policy("order", order=(0,)),
+    "random-time:4,eps=0.001,blocks=4,offset=1": RandomTime(4, eps=0.001, blocks=4, offset=1),
+    "llada:64,batch=16": LLaDA(64, batch=16),
 }
 
 
@@ -68,7 +76,9 @@ def test_words_are_short() -> None:
         (me.LeaveOneOut(), "leave-one-out"),
         (me.Rates(tuple(k / 100 for k in range(1, 100))), "rates:0.01-0.99-0.01"),
         (me.Exhaustive(order_mixture=True, blocks=4), "exhaustive:order-mixture,blocks=4"),
+        (me.Exhaustive(best_order=True, blocks=4), "exhaustive:best-order,blocks=4"),
         (me.Policy("entropy", 4), "policy:entropy,blocks=4"),
+        (me.Policy("entropy", 4, bound=0.1), "policy:entropy,blocks=4,bound=0.1"),
     ):
         assert str(DesignWord(design)) == word
 
@@ -100,7 +110,8 @@ BAD = {
     "every-size:4,draws=8": "has 'draws=8'; its options are masks-per-size=, shared, per-token",
     "random-size:8,4": "has '4'; its options are draws=, replicates=, shared, per-token",
     "leave-one-out:3": "has '3'; its options are shared, per-token",
-    "exhaustive:4": "has '4'; its options are order-mixture, blocks=, shared, per-token",
+    "exhaustive:4": "has '4'; its options are order-mixture, best-order, worst-order, blocks=, shared",
+    "exhaustive:order-mixture,best-order": "are different numbers; give one",
     "every-size:": "has an empty option; its options are",
     "every-size:4,,shared": "has an empty option",
     "every-size:bound=importance": "its options are masks-per-size=, shared, per-token",
@@ -145,7 +156,15 @@ BAD = {
     "policy:confidence:x": "unknown policy 'confidence:x'",
     "policy:confidence,order=1+0": "policy:order=FILE",
     "policy:confidence,blocks=x": "blocks is 'x'; give a whole number",
-    "policy:margin,draws=3": "its options are policy=, blocks=, tokens-per-step=, order=, shared, per-token",
+    "policy:margin,draws=3": "its options are policy=, blocks=, tokens-per-step=, order=, threshold=, bound=",
+    "policy:margin,threshold=0.5": "threshold=0.5 belongs to the policy confidence, in place",
+    "policy:bound=0.1": "in place of tokens_per_step; write policy:entropy,bound=0.1",
+    "policy:threshold=0.9,tokens-per-step=2": "write policy:confidence,threshold=0.9",
+    "policy:threshold=1.1": "threshold=1.1; give a probability from 0 to 1",
+    "policy:threshold=nan": "threshold=nan; give a probability from 0 to 1",
+    "policy:threshold=x": "threshold is 'x'; give a number",
+    "policy:entropy,bound=-1": "bound=-1.0; give a number of nats, 0 or more",
+    "policy:entropy,bound=inf": "bound=inf; give a number of nats, 0 or more",
     "policy:order=": "gives order no value",
     "policy:order=0+0": "exactly once",
     "policy:order=nowhere.txt": "cannot be read",

@@ -12,7 +12,9 @@ import pytest
 from scipy.stats import chisquare
 
 import maskevidence as me
+from learned_conditionals import Learned, rows
 from maskevidence.masks.by_name import DESIGNS
+from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation
 from maskevidence.masks.drawing import drawn_masks, positions
 from maskevidence.masks.policy import Policy
@@ -21,6 +23,19 @@ from maskevidence.masks.sizes import IndependentMasks
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
 D, N_SEEDS = 4, 800
 ONES = np.ones(D)
+
+
+def integrated(low: float, high: float, length: float) -> np.ndarray:
+    """∫ C(D, M) a^M (1-a)^(D-M) M/a da from `low` to `high`, divided by `length`, by midpoints."""
+    rate = low + (high - low) * (np.arange(20_000) + 0.5) / 20_000
+    sizes = range(1, D + 1)
+    return np.array(
+        [
+            (math.comb(D, m) * m * rate ** (m - 1) * (1 - rate) ** (D - m)).mean() * (high - low) / length
+            for m in sizes
+        ]
+    )
+
 
 # An estimate is the sum over sizes M = 1..D of a coefficient times the mean score of the masks of this size.
 EXAMPLES: list[tuple[MaskDesign, np.ndarray]] = [
@@ -36,8 +51,19 @@ EXAMPLES: list[tuple[MaskDesign, np.ndarray]] = [
     (me.FixedRate(0.5, 2), np.array([0, D, 0, 0])),
     (me.Rates((0.25, 0.5), 2), np.array([D / 2, D / 2, 0, 0])),
     (me.Rates((0.25, 0.5, 0.75, 1.0)), ONES),
+    (RandomTime(8), ONES),
+    (RandomTime(8, 2, eps=0.1, noise_eps=0.3), integrated(0.07, 0.7, 0.9)),
+    (LLaDA(4, batch=4), ONES),
+    (LLaDA(16, batch=8), np.array([0.5, 1.5, 0.5, 1.5])),
 ]
-POLICIES = [Policy("left-to-right"), Policy("confidence", blocks=3), Policy("order", order=(2, 0, 3, 1, 4))]
+POLICIES = [
+    Policy("left-to-right"),
+    Policy("confidence", blocks=3),
+    Policy("order", order=(2, 0, 3, 1, 4)),
+    Policy("margin", blocks=3, tokens_per_step=2),
+    Policy("confidence", threshold=0.5),
+    Policy("entropy", bound=1.0),
+]
 of_each_design = pytest.mark.parametrize(("design", "coefficients"), EXAMPLES, ids=lambda value: str(value))
 
 
@@ -70,7 +96,9 @@ def check_design(design: MaskDesign, coefficients: np.ndarray) -> None:
         np.add.at(counts, masks, 1)
     error = np.std(estimates) / math.sqrt(len(estimates))
     assert abs(np.mean(estimates) - coefficients @ by_size) < 4 * error + 1e-9
-    np.testing.assert_allclose(totals, coefficients.sum())
+    if not isinstance(design, RandomTime):  # whose weights vary with the times
+        np.testing.assert_allclose(totals, coefficients.sum())
+    check_weights_by_size(design, coefficients)
     for size in range(1, D + 1):
         of_size = counts[subsets(size)]
         if design.deterministic:
@@ -78,6 +106,16 @@ def check_design(design: MaskDesign, coefficients: np.ndarray) -> None:
         elif of_size.sum() > 0 and len(of_size) > 1:
             # masks of one order, or drawn without replacement, are more even than independent ones
             assert chisquare(of_size).pvalue > 1e-4
+
+
+def check_weights_by_size(design: MaskDesign, coefficients: np.ndarray) -> None:
+    """Raise an AssertionError unless the expected weights that the design states are the coefficients."""
+    size = np.arange(1, D + 1)
+    stated = design.weight_by_size(np.full(D, D), np.zeros(D, dtype=np.int64), size)
+    if stated is None:
+        assert (coefficients == 1).all() or (coefficients == 0).any()
+    else:
+        np.testing.assert_allclose(stated, coefficients, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -88,12 +126,15 @@ def test_every_design_estimates_its_sum_over_sizes(design: MaskDesign, coefficie
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_a_policy_counts_every_token_once(policy: Policy) -> None:
-    n_draws = int(policy.n_draws(np.array([D]))[0])
-    index, n_tokens = np.arange(n_draws), np.full(n_draws, D)
-    draw, size = policy.plan(MaskKey(), np.zeros_like(index), n_tokens, index)
-    assert policy.summation(n_tokens, draw, size).weight.sum() == D
-    assert size[0] == D
-    assert policy.covers_all_sizes(D) == (policy.tokens_per_step == 1)
+    table = me.estimate_evidence(Learned(D, 3), rows(20, D, 3), policy).scores
+    weight = policy.summation(table.n_tokens, table.draw, table.size).weight
+    assert (weight >= 1).all()
+    assert (np.add.reduceat(weight, np.flatnonzero(table.size == D)) == D).all()
+    for first, second in itertools.pairwise(range(len(table))):
+        if table.id[first] == table.id[second]:
+            assert table.size[second] == table.size[first] - weight[first]
+    assert len(table) <= 20 * policy.n_draws(np.array([D]))[0]
+    assert policy.covers_all_sizes(D) == bool((weight == 1).all())
 
 
 def test_every_design_has_an_example() -> None:

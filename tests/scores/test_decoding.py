@@ -24,6 +24,10 @@ POLICIES = {
     "blocks": me.Policy("confidence", blocks=2),
     "two at once": me.Policy("entropy", tokens_per_step=2),
     "three at once in blocks": me.Policy("margin", blocks=3, tokens_per_step=2),
+    "threshold": me.Policy("confidence", threshold=0.6),
+    "threshold in blocks": me.Policy("confidence", blocks=3, threshold=0.5),
+    "bound": me.Policy("entropy", bound=1.0),
+    "bound in blocks": me.Policy("entropy", blocks=2, bound=1.0),
 }
 
 
@@ -39,6 +43,17 @@ def urgency_of(policy: me.Policy, p: np.ndarray, place: int) -> float:
     return float(measures[policy.policy])
 
 
+def shown_together(policy: me.Policy, urgency: list[float]) -> int:
+    """How many tokens a step shows, of those in a block with these urgencies in descending order."""
+    if policy.threshold is not None:
+        return max(1, sum(confidence >= policy.threshold for confidence in urgency))
+    if policy.bound is None:
+        return policy.tokens_per_step
+    entropies = [-value for value in urgency]
+    prefixes = [entropies[:n] for n in range(1, len(entropies) + 1)]
+    return max(len(some) for some in prefixes if sum(some) - max(some) <= policy.bound)
+
+
 def step_by_step(model: Learned, tokens: Tokens, policy: me.Policy) -> float:
     """log p of one observation along a policy, the slow way: one token's distribution at a time."""
     places = torch.nonzero(tokens.maskable[0]).flatten().tolist()
@@ -52,9 +67,9 @@ def step_by_step(model: Learned, tokens: Tokens, policy: me.Policy) -> float:
             hidden[0, left + hidden_later] = True
             listed = model.log_distributions(tokens, hidden).detach().exp().numpy()
             p = dict(zip(sorted(left + hidden_later), listed, strict=True))
-            urgency = {j: urgency_of(policy, p[j], places.index(j)) for j in left}
+            urgency = {j: round(urgency_of(policy, p[j], places.index(j)), 12) for j in left}
             chosen = [j for _, j in sorted((-value, j) for j, value in urgency.items())]
-            chosen = chosen[: policy.tokens_per_step]
+            chosen = chosen[: shown_together(policy, [urgency[j] for j in chosen])]
             total += sum(math.log(p[j][int(tokens.values[0, j])]) for j in chosen)
             left = [j for j in left if j not in chosen]
     return total
@@ -72,8 +87,43 @@ def test_a_policy_equals_the_chain_rule_along_its_order(name: str) -> None:
     expected = [step_by_step(model, tokens[row : row + 1], POLICIES[name]) for row in range(6)]
     np.testing.assert_allclose(estimate.per_observation, expected, atol=1e-10)
     assert (estimate.kind, estimate.mask_se) == ("policy", 0.0)
-    n_steps = POLICIES[name].n_draws(tokens.n_tokens.numpy())
-    assert estimate.n_masks == n_steps.sum()
+    n_steps = POLICIES[name].n_draws(tokens.n_tokens.numpy()).sum()
+    fewer = name.startswith(("threshold", "bound"))
+    assert (estimate.n_masks < n_steps) == fewer
+    assert estimate.n_masks <= n_steps
+
+
+class Rounded(Learned):
+    """Conditionals of two values with few different probabilities: places are often equally certain."""
+
+    def _log_probs(self, tokens: Tokens, masked: Tensor) -> Tensor:
+        logits = super()._log_probs(tokens, masked).diff().round()
+        return torch.cat([logits, -logits], -1).log_softmax(-1)
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "order"])
+def test_ties_go_to_the_earlier_token(name: str) -> None:
+    model, tokens = Rounded(8, 2), rows(40, 8, 2)
+    estimate = me.estimate_evidence(model, tokens, POLICIES[name])
+    expected = [step_by_step(model, tokens[row : row + 1], POLICIES[name]) for row in range(40)]
+    np.testing.assert_allclose(estimate.per_observation, expected, atol=1e-10)
+    assert np.exp(
+        me.estimate_evidence(model, every_row(8, 2), POLICIES[name]).per_observation
+    ).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_thresholds_and_bounds_from_one_token_to_all_tokens_a_step() -> None:
+    model, tokens = Learned(5, 3), rows(20, 5, 3)
+    one = me.estimate_evidence(model, tokens, "policy:confidence")
+    every = me.estimate_evidence(model, tokens, "policy:left-to-right,tokens-per-step=5")
+    highest = me.estimate_evidence(model, tokens, "policy:confidence,threshold=1")
+    np.testing.assert_array_equal(highest.per_observation, one.per_observation)
+    assert (one.n_masks, highest.n_masks, every.n_masks) == (100, 100, 20)
+    for word in ("policy:confidence,threshold=0", "policy:entropy,bound=100"):
+        lowest = me.estimate_evidence(model, tokens, word)
+        np.testing.assert_allclose(lowest.per_observation, every.per_observation, atol=1e-12)
+        assert lowest.n_masks == 20
+    assert lowest.kind == highest.kind == "policy"
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -82,7 +132,10 @@ def test_the_probabilities_of_a_policy_add_up_to_one(name: str) -> None:
     assert np.exp(estimate.per_observation).sum() == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["right-to-left", "confidence", "margin", "three at once in blocks"])
+@pytest.mark.parametrize(
+    "name",
+    ["right-to-left", "confidence", "margin", "three at once in blocks", "threshold", "bound in blocks"],
+)
 def test_the_decoder_of_a_policy_writes_with_its_probabilities(name: str) -> None:
     model, every = Learned(4, 2), every_row(4, 2)
     expected = np.exp(me.estimate_evidence(model, every, POLICIES[name]).per_observation)

@@ -23,7 +23,8 @@ def check_comparable(estimates: Estimates) -> list[str]:
     The data must have the same fingerprint, or come from the same texts. A number of kind `pseudo` is
     compared only with numbers of the same design, and base measures must be equal. An area is compared with
     areas, an importance bound with bounds of as many orders, a policy with the same policy, and a mixture
-    with mixtures; bounds and mixtures also with the log evidence of a joint density.
+    with mixtures; bounds and mixtures also with the log evidence of a joint density. The best order of each
+    observation is compared with nothing.
 
     Args:
         estimates: two or more, by name.
@@ -37,7 +38,7 @@ def check_comparable(estimates: Estimates) -> list[str]:
     unchecked = []
     for first, second in combinations(estimates, 2):
         a, b = estimates[first], estimates[second]
-        _check_same_quantity(first, a, second, b)
+        check_same_quantity(first, a, second, b)
         if not _of_same_data(first, a, second, b):
             unchecked.append(
                 f"whether {first} and {second} are of the same data is not known: only the ids of their "
@@ -61,11 +62,17 @@ def in_same_tokens(estimates: Estimates) -> bool:
     )
 
 
-def _check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> None:
+def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> None:
+    """Raise an InputError if two estimates differ in their base measure or in what they are of."""
     if None not in (a.base_measure, b.base_measure) and a.base_measure != b.base_measure:
         raise InputError(
             f"{first!r} is a {a.base_measure}, {second!r} a {b.base_measure}: these have no common scale; "
             "compare models with the same base measure"
+        )
+    if "upper_bound" in (a.kind, b.kind):
+        raise InputError(
+            f"{first if a.kind == 'upper_bound' else second!r} is an upper bound, of the best order of each "
+            "observation, and proves nothing; compare order mixtures (exhaustive:order-mixture)"
         )
     if not _same_quantity(a, b):
         numbers = (f"{name!r} is {_described(estimate)}" for name, estimate in ((first, a), (second, b)))
@@ -129,7 +136,8 @@ def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
     if estimate.kind in ("lower_bound", "mixture"):
         importance = design.get("bound") == "importance"
         quantity = {"bound": "importance", "orders": design["orders"]} if importance else {}
-        return quantity | {"blocks": design.get("blocks")}
+        worst = "worst order" if design.get("worst_order") else None
+        return quantity | {"blocks": design.get("blocks"), "order": worst}
     if estimate.kind in _EVIDENCES:
         return {}
     return {name: value for name, value in design.items() if name not in _PRECISION}

@@ -1,5 +1,6 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from maskevidence.kinds.rows import (
     takes_words,
 )
 from maskevidence.kinds.words import kind_of_model
+from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA
 from maskevidence.models.base import TableModel
 from maskevidence.support.provenance import command, versions
@@ -41,12 +43,15 @@ class _Filling(NamedTuple):
 
     Attributes:
         values: shape (n, N, D); the filled table, or n of them.
-        deviation: shape (N, D); standard deviations, 0 where a value was observed; None for draws.
+        deviation: shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the
+            probability of the filled value, 1 where it was observed; None for draws.
+        likeliest: the columns that are filled by their most probable value.
         constant: the columns that do not vary, which are filled by their one value.
     """
 
     values: Float64[np.ndarray, "n N D"]
     deviation: Float64[np.ndarray, "N D"] | None
+    likeliest: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
 
 
@@ -54,9 +59,10 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """Fill the missing values of a table by a model, and write it with its columns and rows in order.
 
     The file has all columns of the data, those that are not used included, and after them a column NAME_sd
-    of standard deviations for every column with holes. With draws, it has the filled tables one below the
-    other, and a first column that counts them. Cells of a CSV file that are not filled are copied as text,
-    byte for byte.
+    of standard deviations for every column with holes, or NAME_p of the probabilities of the filled values
+    where a network fills words and yes/no by the most probable value. With draws, it has the filled tables
+    one below the other, and a first column that counts them. Cells of a CSV file that are not filled are
+    copied as text, byte for byte.
 
     Args:
         model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
@@ -78,7 +84,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     build, saved = model_on(model, options.device)
     words, reading = takes_words(model, saved), RowReading(table=options.table)
     if build is None:
-        reading = reading_for(saved, data, reading)
+        reading, id_column, from_model = reading_for(saved, data, reading, options.id_column)
+        options = replace(options, id_column=id_column)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and is_text(options.out)
     source = raw.columns.slice(0, options.limit)
@@ -93,7 +100,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         table = table if saved.columns is None else with_columns_of(table, saved.columns)
         saved.check_width(len(table.columns))
         table = with_levels_of(table, saved.levels)
-        fitted, filling, notes = saved, _fill(saved, table, options), list(table.notes)
+        fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():
@@ -142,12 +149,24 @@ def _fill(
         column[np.isnan(column)] = np.nanmax(column)
     if options.draws is not None:
         values[:, :, places] = model.draw_missing(holed, options.draws, options.seed)
-        return _Filling(values, None, constant)
+        return _Filling(values, None, constant=constant)
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
     deviation[:, places] = np.sqrt(filled.variance)
-    return _Filling(values, deviation, constant)
+    likeliest = []
+    for k, place in enumerate(places):
+        levels = model.values_of(k) if isinstance(model, HasValuesOf) else None
+        if levels is not None and not _of_category(table, kept[k]):
+            likeliest.append(kept[k])
+            hole, mean = np.isnan(holed[:, k]), filled.values[:, k]
+            deviation[:, place] = 1 - filled.variance[:, k]
+            if kept[k] not in table.levels:  # yes/no, whose mean is no + (yes - no) p
+                no, yes = levels.tolist()
+                p = (mean - no) / (yes - no)
+                values[0][hole, place] = np.where(p < 0.5, no, yes)[hole]
+                deviation[hole, place] = np.maximum(p, 1 - p)[hole]
+    return _Filling(values, deviation, tuple(likeliest), constant)
 
 
 def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
@@ -164,8 +183,10 @@ def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _
     tables = [_one(source, as_text, raw, table, values) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
-        for name, deviation in zip(table.columns, filling.deviation.T, strict=True):
-            if deviation.any() and name not in table.levels and not _of_category(table, name):
+        for name, cells, deviation in zip(table.columns, table.values.T, filling.deviation.T, strict=True):
+            if name in filling.likeliest and np.isnan(cells).any():
+                whole = whole.append_column(*added(f"{name}_p", deviation))
+            elif name not in filling.likeliest and deviation.any() and not _of_category(table, name):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
         return whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
@@ -239,17 +260,22 @@ def _result(
     holes = np.isnan(table.values)
     columns = []
     for j in np.flatnonzero(holes.any(axis=0)):
-        sd = None
+        sd = probability = spread = None
         in_words = table.columns[j] in table.levels
-        if filling.deviation is not None and not in_words:
+        if table.columns[j] in filling.likeliest and filling.deviation is not None:
+            probability = float(filling.deviation[holes[:, j], j].mean())
+        elif filling.deviation is not None and not in_words:
             sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
-        spread = None if in_words else float(np.nanstd(table.values[:, j]))
+        if probability is None and not in_words and not holes[:, j].all():
+            spread = float(np.nanstd(table.values[:, j]))
         filled = {
             "name": table.columns[j],
             "n_filled": int(holes[:, j].sum()),
             "sd": sd,
             "sd_of_column": spread,
         }
+        if probability is not None:
+            filled["probability"] = probability
         columns.append(filled)
     return {
         "model": model,

@@ -12,6 +12,7 @@ from maskevidence.support.choices import (
     DtypeName,
     Long,
     PatchStatistics,
+    RecipeName,
     WeightsDtype,
 )
 
@@ -301,6 +302,9 @@ class CheckpointOptions:
         ),
     ] = None
     bf16: Annotated[bool, Option("Compute under bfloat16 autocast.")] = False
+    attn_implementation: Annotated[
+        str | None, Option("Attention of transformers: eager, sdpa or flash_attention_2.", "NAME")
+    ] = None
     trust_remote_code: Annotated[bool, Option("Run code that comes with the model.")] = False
 
 
@@ -317,7 +321,17 @@ class TextReading:
     block_size: BlockSize = None
     long: Annotated[Long | None, Option("What to do with texts that are too long; by default error.")] = None
     whole_words: Annotated[bool, Option("With leave-one-out: hide whole words.")] = False
+    word_l2r: Annotated[bool, Option("With leave-one-out: hide later pieces of the word, too.")] = False
     allow_unknown: AllowUnknown = False
+    recipe: Annotated[
+        RecipeName | None,
+        Option("Texts, tokens and masks as the public evaluation of these diffusion models has them."),
+    ] = None
+
+    @property
+    def hides_words(self) -> str | None:
+        """The flag that hides other pieces of a word, if there is one."""
+        return "--whole-words" if self.whole_words else "--word-l2r" if self.word_l2r else None
 
 
 @dataclass(frozen=True)
@@ -355,7 +369,20 @@ class ImageOptions:
     device: ImageDevice = field(default_factory=ImageDevice)
 
 
+@dataclass(frozen=True)
+class ScoredTextOptions(TextOptions):
+    """The options of texts that are scored, alone or as pairs."""
+
+    panel: ClassVar[str] = "Texts"
+
+    against: Annotated[
+        str | None,
+        Option("Column of second texts: which text of each pair is more probable.", "COLUMN"),
+    ] = None
+
+
 Preparation = RowOptions | TextOptions | ImageOptions
+Scorable = RowOptions | ScoredTextOptions | ImageOptions
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from maskevidence.data.images import Images
 from maskevidence.model import device_of
@@ -22,6 +23,7 @@ class Prepared:
         source: where they come from, as run.json says it, with notes on what was done to prepare them.
         fitted: whether the model was fitted for this score.
         details: what else decides the numbers and is stored with them, such as the density of pixels.
+        code: SHA-256 of the user's file that made the model; None for other models.
         load: loads the same model in another process; None if the model itself can be sent.
         tokenizer: of a masked language model; None for other models.
         texts: the texts that are scored, one or two for each observation unless they were split or joined;
@@ -35,6 +37,7 @@ class Prepared:
     source: DataSource
     fitted: bool = False
     details: dict[str, Any] = field(default_factory=dict)
+    code: str | None = None
     load: Callable[[], Any] | None = None
     tokenizer: Any = None
     texts: tuple[tuple[str, ...], ...] | None = None
@@ -65,8 +68,10 @@ def recorded(model: Any) -> dict[str, str | None]:
         {'dtype': 'float64', 'device': 'cpu'}
     """
     device = device_of(model)
-    dtype = getattr(model, "dtype", None) or next((p.dtype for p in model.parameters()), None)
-    if any(getattr(module, "in_bfloat16", False) for module in model.modules()):
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    parameters = (parameter for module in modules[:1] for parameter in module.parameters())
+    dtype = getattr(model, "dtype", None) or next((each.dtype for each in parameters), None)
+    if any(getattr(module, "in_bfloat16", False) for module in modules):
         dtype = torch.bfloat16
     return {
         "dtype": None if dtype is None else str(dtype).removeprefix("torch."),

@@ -1,7 +1,9 @@
 """Models of rows: rows are read, a model is fitted to some or loaded, a run's rows are read again."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,16 @@ from maskevidence.data.tables import (
     digits,
     kind_of_file,
     read_raw,
+    refuse_empty_columns,
     to_table,
 )
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.kinds.declaring import flag
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
+from maskevidence.kinds.own_model import fingerprint_of_code, own_model
 from maskevidence.kinds.prepared import Prepared
-from maskevidence.kinds.words import is_network, join_words, parse_model, parse_size, parse_words
-from maskevidence.model import HasRefine, to_device_of
+from maskevidence.kinds.words import is_network, join_words, own_file, parse_model, parse_size, parse_words
+from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
 from maskevidence.support.devices import choose_device
@@ -45,7 +49,7 @@ def prepare(
     """Read the rows, and fit the model to a training part of them, or load it.
 
     Args:
-        model: a word such as "ppca:8", or the folder of a saved model.
+        model: a word such as "ppca:8", the folder of a saved model, or "model.py:make" for a function.
         data: a file, a data set or images, as `read` takes them.
         options: which rows are used, how they are read, and where the model computes.
 
@@ -59,44 +63,71 @@ def prepare(
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
     sample, reading = options.sample, options.reading
-    build, saved = model_on(model, options.device)
+    code = own_file(model) is not None and not Path(model).is_dir()
+    build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
-    if build is None:
-        reading = reading_for(saved, data, reading)
-    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=sample.id_column, words=words)
+    id_column, notes = sample.id_column, list[str]()
+    if isinstance(saved, TableModel):
+        reading, id_column, notes = reading_for(saved, data, reading, id_column)
+    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=id_column, words=words)
+    table = replace(table, notes=(*table.notes, *notes))
     if build is None:
         ready = use_saved(saved, table, sample.test_fraction, sample.seed)
     else:
         test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
         ready = fit_held_out(build, table, test_fraction, sample.seed)
-    of_sample = {"limit": sample.limit, "id_column": sample.id_column, "words": words}
+        ready.model.read_with = read_with(reading, id_column)
+    if code:
+        load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
+        ready = replace(ready, code=fingerprint_of_code(model), load=load)
+    of_sample = {"limit": sample.limit, "id_column": id_column, "words": words}
     return ready.read_with(data, of_sample | reading_options(reading))
 
 
-def takes_words(word: str, saved: TableModel | None) -> bool:
+def takes_words(word: str, saved: Any) -> bool:
     """Whether columns of words are read as they are for the model of a MODEL word, new or saved."""
-    return is_network(word) if saved is None else saved.takes_words
+    return is_network(word) if saved is None else getattr(saved, "takes_words", False)
 
 
-def reading_for(saved: TableModel, data: str, reading: RowReading) -> RowReading:
-    """The reading that gives a saved model its own columns, of the kinds that it was fitted to.
+def reading_for(
+    saved: TableModel, data: str, reading: RowReading, id_column: str | None
+) -> tuple[RowReading, str | None, list[str]]:
+    """How a file is read for a saved model: its own columns, and what is not given as for its own table.
 
-    Only for a model that takes words and a file of a table; columns that the model lacks are not read then.
+    Columns that the model lacks are not read, unless one-hot columns are among its own.
+
+    Returns:
+        The reading, the column of names, and a note on what was not given.
     """
-    table = reading.table
-    if not saved.takes_words or saved.columns is None or not is_table_file(data) or is_image_source(data):
-        return reading
+    if saved.columns is None or not is_table_file(data) or is_image_source(data):
+        return reading, id_column, []
+    given = {"id_column": id_column} | vars(reading.table)
+    known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
+    id_column = known.pop("id_column", None) if id_column is None else id_column
+    table = replace(reading.table, **known)
     categories = [name for name in saved.columns if name in saved.levels]
-    if table.one_hot is not None:
-        return replace(reading, table=replace(table, categories=join_words(categories) or None))
     numbers = [name for name in saved.columns if name not in categories]
-    own = replace(
-        table,
-        columns=join_words(saved.columns) if table.columns is None else table.columns,
-        categories=join_words(categories) or None,
-        numbers=join_words(numbers) or None,
-    )
-    return replace(reading, table=own)
+    if saved.takes_words:
+        for option, names, has in (("categories", categories, "numbers"), ("numbers", numbers, "words")):
+            for name in parse_words(option, getattr(reading.table, option)):
+                if name in saved.columns and name not in names:
+                    raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
+        table = replace(table, categories=join_words(categories) or None)
+    if table.one_hot is None:
+        known = {name: known[name] for name in known if name == "missing"}
+        columns = reading.table.columns or join_words(saved.columns)
+        own = join_words(numbers) or None if saved.takes_words else None
+        table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
+    words = known | ({} if given["id_column"] == id_column else {"id_column": id_column})
+    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in words.items())
+    note = [f"read as the table that the model was fitted to: {flags}"] if words else []
+    return replace(reading, table=table), id_column, note
+
+
+def read_with(reading: RowReading, id_column: str | None) -> dict[str, str]:
+    """What a model remembers of the reading of its table, for `reading_for`."""
+    options = {"id_column": id_column} | vars(reading.table)
+    return {name: word for name, word in options.items() if word and name != "delimiter"}
 
 
 def reading_options(reading: RowReading) -> dict[str, Any]:
@@ -309,8 +340,9 @@ def new_model(
         The model, which names its columns, and the columns that were dropped.
 
     Raises:
-        InputError: every column is constant.
+        InputError: every column is constant, or one has no value.
     """
+    refuse_empty_columns(all_rows)
     model = build(len(rows.columns))
     dropped = [] if model.keeps_units else rows.constant_columns()
     kept = [column for column in rows.columns if column not in dropped]
@@ -367,11 +399,11 @@ def fit_held_out(
     return replace(prepared, source=source, fitted=True)
 
 
-def use_saved(model: TableModel, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
+def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
     """Score a saved model on a table's rows, all of them or a held-out part.
 
     Args:
-        model: the loaded model; if it knows its columns, these are taken from the table.
+        model: a loaded model, or any other; if it knows its columns, these are taken from the table.
         table: all rows.
         test_fraction: the share of the rows to hold out and score; None for all rows.
         seed: of the choice of rows.
@@ -382,16 +414,21 @@ def use_saved(model: TableModel, table: Table, test_fraction: float | None = Non
     if test_fraction is not None:
         _, table = table.split(test_fraction, seed)
         table = replace(table, notes=(*table.notes, f"scored on the {len(table):,} rows held out"))
-    if model.columns is not None:
-        table = with_columns_of(table, model.columns)
-    model.check_width(len(table.columns))
+    if isinstance(model, TableModel):
+        if model.columns is not None:
+            table = with_columns_of(table, model.columns)
+        model.check_width(len(table.columns))
     return _prepared(model, table, test_fraction, list(table.notes))
 
 
-def _prepared(model: TableModel, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
+def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
     """The model and the rows to score, after numerical integrals are refined for these rows."""
-    tokens = with_levels_of(table, model.levels).tokens()
-    notes = [*notes, *model.notes_on(tokens)]
+    if isinstance(model, TableModel):
+        tokens = with_levels_of(table, model.levels).tokens()
+    else:
+        tokens = as_tokens(model, table)
+    if isinstance(model, HasNotesOn):
+        notes = [*notes, *model.notes_on(tokens, table)]
     if isinstance(model, HasRefine):
         notes = [*notes, model.refine(to_device_of(model, tokens))]
     source = DataSource(

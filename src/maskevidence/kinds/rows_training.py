@@ -7,7 +7,7 @@ from maskevidence.data.table import Table
 from maskevidence.errors import InputError
 from maskevidence.kinds.options import RowDevice, RowTraining
 from maskevidence.kinds.prepared import recorded
-from maskevidence.kinds.rows import TEST_FRACTION, model_on, new_model, read
+from maskevidence.kinds.rows import TEST_FRACTION, model_on, new_model, read, read_with
 from maskevidence.kinds.training_folder import (
     HISTORY,
     RESULT,
@@ -77,6 +77,7 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
         prepare_folder(options)
         history = _fit(fitted, train, test, objective, options)
         fitted.fitted_rows = marks_of(train.tokens())
+        fitted.read_with = read_with(options.reading, options.id_column)
         fitted.save(options.out)
         write_atomic(options.out / HISTORY, history.to_csv())
         result = write_result(
@@ -93,10 +94,10 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
             n_test=0 if test is None else len(test),
             learning_rate=_learning_rate(fitted, options),
             kind="exact" if isinstance(fitted, HasLogEvidence) else "lower_bound",
-            log_evidence_train=_log_evidence(fitted, train),
-            log_evidence_held_out=None if test is None else _log_evidence(fitted, test),
+            log_evidence_train=_log_evidence(fitted, train, options.seed),
+            log_evidence_held_out=None if test is None else _log_evidence(fitted, test, options.seed),
             dropped_columns=dropped,
-            notes=_notes(fitted, everything, test),
+            notes=_notes(fitted, everything, train, test),
             **recorded(fitted),
         )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
@@ -162,20 +163,31 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
     return fitted.history
 
 
-def _notes(fitted: TableModel, everything: Table, test: Table | None) -> list[str]:
+def _notes(fitted: TableModel, everything: Table, train: Table, test: Table | None) -> list[str]:
     """What was guessed of the columns, and what the held-out rows of a network served for."""
     if not isinstance(fitted, MaskedNetwork):
         return []
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
-    return [*everything.notes, *([] if test is None else [chose])]
+    notes = [*everything.notes, *([] if test is None else [chose])]
+    if len(train) > _most_scored(train):
+        notes.append(f"of more than {_most_scored(train):,} rows, that many stand for all, drawn at random")
+    return notes
 
 
 def _learning_rate(fitted: TableModel, options: RowTraining) -> float:
     return fitted.learning_rate if options.learning_rate is None else options.learning_rate
 
 
-def _log_evidence(fitted: TableModel, table: Table) -> float:
+def _log_evidence(fitted: TableModel, table: Table, seed: int) -> float:
+    """The mean over the rows, of a network over some of many rows: each takes 16 masks a column."""
+    if isinstance(fitted, MaskedNetwork) and len(table) > _most_scored(table):
+        table = table.split(_most_scored(table) / len(table), seed)[1]
     return float(fitted.score_samples(table.values).mean())
+
+
+def _most_scored(table: Table) -> int:
+    """How many rows the log evidence by a network is computed of."""
+    return max(200, 30_000 // len(table.columns))
 
 
 def parse_objective(word: str, seed: int = 0) -> Objective:

@@ -33,7 +33,7 @@ from maskevidence.runs import (
     rows_per_block,
     write_summary,
 )
-from maskevidence.runs.blocks import parse_shard
+from maskevidence.runs.blocks import parse_shard, seal
 from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.runs.lock import locked
@@ -82,7 +82,10 @@ def score_prepared(
         result["closed_form_se"] = estimate.closed_form_se
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
-    result["notes"] = [*prepared.notes, *result["notes"]]
+    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, TableModel) else ()
+    noted = (*of_rows, *prepared.notes)  # by `prepare`, which knows the words of the table
+    more = [note for note in result["notes"] if note not in noted]
+    result["notes"] = [*prepared.notes, *more]
     return result, estimate
 
 
@@ -102,7 +105,7 @@ def manifest_of(
     return Manifest(
         model=model,
         model_words=None if prepared.fitted else _in_words(prepared.model),
-        model_fingerprint=None if prepared.fitted else fingerprint(prepared.model),
+        model_fingerprint=_fingerprint(prepared),
         conditionals=prepared.model.conditionals,
         base_measure=base_measure_of(prepared.model),
         data=prepared.source,
@@ -116,6 +119,12 @@ def manifest_of(
         devices=[] if where["device"] is None else [where["device"]],
         **others,
     )
+
+
+def _fingerprint(prepared: Prepared) -> str | None:
+    """What decides the numbers of the model: its weights, settings and code; None if it was fitted."""
+    own = None if prepared.fitted else fingerprint(prepared.model)
+    return own if prepared.code is None else seal([own, prepared.code])
 
 
 def _in_words(model: Any) -> str | None:
@@ -222,10 +231,10 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
         return scoring, ready
     note = (
         f"{enough} random sizes per observation instead of {design.draws}, so that the error of "
-        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --design random-size:"
-        f"{design.draws} has {design.draws}"
+        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --design {DesignWord(design)} has "
+        f"{design.draws}"
     )
-    more = replace(scoring, design=RandomSize(enough, design.n_replicates))
+    more = replace(scoring, design=replace(design, draws=enough, replicates=design.n_replicates))
     return more, ready.with_note(note)
 
 

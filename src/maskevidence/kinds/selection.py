@@ -25,6 +25,7 @@ from maskevidence.show.words import (
 )
 from maskevidence.support.files import csv_text
 
+SELECTION = "selection.json"
 COLUMNS = (
     *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),
     *("behind", "behind_se", "beaten_by"),
@@ -127,76 +128,11 @@ class Selection(Shown):
         Args:
             write: how to write numbers.
         """
-        name = evidence_name(self.kind, (self.design or {}).get("name", ""))
-        closed = " in closed form" if self.design is None else ""
-        words = f"chosen: {self.choice}, highest held-out {name}{closed}"
-        smallest = self.smallest
-        if smallest.behind is None:
-            fewer = any(each.n_parameters < smallest.n_parameters for each in self.candidates)
-            return words + ("; every smaller model is worse" if fewer else "")
-        error = smallest.behind.standard_error
-        gives_up = plus_minus(smallest.behind.difference, error, digits_for(error), write)
-        return (
-            f"{words}; smallest model not told apart from it: {smallest.name}; "
-            f"it gives up {gives_up} nats per row"
-        )
+        return answer_of_selection(self.to_dict(), write)
 
     def page(self) -> Page:
         """The answer, the best candidates, and how far each is behind the best one."""
-        listed = list(self.candidates[:_MOST_ROWS])
-        if self.smallest not in listed:
-            listed.append(self.smallest)
-        digits = digits_for(*(error for each in listed for error in (each.mask_se, each.data_se)))
-        masks = any(each.mask_se != 0 for each in listed)  # closed forms have no mask error
-        rows = [self._cells(each, digits, masks) for each in listed]
-        hidden = len(self.candidates) - len(listed)
-        more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
-        title = (
-            f"Held-out log evidence ± data error, nats per row, {self.n_observations:,} rows in "
-            f"{self.folds} folds{more}"
-        )
-        errors = ["mask error"] * masks
-        headings = ["model", "", "parameters", "log evidence", *errors, "behind the best"]
-        parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
-        if len(self.candidates) > 1:
-            parts.append(self._distances(listed[:_MOST_DRAWN]))
-        line = f"Selection of {len(self.candidates)} candidates; {self.answer()}"
-        return Page(line, sentence(self.answer(typeset)), parts=parts, notes=self.notes)
-
-    def _cells(self, each: Candidate, digits: int, masks: bool) -> list[str]:
-        """A row of the table, with or without the error of the masks."""
-        behind = "best"
-        if each.behind is not None:
-            behind = plus_minus(each.behind.difference, each.behind.standard_error, digits, typeset)
-        return [
-            each.name,
-            self._verdict(each),
-            f"{each.n_parameters:,}",
-            plus_minus(each.log_evidence, each.data_se, digits, typeset),
-            *[standard_error(each.mask_se, digits, typeset)] * masks,
-            behind,
-        ]
-
-    def _verdict(self, each: Candidate) -> str:
-        if each is self.chosen:
-            return "chosen"
-        if each is self.smallest:
-            return "smallest not told apart"
-        return f"behind {each.beaten_by}" if each.beaten_by else ""
-
-    def _distances(self, listed: Sequence[Candidate]) -> Values:
-        """How far candidates are behind the best one."""
-        groups = {"chosen": 2, "behind": 1, "not told apart from the best": 0}
-        values = []
-        for each in listed:
-            group = "behind" if each.beaten_by else "not told apart from the best"
-            group = "chosen" if each is self.chosen else group
-            difference, ends = (
-                (0.0, None) if each.behind is None else (each.behind.difference, each.behind.interval())
-            )
-            values.append(Value(each.name, difference, ends, group=group, number=groups[group]))
-        words = "Bars are simultaneous 95 % intervals, for masks and data."
-        return Values(values, "behind the best  (nats per row)", True, words)
+        return page_of_selection(self.to_dict())
 
     def picture(self) -> tuple[Lines | Values, str]:
         """The held-out evidence against the number of components; the choice is marked.
@@ -204,37 +140,7 @@ class Selection(Shown):
         A family without components is a level line. The intervals for the sampling of the observations are
         those that all candidates share: models differ by less than these suggest.
         """
-        title, y_label = sentence(self.answer(typeset)), "held-out log evidence  (nats per row)"
-        sizes = sorted({each.n_components for each in self.candidates if each.n_components is not None})
-        if len(sizes) < 2:
-            return Values([_value(each) for each in self.candidates], y_label), title
-        families = dict.fromkeys(each.family for each in self.candidates)
-        lines = [self._line(family, sizes, number) for number, family in enumerate(families)]
-        marked = {"chosen": self.chosen, "smallest not told apart": self.smallest}
-        marked = {
-            words: each for words, each in marked.items() if words == "chosen" or each is not self.chosen
-        }
-        points = [
-            (float(each.n_components or sizes[-1]), each.log_evidence, f"{words}: {each.name}")
-            for words, each in marked.items()
-        ]
-        return Lines(lines, "number of components K", y_label, points=points), title
-
-    def _line(self, family: str, sizes: Sequence[int], number: int) -> Line:
-        """A family over its numbers of components, or the level of a model without components."""
-        members = [each for each in self.candidates if each.family == family]
-        members = sorted(members, key=lambda each: each.n_components or 0)
-        if members[0].n_components is None:
-            x, members = [sizes[0], sizes[-1]], [members[0]] * 2
-        else:
-            x = [each.n_components or 0 for each in members]
-        y = np.array([each.log_evidence for each in members])
-        bands = []
-        for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
-            half = _Z * np.array([getattr(each, name) or 0.0 for each in members])
-            if half.any():
-                bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
-        return Line(family, np.array(x, dtype=float), y, bands, number)
+        return picture_of_selection(self.to_dict())
 
     def columns(self) -> Columns:
         """The columns of `to_csv`, by the names of the candidates."""
@@ -271,10 +177,128 @@ class Selection(Shown):
         return rows
 
 
-def _value(each: Candidate) -> Value:
-    """The evidence of a candidate with its intervals."""
-    thin, thick = (
-        None if not error else (each.log_evidence - _Z * error, each.log_evidence + _Z * error)
-        for error in (each.data_se, each.mask_se)
+_Entry = Mapping[str, Any]  # a candidate, or all of a selection, as `to_dict` gives them
+
+
+def answer_of_selection(result: _Entry, write: Write = number) -> str:
+    """The choice and the smallest model that cannot be told apart from it, from a selection.json."""
+    name = evidence_name(result["kind"], (result["design"] or {}).get("name", ""))
+    closed = " in closed form" if result["design"] is None else ""
+    words = f"chosen: {result['choice']}, highest held-out {name}{closed}"
+    smallest = _smallest(result)
+    if smallest["behind"] is None:
+        fewer = any(each["n_parameters"] < smallest["n_parameters"] for each in result["candidates"])
+        return words + ("; every smaller model is worse" if fewer else "")
+    error = smallest["behind"]["standard_error"]
+    gives_up = plus_minus(smallest["behind"]["difference"], error, digits_for(error), write)
+    return (
+        f"{words}; smallest model not told apart from it: {smallest['name']}; "
+        f"it gives up {gives_up} nats per row"
     )
-    return Value(each.name, each.log_evidence, thin, thick)
+
+
+def page_of_selection(result: _Entry) -> Page:
+    """A selection as a page: for a notebook, and for a report that reads its selection.json.
+
+    Args:
+        result: the content of `selection.json`.
+    """
+    candidates = result["candidates"]
+    listed = list(candidates[:_MOST_ROWS])
+    if _smallest(result) not in listed:
+        listed.append(_smallest(result))
+    digits = digits_for(*(each[error] for each in listed for error in ("mask_se", "data_se")))
+    masks = any(each["mask_se"] != 0 for each in listed)  # closed forms have no mask error
+    rows = [_cells(result, each, digits, masks) for each in listed]
+    hidden = len(candidates) - len(listed)
+    more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
+    title = (
+        f"Held-out log evidence ± data error, nats per row, {result['n_observations']:,} rows in "
+        f"{result['folds']} folds{more}"
+    )
+    headings = ["model", "", "parameters", "log evidence", *["mask error"] * masks, "behind the best"]
+    parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
+    if len(candidates) > 1:
+        parts.append(_distances(listed[:_MOST_DRAWN]))
+    line = f"Selection of {len(candidates)} candidates; {answer_of_selection(result)}"
+    return Page(line, sentence(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
+
+
+def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
+    """The picture of a selection.json, and its title; see `Selection.picture`."""
+    title, y_label = sentence(answer_of_selection(result, typeset)), "held-out log evidence  (nats per row)"
+    candidates = result["candidates"]
+    sizes = sorted({each["n_components"] for each in candidates if each["n_components"] is not None})
+    if len(sizes) < 2:
+        return Values([_value(each) for each in candidates], y_label), title
+    families = dict.fromkeys(each["family"] for each in candidates)
+    lines = [_line(candidates, family, sizes, number) for number, family in enumerate(families)]
+    marked = {"smallest not told apart": _smallest(result)} | {"chosen": candidates[0]}
+    points = [
+        (float(each["n_components"] or sizes[-1]), each["log_evidence"], f"{words}: {each['name']}")
+        for words, each in reversed(marked.items())
+        if words == "chosen" or each is not candidates[0]
+    ]
+    return Lines(lines, "number of components K", y_label, points=points), title
+
+
+def _smallest(result: _Entry) -> _Entry:
+    entry: _Entry = {each["name"]: each for each in result["candidates"]}[result["smallest"]]
+    return entry
+
+
+def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
+    """A row of the table, with or without the error of the masks."""
+    behind, verdict = "best", f"behind {each['beaten_by']}" if each["beaten_by"] else ""
+    if each["behind"] is not None:
+        error = each["behind"]["standard_error"]
+        behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
+    for name, words in (("smallest", "smallest not told apart"), ("choice", "chosen")):
+        verdict = words if each["name"] == result[name] else verdict
+    return [
+        each["name"],
+        verdict,
+        f"{each['n_parameters']:,}",
+        plus_minus(each["log_evidence"], each["data_se"], digits, typeset),
+        *[standard_error(each["mask_se"], digits, typeset)] * masks,
+        behind,
+    ]
+
+
+def _distances(listed: Sequence[_Entry]) -> Values:
+    """How far candidates are behind the best one, which comes first."""
+    values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
+    for each in listed[1:]:
+        group, number = ("behind", 1) if each["beaten_by"] else ("not told apart from the best", 0)
+        ends = each["behind"]["interval_95"]
+        difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
+        values.append(Value(each["name"], difference, between, group=group, number=number))
+    words = "Bars are simultaneous 95 % intervals, for masks and data."
+    return Values(values, "behind the best  (nats per row)", True, words)
+
+
+def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], number: int) -> Line:
+    """A family over its numbers of components, or the level of a model without components."""
+    members = [each for each in candidates if each["family"] == family]
+    members = sorted(members, key=lambda each: each["n_components"] or 0)
+    if members[0]["n_components"] is None:
+        x, members = [sizes[0], sizes[-1]], [members[0]] * 2
+    else:
+        x = [each["n_components"] or 0 for each in members]
+    y = np.array([each["log_evidence"] for each in members])
+    bands = []
+    for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
+        half = _Z * np.array([each[name] or 0.0 for each in members])
+        if half.any():
+            bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
+    return Line(family, np.array(x, dtype=float), y, bands, number)
+
+
+def _value(each: _Entry) -> Value:
+    """The evidence of a candidate with its intervals."""
+    value = each["log_evidence"]
+    thin, thick = (
+        None if not each[error] else (value - _Z * each[error], value + _Z * each[error])
+        for error in ("data_se", "mask_se")
+    )
+    return Value(each["name"], value, thin, thick)

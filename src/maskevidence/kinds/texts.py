@@ -1,7 +1,7 @@
 """Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,15 +11,24 @@ import numpy as np
 
 from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
-from maskevidence.kinds.options import CheckpointOptions, TextDevice, TextOptions, TextReading, TextSample
+from maskevidence.kinds.options import (
+    CheckpointOptions,
+    ScoredTextOptions,
+    TextDevice,
+    TextOptions,
+    TextReading,
+    TextSample,
+)
 from maskevidence.kinds.prepared import Prepared
+from maskevidence.kinds.recipes import RECIPES
+from maskevidence.masks.by_name import DesignWord, parse_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
-from maskevidence.models.text.encoding import EncodedTexts
+from maskevidence.models.text.encoding import Joining
 from maskevidence.models.text.loading import load_checkpoint, load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.whole_words import HIDDEN_TOGETHER, WholeWords
+from maskevidence.models.text.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.devices import choose_device
@@ -44,13 +53,73 @@ def prepare(
     Raises:
         InputError: options that exclude each other, or a model or texts that cannot be used.
     """
-    sample, reading, checkpoint, device = options.sample, options.reading, options.checkpoint, options.device
-    if reading.whole_words and not isinstance(design, LeaveOneOut):
-        raise InputError("--whole-words belongs to --design leave-one-out; add that")
+    options = _with_recipe(options)
+    _check(design, options)
+    texts, scored = read(data, options.reading, options.sample)
+    loaded = load(model, options.checkpoint, options.device)
+    prepared = _encoded(model, data, loaded, texts, scored, options)
+    for note in _recipe_notes(options.reading, design):
+        prepared = prepared.with_note(note)
+    return prepared
+
+
+def prepare_pairs(
+    model: str, data: str, design: MaskDesign, options: ScoredTextOptions
+) -> tuple[Prepared, Prepared]:
+    """The same for the first and for the second texts of pairs, which have the same ids.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        data: the texts, as `read_texts` takes them.
+        design: how masks will be drawn.
+        options: as for `prepare`, with the column `against`.
+
+    Raises:
+        InputError: likewise, or a pair with an empty text.
+    """
+    _check(design, options)
+    readings = [options.reading, replace(options.reading, text=options.against)]
+    both = [read(data, reading, options.sample) for reading in readings]
+    for texts, (column,) in both:
+        for row, text in enumerate(texts[column]):
+            if not text.strip():
+                raise InputError(
+                    f"{data!r} has an empty text in column {column!r}, row {row} (from 0); leave it out"
+                )
+    loaded = load(model, options.checkpoint, options.device)
+    first, second = (
+        _encoded(model, data, loaded, *each, replace(options, reading=reading))
+        for each, reading in zip(both, readings, strict=True)
+    )
+    return first, second
+
+
+def _with_recipe(options: TextOptions) -> TextOptions:
+    """The options with the block size of the recipe, if they have none of their own."""
+    reading = options.reading
+    if reading.recipe is None or reading.block_size is not None:
+        return options
+    return replace(options, reading=replace(reading, block_size=RECIPES[reading.recipe].block_size))
+
+
+def _check(design: MaskDesign, options: TextOptions) -> None:
+    """Refuse options that exclude each other."""
+    sample, reading = options.sample, options.reading
+    if reading.hides_words and not isinstance(design, LeaveOneOut):
+        raise InputError(f"{reading.hides_words} belongs to --design leave-one-out; add that")
+    if reading.whole_words and reading.word_l2r:
+        raise InputError("--whole-words and --word-l2r exclude each other; leave one of them out")
     if sample.id_column is not None and reading.block_size is not None:
-        raise InputError("--id-column names single texts, and --block-size joins them; leave one of them out")
-    texts, scored = read(data, reading, sample)
-    loaded = load(model, checkpoint, device)
+        joins = "--block-size" if reading.recipe is None else f"--recipe {reading.recipe}"
+        raise InputError(f"--id-column names single texts, and {joins} joins them; leave one of them out")
+
+
+def _encoded(
+    model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
+) -> Prepared:
+    """The texts as tokens of a loaded model."""
+    sample, reading, checkpoint, device = options.sample, options.reading, options.checkpoint, options.device
+    recipe = None if reading.recipe is None else RECIPES[reading.recipe]
     with progress("encoding texts", len(texts)) as advance:
         encoded = loaded.encode(
             texts[scored[0]],
@@ -59,12 +128,16 @@ def prepare(
             long=reading.long or "error",
             block_size=reading.block_size,
             allow_unknown=reading.allow_unknown,
+            joining=None
+            if recipe is None or recipe.block_size is None
+            else Joining(recipe.ends, recipe.visible),
         )
         advance(len(texts))
-    words = encoded if reading.whole_words else None
+    wrap = None
     notes = [*loaded.notes, *texts.notes, *encoded.notes]
-    if reading.whole_words:
-        notes.append(HIDDEN_TOGETHER)
+    if reading.hides_words:
+        wrap = partial(WholeWords, texts=encoded, left_to_right=reading.word_l2r)
+        notes.append(HIDDEN_LATER if reading.word_l2r else HIDDEN_TOGETHER)
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
@@ -79,13 +152,14 @@ def prepare(
         notes=notes,
     )
     prepared = Prepared(
-        loaded if words is None else WholeWords(loaded, words),
+        loaded if wrap is None else wrap(loaded),
         encoded.tokens,
         source,
-        load=partial(_load_again, _full_path(model), elsewhere, device, words),
+        load=partial(_load_again, _full_path(model), elsewhere, device, wrap),
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[row] for row in encoded.source),
+        details={} if recipe is None else {"recipe": recipe.to_dict(str(reading.recipe))},
     )
     of_reading = {
         "limit": sample.limit,
@@ -94,6 +168,22 @@ def prepare(
         "context_field": reading.context_field,
     }
     return prepared.read_with(data, of_reading)
+
+
+def _recipe_notes(reading: TextReading, design: MaskDesign) -> list[str]:
+    """Where a recipe is from, and what the user chose in place of it, one sentence each."""
+    if reading.recipe is None:
+        return []
+    recipe = RECIPES[reading.recipe]
+    notes = [f"recipe {reading.recipe}: texts, tokens and masks as in {recipe.source}"]
+    if reading.block_size != recipe.block_size:
+        chosen = f"blocks of {reading.block_size} tokens"
+        notes.append(f"{chosen} in place of the recipe's {recipe.block_size or 'single texts'}")
+    own = parse_design(recipe.design).design
+    draws = {"draws": 0, "replicates": 0}
+    if own.settings() | draws != design.settings() | draws:
+        notes.append(f"the masks of {DesignWord(design)} in place of the recipe's {recipe.design}")
+    return notes
 
 
 def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
@@ -121,7 +211,7 @@ def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, li
         extra=extra,
         id_column=sample.id_column,
         limit=sample.limit,
-        running=options.block_size is not None,
+        running=options.block_size is not None and options.recipe is None,
     )
     scored = [texts.columns[0]] if columns is None else columns
     if prompts in scored:
@@ -168,6 +258,11 @@ def load(
             dtype=device.dtype,
             mask_id=checkpoint.mask_id,
             diffusion=checkpoint.diffusion,
+            attn_implementation=checkpoint.attn_implementation,
+        )
+    if checkpoint.attn_implementation is not None:
+        raise InputError(
+            "--attn-implementation does not go with --model-class or --state-prefix; leave it out"
         )
     place = choose_device(device.device)
     network, notes = load_checkpoint(
@@ -200,11 +295,14 @@ def _read_as(network: Any, tokenizer: Any, checkpoint: CheckpointOptions) -> Any
 
 
 def _load_again(
-    model: str, checkpoint: CheckpointOptions, device: TextDevice, words: EncodedTexts | None
+    model: str,
+    checkpoint: CheckpointOptions,
+    device: TextDevice,
+    wrap: Callable[[MaskedLM], WholeWords] | None,
 ) -> Any:
-    """The same model in another process; `words` are given if whole words are hidden together."""
+    """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
     loaded = load(model, checkpoint, device)
-    return loaded if words is None else WholeWords(loaded, words)
+    return loaded if wrap is None else wrap(loaded)
 
 
 def _full_path(name: str) -> str:

@@ -15,6 +15,7 @@ from maskevidence.support.hub import hub_file
 if TYPE_CHECKING:
     from maskevidence.models.base import TableModel
 
+_OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
 _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
@@ -56,6 +57,8 @@ def kind_of_model(word: str) -> Kind:
         ('rows', 'texts')
     """
     folder = Path(word)
+    for run in (folder, folder.parent):
+        _refuse_code_of_run(run)
     if folder.is_dir():
         config = _config(folder / "config.json")
         if config is None:
@@ -63,7 +66,7 @@ def kind_of_model(word: str) -> Kind:
         if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
             return "rows"
         return "images" if "image_size" in config else "texts"
-    if _ON_THE_HUB.fullmatch(word) is None:
+    if _ON_THE_HUB.fullmatch(word) is None or own_file(word) is not None:
         return "rows"
     file = hub_file(word, "config.json")
     if file is None:
@@ -80,6 +83,17 @@ def _config(file: Path) -> Any:
         return None
 
 
+def own_file(word: str) -> Path | None:
+    """The Python file of a MODEL word FILE.py:FUNCTION; None for another word.
+
+    Example:
+        >>> own_file("/home/me/model.py:make").name, own_file("ppca:8")
+        ('model.py', None)
+    """
+    match = _OWN.fullmatch(word)
+    return None if match is None else Path(match[1]).resolve()
+
+
 def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Turn a MODEL word into a builder of new models, or into a saved model.
 
@@ -93,6 +107,7 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
 
     Raises:
         InputError: the word is neither; the message lists close matches.
+            FILE.py:FUNCTION is for `check`, `plan` and `score` alone.
 
     Example:
         >>> builder, _ = parse_model("ppca:2")
@@ -111,9 +126,21 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
     if Path(word).is_dir():
         return None, models.load(word)
+    if own_file(word) is not None:
+        raise InputError(f"{word!r} is code of yours, which check, plan and score run; give another model")
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def _refuse_code_of_run(folder: Path) -> None:
+    """Refuse a run of a user's own code, which the run does not hold: it is never run from there."""
+    run = _config(folder / "run.json") if (folder / "run.json").is_file() else None
+    word = run.get("model") if isinstance(run, dict) else None
+    if isinstance(word, str) and own_file(word) is not None:
+        raise InputError(
+            f"the run in {str(folder)!r} is of {word!r}, code that a run does not hold; type that as MODEL"
+        )
 
 
 def is_network(word: str) -> bool:

@@ -18,6 +18,7 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign, Masks
 from maskevidence.masks.orders import Orderings
 from maskevidence.masks.policy import Policy
@@ -33,6 +34,8 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
     FixedRate,
     Rates,
     Policy,
+    RandomTime,
+    LLaDA,
 )
 
 

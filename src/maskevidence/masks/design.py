@@ -22,7 +22,7 @@ from maskevidence.support.keyed_random import (
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
-LearnedKind = Literal["lower_bound", "mixture", "policy"]
+LearnedKind = Literal["lower_bound", "mixture", "upper_bound", "policy"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
@@ -174,6 +174,15 @@ class MaskDesign(ABC):
     @abstractmethod
     def covers_all_sizes(self, n_tokens: int) -> bool:
         """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
+
+    def weight_by_size(
+        self, n_tokens: Integers, draw: Integers, size: Integers
+    ) -> Float64[np.ndarray, " B"] | None:
+        """E[Σ weight] over an observation's masks of each mask's size, which is 1 in Eq. 2.
+
+        None if it is 1 for every size, or if masks of some sizes are never drawn.
+        """
+        return None
 
     @property
     def learned_kind(self) -> LearnedKind:

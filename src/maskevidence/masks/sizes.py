@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, UInt64
 
 from maskevidence.errors import InputError
 from maskevidence.masks.design import (
@@ -270,14 +270,7 @@ class RandomSize(MaskDesign):
         position: Positions | None = None,
     ) -> Plan:
         replicate, turn = index % self.n_replicates, index // self.n_replicates
-        if position is None:
-            row = np.zeros_like(ids) if key.masks == "shared" else ids
-            return index, scaled(kronecker(keyed_bits(key.seed, replicate), row, turn), n_tokens) + 1
-        row, n_rows = position[:, 0], int(position[:, 1].max(initial=1))
-        if key.masks == "shared":
-            row, n_rows = np.zeros_like(row), 1
-        share = stratified(key.seed, replicate, turn, row, n_rows)
-        return index, scaled(share, n_tokens) + 1
+        return index, scaled(uniform_shares(key, ids, replicate, turn, position), n_tokens) + 1
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         weight = n_tokens / self.draws
@@ -323,6 +316,19 @@ class RandomSize(MaskDesign):
         if masks == "own":
             n_random, per_size = max(1, int((n_tokens > 1).sum())), min(per_size, ENOUGH_MASKS)
         return self.possible_draws(max(FEWEST_FOR_ERROR[masks], per_size) / n_random)
+
+
+def uniform_shares(
+    key: MaskKey, ids: Integers, replicate: Integers, turn: Integers, position: Positions | None
+) -> UInt64[np.ndarray, " B"]:
+    """The u of masks of random sizes or times, as fractions of 2^64; see `RandomSize`."""
+    if position is None:
+        row = np.zeros_like(ids) if key.masks == "shared" else ids
+        return kronecker(keyed_bits(key.seed, replicate), row, turn)
+    row, n_rows = position[:, 0], int(position[:, 1].max(initial=1))
+    if key.masks == "shared":
+        row, n_rows = np.zeros_like(row), 1
+    return stratified(key.seed, replicate, turn, row, n_rows)
 
 
 @dataclass(frozen=True)
@@ -453,7 +459,9 @@ class Exhaustive(MaskDesign):
     Weights: one over the number of masks of the size.
 
     With order_mixture=True the estimate is log E_σ p_σ(x), the evidence of the mixture over all orders,
-    exactly and from the same masks (`mixture.order_mixture`); the area is still the sum of the curve.
+    exactly and from the same masks (`mixture.order_mixture`); the area is still the sum of the curve. With
+    best_order=True it is log max_σ p_σ(x), with worst_order=True log min_σ p_σ(x): the ends between which
+    every order, the mixture and the area lie. `EvidenceEstimate.orders` has the order itself.
 
     With `blocks`, each B tokens of an observation are a block, and the orders are those that go from block to
     block: the masks are the subsets of each block, with all later blocks hidden and all earlier ones
@@ -461,6 +469,9 @@ class Exhaustive(MaskDesign):
 
     Args:
         order_mixture: whether the estimate is the order mixture in place of the area.
+        best_order: whether it is log p of the best order, which no decoder can choose: it depends on x, so
+            that these probabilities add up to more than one over all x.
+        worst_order: whether it is log p of the worst order.
         blocks: B, from 1 to 20; None for one block of all tokens.
 
     Example:
@@ -471,17 +482,22 @@ class Exhaustive(MaskDesign):
     """
 
     order_mixture: bool = False
+    best_order: bool = False
+    worst_order: bool = False
     blocks: int | None = None
     name: ClassVar[str] = "exhaustive"
     purpose: ClassVar[str] = "Equal to the sum over sizes: every mask of every size is scored."
     deterministic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if self.order_mixture + self.best_order + self.worst_order > 1:
+            raise InputError("order_mixture, best_order and worst_order are different numbers; give one")
         if self.blocks is None:
             return
-        if not self.order_mixture:
+        if self.is_area:
             raise InputError(
-                "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture)"
+                "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture), "
+                "best_order or worst_order"
             )
         check_counts(blocks=self.blocks)
         if self.blocks > MAX_TOKENS_EXHAUSTIVE:
@@ -492,11 +508,11 @@ class Exhaustive(MaskDesign):
 
     @property
     def is_area(self) -> bool:
-        return not self.order_mixture
+        return not (self.order_mixture or self.best_order or self.worst_order)
 
     @property
     def learned_kind(self) -> LearnedKind:
-        return "mixture" if self.order_mixture else "lower_bound"
+        return "mixture" if self.order_mixture else "upper_bound" if self.best_order else "lower_bound"
 
     def block_size(self, n_tokens: Integers) -> Integers:
         """The number of tokens of the blocks of each observation but the last one, shape (B,)."""

@@ -7,7 +7,7 @@ A context is a row of tokens of which some are hidden. An `Asker` packs contexts
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -101,6 +101,8 @@ class Answer(NamedTuple):
 class Asker:
     """Asks a model without gradients, in calls that fit its device and memory.
 
+    A call that a GPU has too little memory for is halved, and so are later ones as large.
+
     Args:
         model: any `MaskedModel`.
         batch_size: how many rows go into one call; None leaves it to the model, and takes 1,024 rows for a
@@ -134,6 +136,7 @@ class Asker:
         self.model, self.batch_size, self.timed, self.advance = model, batch_size, timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES
+        self._room: int | None = None  # tokens of a call, after a larger one did not fit into the memory
 
     def conditionals(
         self, contexts: Contexts, among: Ints | None = None, *, share: bool = False
@@ -154,11 +157,7 @@ class Asker:
             yield from _shared(self, contexts, among)
             return
         for part in self._calls(contexts, among):
-            tokens, hidden = self._on_device(*contexts.take(part))
-            with torch.no_grad():
-                log_probs = conditionals_of(self.model, tokens, hidden)
-            yield Answer(part, tokens, hidden, log_probs)
-            self._count(len(hidden))
+            yield from self._answers(contexts, part, partial(conditionals_of, self.model))
 
     def distributions(
         self, contexts: Contexts, among: Ints | None = None, *, unmasked: bool = False
@@ -176,12 +175,39 @@ class Asker:
         """
         for part in self._calls(contexts, among):
             for few in self._within_memory(contexts.n_hidden, part):
-                tokens, hidden = self._on_device(*contexts.take(few))
-                with torch.no_grad():
-                    listed = self._listed(tokens, hidden, unmasked=unmasked)
-                self._n_values = listed.shape[1]
-                yield Answer(few, tokens, hidden, listed)
-                self._count(len(hidden))
+                for answer in self._answers(contexts, few, partial(self._listed, unmasked=unmasked)):
+                    self._n_values = answer.log_probs.shape[1]
+                    yield answer
+
+    def _answers(
+        self,
+        contexts: Contexts,
+        part: RowIndex,
+        ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
+    ) -> Iterator[Answer]:
+        """The model's answer for a call, in parts if the device's memory is too small for as many tokens."""
+        if self._room is not None:
+            rows = np.arange(len(contexts.n_present))[part]
+            n_parts = -(-len(rows) * int(contexts.n_present[rows].max()) // self._room)
+            if min(len(rows), n_parts) > 1:
+                for few in np.array_split(rows, min(len(rows), n_parts)):
+                    yield from self._answers(contexts, few, ask)
+                return
+        tokens, hidden = self._on_device(*contexts.take(part))
+        log_probs = None
+        try:
+            with torch.no_grad():
+                log_probs = ask(tokens, hidden)
+        except torch.OutOfMemoryError:
+            if len(hidden) == 1:
+                raise
+            self._room = max(1, len(hidden) * int(contexts.n_present[part].max()) // 2)
+        if log_probs is not None:
+            yield Answer(part, tokens, hidden, log_probs)
+            self._count(len(hidden))
+            return
+        torch.cuda.empty_cache()  # after the error is gone, which held what was computed
+        yield from self._answers(contexts, part, ask)
 
     def _listed(
         self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool

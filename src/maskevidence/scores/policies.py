@@ -9,6 +9,7 @@ which is the log-probability that a decoder writes x if it draws each shown valu
 Over all x, these probabilities add up to one.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -71,54 +72,49 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
         NumericalError: a log-probability that is not finite.
     """
     tokens = to_device_of(asker.model, tokens)
-    n_tokens = tokens.n_tokens.cpu().numpy()
-    hidden = tokens.maskable.clone()
-    row, draw, score = [], [], []
+    n_tokens, hidden = tokens.n_tokens.cpu().numpy(), tokens.maskable.clone()
+    row, draw, size, score = [], [], [], []
     listed = policy.looks_at_values
-    for step, part, answer in steps(asker, tokens, hidden, policy.n_draws(n_tokens), listed=listed):
-        shown = _next(policy, answer, step, listed=listed)
+    for _, part, answer in steps(asker, tokens, hidden, listed=listed):
+        shown = _next(policy, answer, listed=listed)
         own = answer.log_probs
         if listed:
             own = own[shown[answer.hidden]].gather(1, answer.tokens.values[shown][:, None].long())[:, 0]
             own = own.new_zeros(shown.shape).index_put(torch.nonzero(shown, as_tuple=True), own)
         hidden[torch.from_numpy(part).to(hidden.device)] &= ~shown
         row.append(part)
-        draw.append(np.full_like(part, step))
+        size.append(answer.hidden.sum(1).cpu().numpy())
+        draw.append(n_tokens[part] - size[-1] + shown.sum(1).cpu().numpy() - 1)
         score.append(mean_score(own, answer.tokens, shown).cpu().double().numpy())
-    rows, draws = np.concatenate(row), np.concatenate(draw)
-    ids, n_bytes = tokens.ids.cpu().numpy(), tokens.n_bytes
-    size = n_tokens[rows] - policy.steps(n_tokens[rows], draws)[1]
-    return ScoreTable(
-        ids[rows],
-        draws,
-        size,
-        n_tokens[rows],
-        np.concatenate(score),
-        None if n_bytes is None else n_bytes.cpu().numpy()[rows],
-    )
+    rows, draws, sizes, scores = (np.concatenate(parts) for parts in (row, draw, size, score))
+    if asker.advance is not None:
+        asker.advance(int(policy.n_draws(n_tokens).sum()) - len(rows))  # steps that no text needed
+    n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[rows]
+    return ScoreTable(tokens.ids.cpu().numpy()[rows], draws, sizes, n_tokens[rows], scores, n_bytes)
 
 
 def steps(
-    asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], n_steps: Ints, *, listed: bool
+    asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], *, listed: bool
 ) -> Iterator[tuple[int, Ints, Answer]]:
-    """Ask for the tokens that are hidden at each step of decoders.
+    """Ask for the tokens that are hidden at each step of decoders, until none are.
 
     Args:
         asker: asks the model.
         tokens: B observations, on the model's device; a decoder writes its tokens into their values.
-        hidden: shape (B, D); the hidden tokens, which the reader of a step changes before the next step.
-        n_steps: shape (B,); how many steps each observation takes; a smaller number ends it early.
+        hidden: shape (B, D); the hidden tokens. After each answer, its reader must show some of them.
         listed: whether distributions are asked for.
 
     Yields:
-        The step, 0, 1, ..., some of its observations, and the answer for their hidden tokens.
+        The step, 0, 1, ..., some of the observations with hidden tokens, and the answer for these tokens.
     """
     ask = asker.distributions if listed else asker.conditionals
-    for step in range(int(n_steps.max(initial=0))):
-        rows = np.flatnonzero(n_steps > step)
-        size = hidden.sum(1).cpu().numpy()[rows]
+    for step in itertools.count():
+        size = hidden.sum(1).cpu().numpy()
+        rows = np.flatnonzero(size)
+        if len(rows) == 0:
+            return
         of_rows = hidden[torch.from_numpy(rows).to(hidden.device)]
-        for answer in ask(MaskedRows(tokens, rows, size, of_rows.__getitem__)):
+        for answer in ask(MaskedRows(tokens, rows, size[rows], of_rows.__getitem__)):
             yield step, rows[answer.part], answer
 
 
@@ -159,9 +155,8 @@ def decode(
     hidden, values = tokens.maskable.clone(), tokens.values.masked_fill(tokens.maskable, 0)
     tokens = replace(tokens, values=values)
     asker = Asker(model, None if isinstance(model, HasBatches) else max(1, len(tokens)))
-    n_steps = policy.n_draws(tokens.n_tokens.cpu().numpy())
-    for step, part, answer in steps(asker, tokens, hidden, n_steps, listed=True):
-        shown = _next(policy, answer, step, listed=True)
+    for _, part, answer in steps(asker, tokens, hidden, listed=True):
+        shown = _next(policy, answer, listed=True)
         probs = answer.log_probs[shown[answer.hidden]].exp().cpu()
         sampled = torch.multinomial(probs, 1, generator=generator)
         at = torch.from_numpy(part).to(hidden.device)
@@ -171,23 +166,24 @@ def decode(
     return tokens
 
 
-def _next(policy: Policy, answer: Answer, step: int, *, listed: bool) -> Bool[Tensor, "b D"]:
+def _next(policy: Policy, answer: Answer, *, listed: bool) -> Bool[Tensor, "b D"]:
     """The tokens that a policy shows next, from the visible ones alone."""
-    tokens, hidden = answer.tokens, answer.hidden
-    n_tokens = tokens.n_tokens.cpu().numpy()
-    block, _, n_shown = (
-        torch.from_numpy(numbers).to(hidden.device)
-        for numbers in policy.steps(n_tokens, np.full_like(n_tokens, step))
-    )
+    tokens, candidate = answer.tokens, answer.hidden
     number = tokens.maskable.cumsum(1) - 1
-    size = tokens.n_tokens if policy.blocks is None else torch.full_like(tokens.n_tokens, policy.blocks)
-    candidate = hidden & (number // size[:, None] == block[:, None])
-    if listed and policy.looks_at_values:
-        urgency = answer.log_probs.new_zeros(hidden.shape)
-        urgency[hidden] = _certainty(policy, answer.log_probs)
-    else:
-        urgency = -_turn(policy, number, tokens).float()
-    return most_urgent(urgency, candidate, n_shown[:, None])
+    if policy.blocks is not None:
+        block = (number // policy.blocks).masked_fill(~candidate, tokens.width)
+        candidate = candidate & (block == block.amin(1, keepdim=True))
+    if not (listed and policy.looks_at_values):
+        return most_urgent(-_turn(policy, number, tokens).float(), candidate, policy.tokens_per_step)
+    urgency = answer.log_probs.new_zeros(candidate.shape)
+    urgency[answer.hidden] = _certainty(policy, answer.log_probs)
+    n_shown: Int64[Tensor, "b 1"] | int = policy.tokens_per_step
+    if policy.threshold is not None:
+        n_shown = (candidate & (urgency >= policy.threshold)).sum(1, keepdim=True).clamp(min=1)
+    elif policy.bound is not None:
+        entropy = -torch.where(candidate, urgency, -torch.inf).sort(1, descending=True).values
+        n_shown = 1 + (entropy.cumsum(1) <= policy.bound).sum(1, keepdim=True)
+    return most_urgent(urgency, candidate, n_shown)
 
 
 def most_urgent(

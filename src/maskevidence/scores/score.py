@@ -238,7 +238,7 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
     contexts = MaskedRows(tokens, row, masks.size, lambda part: torch.from_numpy(masks.masked(part)))
     score, mixtures = np.empty(len(row)), None
     answers = asker.conditionals(contexts, share=scoring.share)
-    if isinstance(scoring.design, Exhaustive) and scoring.design.order_mixture:
+    if isinstance(scoring.design, Exhaustive) and not scoring.design.is_area:
         mixtures = MixtureRecord(scoring.design, maskable, len(row))
         by_size = (np.flatnonzero(masks.size == size) for size in np.unique(masks.size))
         answers = chain.from_iterable(
@@ -255,8 +255,8 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
         if tokens_scored is not None:
             tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
-    log_mixture = None if mixtures is None else mixtures.of_masks
-    table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture)
+    log_mixture, first = (None, None) if mixtures is None else (mixtures.of_masks, mixtures.first)
+    table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture, first)
     return replace(table, hidden=tokens_scored)
 
 

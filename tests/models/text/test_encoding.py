@@ -119,22 +119,27 @@ def test_blocks_are_full_and_in_order(tokenizer: Any) -> None:
     )
 
 
-def test_whole_words_hide_their_other_pieces(tokenizer: Any) -> None:
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_whole_words_hide_their_other_pieces(tokenizer: Any, left_to_right: bool) -> None:
+    """With left_to_right, PLL-word-l2r: the later pieces of a word are hidden, the earlier ones are not."""
     model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
     encoded = model.encode(["unbelievable dogs and rain", "cat"])
     assert any(np.bincount(words[words >= 0]).max() > 1 for words in encoded.words.numpy())
-    estimate = me.estimate_evidence(me.models.WholeWords(model, encoded), encoded.tokens, me.LeaveOneOut())
+    words = me.models.WholeWords(model, encoded, left_to_right=left_to_right)
+    estimate = me.estimate_evidence(words, encoded.tokens, me.LeaveOneOut())
     expected = []
     for row in range(2):
         words, labels = encoded.words[row], encoded.tokens.values[row : row + 1]
         present = (encoded.tokens.maskable | encoded.tokens.context)[row]
         for place in torch.nonzero(encoded.tokens.maskable[row]).flatten().tolist():
             hidden = words == words[place]
+            if left_to_right:
+                hidden[:place] = False
             ids = torch.where(hidden, tokenizer.mask_token_id, labels)[:, present]
             with torch.no_grad():
                 logits = model.network(input_ids=ids).logits[0, place]
             expected.append(float(torch.log_softmax(logits, -1)[labels[0, place]]))
-    np.testing.assert_allclose(estimate.scores.score, expected, atol=1e-4)
+    np.testing.assert_allclose(estimate.scores.score, expected, atol=1e-5)
     plain = me.estimate_evidence(model, encoded.tokens, me.LeaveOneOut())
     assert plain.scores.score[-1] == pytest.approx(expected[-1], abs=1e-4)
     assert abs(plain.log_evidence - estimate.log_evidence) > 1e-4

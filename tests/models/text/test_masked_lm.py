@@ -12,7 +12,7 @@ import torch
 
 import maskevidence as me
 from architectures import ARCHITECTURES, MASK, N_IDS, network, some_tokens
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.masked_lm import FLOAT32_ON_GPU, MaskedLM
 from maskevidence.tokens import Tokens
 from text_models import small_bert, small_tokenizer
 
@@ -142,7 +142,8 @@ def test_a_word_without_probability_does_not_hide_a_wrong_cut() -> None:
     plain, never = network("Bert"), network("Bert")
     with torch.no_grad():
         never.cls.predictions.bias[3] = -1e30
-    cuts = [MaskedLM(model, mask_token_id=MASK)._adapter.cut for model in (plain, never)]
+    heads = [MaskedLM(model, mask_token_id=MASK)._adapter.head for model in (plain, never)]
+    cuts = [head.cut for head in heads if head is not None]
     names = [
         next(name for name, module in model.named_modules() if cut is not None and module is cut.module)
         for model, cut in zip((plain, never), cuts, strict=True)
@@ -394,3 +395,20 @@ def test_the_referee_finds_no_fault(architecture: str) -> None:
     lengths = np.random.default_rng(0).integers(1, 25, size=20)
     report = me.check_model(model, some_tokens([int(n) for n in lengths]))
     assert report.ok, report
+
+
+def test_float32_on_a_gpu_names_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = small_tokenizer()
+    MaskedLM(small_bert(tokenizer), tokenizer).save(tmp_path / "model")
+
+    def load(**options: Any) -> MaskedLM:
+        return MaskedLM.from_pretrained(tmp_path / "model", device="cpu", **options)
+
+    eager = load(attn_implementation="eager")
+    assert eager.network.config._attn_implementation == "eager"
+    with pytest.raises(me.InputError, match='"no_such"` is not supported'):
+        load(attn_implementation="no_such")
+    assert FLOAT32_ON_GPU not in eager.notes
+    monkeypatch.setattr(MaskedLM, "device", torch.device("cuda"))
+    assert FLOAT32_ON_GPU in load().notes
+    assert FLOAT32_ON_GPU not in load(bfloat16=True).notes + load(dtype="bfloat16").notes

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rich.console import Console
+
 from maskevidence.errors import InputError, MaskEvidenceError, import_extra
+from maskevidence.show.terminal import print_page
 
 _EVIDENCE = "evidence.json"
 
@@ -15,8 +18,9 @@ _EVIDENCE = "evidence.json"
 def run_harness(words: Sequence[str]) -> None:
     """Run the harness's command line.
 
-    `--model maskevidence` and `--batch_size auto` are added unless the words say otherwise. With
-    `--output_path`, the errors of the metrics are written to evidence.json in the folder of the results.
+    `--model maskevidence` and `--batch_size auto` are added unless the words say otherwise. The errors of the
+    metrics and the ties are printed below the harness's table. With `--output_path`, they are written to
+    evidence.json in the folder of the results.
 
     Args:
         words: the arguments, as `lm_eval` takes them.
@@ -28,8 +32,10 @@ def run_harness(words: Sequence[str]) -> None:
     import_extra("lm_eval", "lm-eval", "maskevidence lm-eval")
     from lm_eval._cli import HarnessCLI
 
-    from maskevidence.integrations.lm_eval.model import NAME
+    from maskevidence.integrations.lm_eval.model import NAME, MaskedEvidenceLM
+    from maskevidence.integrations.lm_eval.report import errors_page
 
+    MaskedEvidenceLM.latest = None
     parser = HarnessCLI()
     for part in (parser._parser, *parser._subparsers.choices.values()):
         part.error = _refuse
@@ -40,6 +46,8 @@ def run_harness(words: Sequence[str]) -> None:
             if arguments.model == NAME:
                 _complete(arguments)
         parser.execute(arguments)
+    if MaskedEvidenceLM.latest is not None:
+        print_page(Console(highlight=False, markup=False), errors_page(MaskedEvidenceLM.latest))
 
 
 def _complete(arguments: Any) -> None:

@@ -87,8 +87,7 @@ def write(
         end = min(start + decoding.block, decoding.max_tokens)
         hidden = tokens.maskable & (position >= start) & (position < end)
         counts = decoding.n_unmasked(end - start)
-        n_steps = np.full(len(contexts), len(counts))
-        for step, rows, answer in steps(scorer.asker, tokens, hidden, n_steps, listed=True):
+        for step, rows, answer in steps(scorer.asker, tokens, hidden, listed=True):
             noise = None
             if decoding.temperature > 0:
                 noise = decoding.temperature * _gumbel(seed, answer, np.array(keys)[rows], start + step)
@@ -107,12 +106,12 @@ def are_greedy(scorer: TextScorer, texts: Sequence[Continuation]) -> list[bool]:
         return greedy.tolist()
     original = _tokens(scorer, [texts[number] for number in scored])
     tokens = replace(original, values=original.values.masked_fill(original.maskable, mask))
-    hidden, n_steps = tokens.maskable.clone(), tokens.n_tokens.cpu().numpy()
-    for _, rows, answer in steps(scorer.asker, tokens, hidden, n_steps, listed=True):
+    hidden = tokens.maskable.clone()
+    for _, rows, answer in steps(scorer.asker, tokens, hidden, listed=True):
         _unmask((tokens, hidden), rows, answer, 1, mask)
-        differ = ((tokens.values != original.values) & ~hidden).any(1).cpu().numpy()
-        greedy[np.array(scored)[differ]] = False
-        n_steps[differ] = 0
+        differ = ((tokens.values != original.values) & ~hidden).any(1)
+        greedy[np.array(scored)[differ.cpu().numpy()]] = False
+        hidden[differ] = False
     return greedy.tolist()
 
 

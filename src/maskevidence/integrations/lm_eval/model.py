@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -56,10 +56,15 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         loading: device, device_map, dtype, tokenizer, revision, mask_id, diffusion and trust_remote_code,
             as for `MaskedLM.from_pretrained`.
 
+    Attributes:
+        latest: the errors of the tasks of the latest evaluation in this process; None before one.
+
     Raises:
         InputError: words or numbers that are not known, or a model that cannot be loaded.
         MissingExtraError: lm-eval is not installed.
     """
+
+    latest: ClassVar[dict[str, Any] | None] = None
 
     def __init__(
         self,
@@ -172,6 +177,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
             self._tasks, self.answerer, {"network": network, **self.settings.described()}
         )
         write_errors(self._tasks)
+        type(self).latest = report["tasks"]
         if self.evidence is not None:
             write_json(self.evidence, report)
         return {"maskevidence": {name: value for name, value in report.items() if name != "samples"}}

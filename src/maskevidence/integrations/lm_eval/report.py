@@ -1,5 +1,6 @@
 """Monte-Carlo errors of the harness's metrics: their spread over other masks."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from maskevidence.integrations.lm_eval.harness import (
     metrics_of,
 )
 from maskevidence.integrations.lm_eval.values import ScoredValue
+from maskevidence.show.parts import Page, Table
 
 _REDRAWS = 64
 _CERTAIN = 8.0  # standard errors between choices beyond which other masks do not change a decision
@@ -40,7 +42,7 @@ def task_errors(task: Any) -> dict[str, Any]:
 
     The values are redrawn 64 times within their errors, jointly for each document, and the harness's
     functions compute the metrics of each redraw. `mask_se` of a metric is its standard deviation over the
-    redraws.
+    redraws. A perplexity whose error is larger than itself also has both for its logarithm.
     """
     documents = list(_documents(task))
     values = [value for document in documents for value in document.values if value is not None]
@@ -69,7 +71,11 @@ def _with_error(task: Any, metric: str, items: list[Any], redrawn: list[list[Any
     aggregate = task.aggregation()[metric]
     totals = [float(aggregate([item[k] for item in redrawn])) for k in range(_REDRAWS)]
     moves = min(totals) < max(totals)
-    return {"value": float(aggregate(items)), "mask_se": float(np.std(totals, ddof=1)) if moves else 0.0}
+    value, mask_se = float(aggregate(items)), float(np.std(totals, ddof=1)) if moves else 0.0
+    of_metric = {"value": value, "mask_se": mask_se}
+    if metric.endswith("perplexity") and mask_se > value > 0:  # exp of a sum: its logarithm has an error
+        of_metric |= {"log_value": math.log(value), "log_mask_se": float(np.std(np.log(totals), ddof=1))}
+    return of_metric
 
 
 def _documents(task: Any) -> Iterator[_Document]:
@@ -203,6 +209,38 @@ def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str,
             if None not in document.values
         ]
     return report
+
+
+def errors_page(tasks: Mapping[str, Any]) -> Page:
+    """The errors of metrics over masks and the number of ties, as a table below that of the harness.
+
+    A perplexity whose error is larger than itself is shown on the log scale, where its error is symmetric.
+
+    Args:
+        tasks: the errors of each task, by its name, as `task_errors` gives them.
+
+    Example:
+        >>> metrics = {"acc": {"value": 0.5, "mask_se": 0.01}}
+        >>> entry = {"documents": 8, "decisions": 8, "ties": {"acc": 2}, "metrics": metrics}
+        >>> errors_page({"arc_easy": entry}).parts[0].rows
+        [['arc_easy', 'acc', '0.5', '0.01', '2 of 8']]
+    """
+    rows = []
+    for task, entry in tasks.items():
+        for metric, each in entry.get("metrics", {}).items():
+            name, value, error = metric, each["value"], each["mask_se"]
+            if "log_value" in each:
+                name, value, error = f"log({metric})", each["log_value"], each["log_mask_se"]
+            decided = metric in BY_LARGEST_VALUE and "ties" in entry
+            ties = f"{entry['ties'].get(metric, 0):,} of {entry['decisions']:,}" if decided else ""
+            rows.append([task, name, f"{value:.4g}", f"{error:.2g}", ties])
+    words = "mask_se is the standard error over masks; the Stderr above is that of the documents"
+    return Page(
+        "",
+        "Errors of the masks",
+        words,
+        [Table(["task", "metric", "value", "mask_se", "ties"], rows, words=(0, 1))],
+    )
 
 
 def _sample(value: ScoredValue | None) -> dict[str, Any]:

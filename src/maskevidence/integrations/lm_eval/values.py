@@ -10,8 +10,9 @@ from jaxtyping import Float64
 from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, Policy
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.integrations.lm_eval.drawing import LLaDA, QuestionKey
+from maskevidence.integrations.lm_eval.drawing import QuestionKey
 from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
+from maskevidence.masks.conventions import LLaDA
 
 SHORT = 6  # tokens: up to here, every mask is scored
 _LONGEST_MIXTURE = 12
@@ -122,7 +123,7 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
         "evidence": Exhaustive(),
         "mixture": Exhaustive(order_mixture=True),
         "pll": LeaveOneOut(),
-        "llada": LLaDA(n_masks),
+        "llada": LLaDA(n_masks, min(n_masks, 32)),
     }
     word, _, policy = score.partition(":")
     if word == "policy":
@@ -168,7 +169,8 @@ class Valuer:
                 f"{_LONGEST_MIXTURE} are possible); use score=evidence"
             )
         key = QuestionKey(self.seed, questions=tuple(keys[number] for number in nonempty))
-        table = self.scorer.scores([texts[number] for number in nonempty], self.design, key, range(1))
+        repeats = range(self.design.n_repeats)
+        table = self.scorer.scores([texts[number] for number in nonempty], self.design, key, repeats)
         weight = self.design.summation(table.n_tokens, table.draw, table.size).weight
         contribution = weight * linear_scores(table, self.design)
         in_order = contribution[np.argsort(table.id, kind="stable")]

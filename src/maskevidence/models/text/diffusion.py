@@ -5,6 +5,7 @@ They differ in what their outputs at a hidden place are: the logits of that plac
 Models whose noise is not hiding, or that write over what is visible, have no such conditionals.
 """
 
+import inspect
 import re
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.models.text.masked_head import logits_of
 from maskevidence.support.choices import DiffusionName
 
 # What has no conditionals of hidden tokens given visible ones, by the name of the model or of its type.
@@ -38,6 +40,7 @@ class Diffusion:
         time: the argument that takes a time, which is zero, or "sigma" for the noise that belongs to the
             share of hidden tokens; None for none.
         copy: whether a second copy of the text follows, which the attention of later blocks reads.
+        mask_of_keys: whether an attention mask is given as booleans of shape (B, 1, 1, L).
         auto_class: the class of transformers that loads it with the model's own code.
         source: the paper.
     """
@@ -48,6 +51,7 @@ class Diffusion:
     without_mask: bool = False
     time: str | None = None
     copy: bool = False
+    mask_of_keys: bool = False
     auto_class: str = "AutoModel"
     source: str = ""
 
@@ -56,7 +60,7 @@ DIFFUSIONS = {
     one.name: one
     for one in (
         Diffusion("llada", 126336, source="Nie et al. 2025"),
-        Diffusion("dream", 151666, shifted=True, source="Ye et al. 2025"),
+        Diffusion("dream", 151666, shifted=True, mask_of_keys=True, source="Ye et al. 2025"),
         Diffusion(
             "mdlm",
             without_mask=True,
@@ -123,6 +127,11 @@ class DiffusionNetwork(nn.Module):
 
     Attributes:
         max_tokens: the longest text that it reads, if its configuration says.
+        may_pad: whether texts of different lengths may share a call.
+        pad_token_id: what follows the shorter ones.
+        shifted: whether the hidden state of a place predicts the next token.
+        left_out: the id that gets no probability; None if there is none.
+        config: of the network, if it has one.
 
     Example:
         >>> next_token = DiffusionNetwork(lambda ids: torch.eye(4)[ids] * 9, named_diffusion("dream"), 3)
@@ -133,21 +142,39 @@ class DiffusionNetwork(nn.Module):
     def __init__(self, network: Any, diffusion: Diffusion, mask_token_id: int) -> None:
         super().__init__()
         self.network, self.diffusion, self.mask_token_id = network, diffusion, mask_token_id
-        config = getattr(network, "config", None)
-        limits = (getattr(config, name, None) for name in _LENGTHS)
+        self.config = getattr(network, "config", None)
+        limits = (getattr(self.config, name, None) for name in _LENGTHS)
         self.max_tokens = next((int(limit) for limit in limits if isinstance(limit, int)), None)
+        padding = mask_token_id if diffusion.copy else getattr(self.config, "pad_token_id", None)
+        self.pad_token_id = int(padding or 0)
+        self.shifted, self.left_out = diffusion.shifted, mask_token_id if diffusion.without_mask else None
+        takes = inspect.signature(getattr(network, "forward", network)).parameters
+        self._takes_mask = diffusion.time is None and "attention_mask" in takes
+        self.may_pad = self._takes_mask or (diffusion.copy and self.max_tokens is not None)
 
-    def forward(self, ids: Int64[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
-        """Logits of every place, shape (B, L, V)."""
-        length = ids.shape[1]
-        shown = ids
-        if self.diffusion.copy:
-            shown = self._with_copy(ids)
-        logits = self._logits(shown)[:, :length]
-        if self.diffusion.shifted:
+    def get_output_embeddings(self) -> nn.Module | None:
+        """The layer that makes the logits, if the network says."""
+        return getattr(self.network, "get_output_embeddings", lambda: None)()
+
+    def forward(
+        self, input_ids: Int64[Tensor, "B L"], attention_mask: Int64[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of every place, shape (B, L, V); absent tokens have 0 in `attention_mask`."""
+        arguments: dict[str, Tensor] = {}
+        if self.diffusion.time == "sigma":
+            visible = (input_ids != self.mask_token_id).float().mean(1)
+            arguments["sigma"] = -visible.clamp(min=_LEAST_VISIBLE).log()
+        elif self.diffusion.time is not None:
+            arguments[self.diffusion.time] = torch.zeros(len(input_ids), device=input_ids.device)
+        if attention_mask is not None and self._takes_mask and not bool(attention_mask.all()):
+            keys = attention_mask.bool()[:, None, None] if self.diffusion.mask_of_keys else attention_mask
+            arguments["attention_mask"] = keys
+        shown = self._with_copy(input_ids) if self.diffusion.copy else input_ids
+        logits = logits_of(self.network(shown, **arguments))[:, : input_ids.shape[1]]
+        if self.shifted:
             logits = torch.cat([logits[:, :1], logits[:, :-1]], dim=1)
-        if self.diffusion.without_mask:
-            at_mask = torch.arange(logits.shape[-1], device=logits.device) == self.mask_token_id
+        if self.left_out is not None:
+            at_mask = torch.arange(logits.shape[-1], device=logits.device) == self.left_out
             logits = logits.masked_fill(at_mask, -torch.inf)
         return logits
 
@@ -160,18 +187,6 @@ class DiffusionNetwork(nn.Module):
         missing = (self.max_tokens or ids.shape[1]) - ids.shape[1]
         filled = nn.functional.pad(ids, (0, missing), value=self.mask_token_id)
         return torch.cat([filled, filled], dim=1)
-
-    def _logits(self, ids: Int64[Tensor, "B L2"]) -> Float[Tensor, "B L V"]:
-        arguments: dict[str, Tensor] = {}
-        if self.diffusion.time == "sigma":
-            visible = (ids != self.mask_token_id).float().mean(1)
-            arguments["sigma"] = -visible.clamp(min=_LEAST_VISIBLE).log()
-        elif self.diffusion.time is not None:
-            arguments[self.diffusion.time] = torch.zeros(len(ids), device=ids.device)
-        answer = self.network(ids, **arguments)
-        if isinstance(answer, tuple):
-            answer = answer[0]
-        return getattr(answer, "logits", answer)
 
     def settings(self) -> dict[str, Any]:
         """What decides the numbers besides the weights, as content for JSON."""

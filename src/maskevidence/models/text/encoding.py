@@ -49,6 +49,18 @@ class Row(NamedTuple):
         return len(self.first.ids) + len(self.main.ids)
 
 
+class Joining(NamedTuple):
+    """Blocks of texts that are joined by the tokenizer's end-of-text token, all of whose tokens are scored.
+
+    Attributes:
+        ends: whether each block begins and ends with the tokenizer's special tokens, which are scored, too.
+        visible: how many first tokens of a block are context.
+    """
+
+    ends: bool = False
+    visible: int = 0
+
+
 @dataclass(frozen=True)
 class Encoding:
     """How texts become observations; see `MaskedLM.encode` for the options it shares.
@@ -62,6 +74,7 @@ class Encoding:
         max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
         separator_id: the token that ends a segment, if the model numbers segments.
         allow_unknown: encode texts of which the tokenizer does not know a large share of the tokens.
+        joining: how the texts of a block are joined; None for running text between special tokens.
     """
 
     second: Sequence[str] | None = None
@@ -72,6 +85,7 @@ class Encoding:
     max_tokens: int | None = None
     separator_id: int | None = None
     allow_unknown: bool = False
+    joining: Joining | None = None
 
     @property
     def pair(self) -> bool:
@@ -196,6 +210,29 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
     ]
 
 
+def joined_blocks(
+    tokenizer: Any, texts: list[Pieces], joining: Joining, options: Encoding, notes: list[str]
+) -> list[Row]:
+    """Blocks of texts with an end-of-text token after each.
+
+    The tokens are the first ids of the encoded names, as the repositories of MDLM and SEDD read them: of a
+    tokenizer that puts a token before each text, such as BERT's, both are that token.
+
+    Raises:
+        InputError: a tokenizer without such a token, or as for `blocks`.
+    """
+    names = (tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token)
+    if names[1] is None or (names[0] is None and joining.ends):
+        raise InputError("the tokenizer has no end-of-text token to join texts with; leave --recipe out")
+    before, after = (Pieces([tokenizer.encode(name or names[1])[0]], [0], [0], 0) for name in names)
+    frame = Frame(before.ids, [], after.ids) if joining.ends else Frame([], [], [])
+    rows = blocks([joined([text, after]) for text in texts], frame, options, notes)
+    if joining.ends:
+        rows = [row._replace(main=joined([before, row.main, after])) for row in rows]
+    n = joining.visible
+    return [row._replace(first=row.main.part(0, n), main=row.main.part(n, len(row.main.ids))) for row in rows]
+
+
 _LARGE_SHARE = 0.05  # of unknown tokens: a warning
 _TOO_LARGE_SHARE = 0.2
 
@@ -224,7 +261,11 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     options.check(texts)
     frame = frame_of(tokenizer, pair=options.pair or options.context is not None)
     notes: list[str] = []
-    if options.block_size is not None:
+    if options.joining is not None:
+        pieces, frame = tokenize(tokenizer, texts), Frame([], [], [])
+        rows = joined_blocks(tokenizer, pieces, options.joining, options, notes)
+        numbers = np.arange(len(rows))
+    elif options.block_size is not None:
         room_in_block(frame, options)  # refuses a block size before the texts are tokenized
         rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
         numbers = np.arange(len(rows))

@@ -161,6 +161,7 @@ class Reading:
         device_map: how accelerate spreads the weights over devices; None for one device.
         mask_id: the id of the mask token; None for that of the tokenizer or of the family.
         diffusion: the family of a diffusion language model, for one that is not recognised.
+        attn_implementation: which attention transformers uses; None leaves it to the model.
     """
 
     revision: str | None = None
@@ -169,6 +170,7 @@ class Reading:
     device_map: str | None = None
     mask_id: int | None = None
     diffusion: str | None = None
+    attn_implementation: str | None = None
 
 
 def load_masked_lm(
@@ -189,7 +191,9 @@ def load_masked_lm(
         auto_class = "AutoModelForMaskedLM" if diffusion is None else diffusion.auto_class
         dtype = reading.dtype or ("float32" if diffusion is None else "auto")
         spread = {} if reading.device_map is None else {"device_map": reading.device_map}
-        more = {"config": config, **spread, **options}
+        attention = reading.attn_implementation
+        chosen = {} if attention is None else {"attn_implementation": attention}
+        more = {"config": config, **spread, **chosen, **options}
         kind = getattr(transformers, auto_class)
         model, notes = load_network(kind, name, "masked-LM head", dtype=dtype, **more)
     if tokenizer is None or isinstance(tokenizer, str | Path):

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import MASS, Conditionals
 from maskevidence.models.model_page import model_page
-from maskevidence.models.text.adapters import FunctionAdapter, TransformerAdapter
+from maskevidence.models.text.adapters import NetworkAdapter
 from maskevidence.models.text.call_sizes import CallSizes
-from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
+from maskevidence.models.text.encoding import EncodedTexts, Encoding, Joining, encode_texts
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Long
@@ -36,6 +36,10 @@ class _Call(NamedTuple):
     column: Int64[Tensor, " n"]
 
 
+FLOAT32_ON_GPU = (
+    "computed in float32; --dtype bfloat16 (dtype=) halves the memory of the weights and takes the GPU's "
+    "faster units, and docs/devices.md shows how it rounds"
+)
 _OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, which is no part of it
 
 
@@ -92,11 +96,7 @@ class MaskedLM(HasPage, nn.Module):
         self.mask_token_id = int(token_id)
         # a buffer, because it changes the numbers: the fingerprint of a model covers its buffers
         self.register_buffer("in_bfloat16", torch.tensor(bfloat16))
-        self._adapter: TransformerAdapter | FunctionAdapter
-        if hasattr(model, "get_output_embeddings"):
-            self._adapter = TransformerAdapter(model, tokenizer, self.mask_token_id)
-        else:
-            self._adapter = FunctionAdapter(model)
+        self._adapter = NetworkAdapter(model, tokenizer, self.mask_token_id)
         self.max_tokens = self._adapter.max_tokens
         self.notes = self._adapter.notes
 
@@ -119,6 +119,7 @@ class MaskedLM(HasPage, nn.Module):
         device_map: str | None = None,
         mask_id: int | None = None,
         diffusion: str | None = None,
+        attn_implementation: str | None = None,
     ) -> "MaskedLM":
         """Load a masked language model from a folder or from the Hugging Face hub, ready for scoring.
 
@@ -136,6 +137,7 @@ class MaskedLM(HasPage, nn.Module):
             mask_id: the id of the mask token, if neither tokenizer nor configuration says.
             diffusion: "llada", "dream", "mdlm", "sedd" or "bd3lm" for a diffusion language model of one of
                 these families that its configuration does not tell; see `Diffusion`.
+            attn_implementation: "eager", "sdpa" or another attention of transformers.
 
         Raises:
             InputError: no such model, one without a masked-LM head, incomplete weights, no mask token, a
@@ -153,11 +155,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.support.devices import choose_device
 
         chosen_device = choose_device(device)
-        reading = Reading(revision, trust_remote_code, dtype, device_map, mask_id, diffusion)
+        reading = Reading(
+            revision, trust_remote_code, dtype, device_map, mask_id, diffusion, attn_implementation
+        )
         network, tokenizer, mask, notes = load_masked_lm(str(name_or_path), tokenizer, reading)
         network = network.eval() if device_map is not None else network.to(chosen_device).eval()
         model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
         model.notes = (*notes, *model.notes)
+        if model.device.type == "cuda" and not bfloat16 and next(network.parameters()).dtype == torch.float32:
+            model.notes += (FLOAT32_ON_GPU,)
         return model
 
     @classmethod
@@ -225,6 +231,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         long: Long = "error",
         block_size: int | None = None,
         allow_unknown: bool = False,
+        joining: Joining | None = None,
     ) -> EncodedTexts:
         """Encode texts as tokens, with the special tokens as context.
 
@@ -238,6 +245,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
             allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
+            joining: join the texts of blocks by the end-of-text token and score special tokens; see
+                `Joining`.
 
         Returns:
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
@@ -266,6 +275,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             max_tokens=self.max_tokens,
             separator_id=self._adapter.separator_id,
             allow_unknown=allow_unknown,
+            joining=joining,
         )
         return encode_texts(self.tokenizer, texts, options)
 
@@ -273,7 +283,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """Encode texts as tokens; see `encode` for the options."""
         return self.encode(texts, **options).tokens
 
-    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
+    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """A note if special tokens of the tokenizer, such as [CLS], are scored."""
         special = set(getattr(self.tokenizer, "all_special_ids", ()))
         special -= {getattr(self.tokenizer, "unk_token_id", None)}

@@ -1,0 +1,105 @@
+"""Pairs under one model: differences, their errors over masks, ties, and the interval of the accuracy."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+import maskevidence as me
+from learned_conditionals import Learned, rows
+from maskevidence.comparing.text_pairs import pair_texts
+
+N, D, V = 5, 6, 3
+MODEL = Learned(D, V)
+
+
+def two_sets(seed: int = 0) -> tuple[me.Tokens, me.Tokens]:
+    """Rows, and the same with another last token and the first two tokens absent in the first row."""
+    first = rows(N, D, V, seed)
+    values = first.values.clone()
+    values[:, -1] = (values[:, -1] + 1) % V
+    maskable = first.maskable.clone()
+    maskable[0, :2] = False
+    return first, replace(first, values=values, maskable=maskable)
+
+
+@pytest.mark.parametrize("design", [me.LeaveOneOut(), me.Exhaustive(), me.Exhaustive(order_mixture=True)])
+def test_enumerated_masks_have_no_error(design: me.MaskDesign) -> None:
+    estimates = [me.estimate_evidence(MODEL, each, design) for each in two_sets()]
+    pairs = pair_texts(estimates[0], estimates[1], ("good", "bad"))
+    wanted = estimates[0].per_observation - estimates[1].per_observation
+    np.testing.assert_allclose(pairs.difference, wanted)
+    assert (pairs.mask_se == 0).all()
+    assert pairs.mean.mask_se == 0
+    assert pairs.call.tolist() == np.sign(wanted).astype(int).tolist()
+    assert pairs.mean.mean == pytest.approx(wanted.mean())
+
+
+@pytest.mark.parametrize("design", [me.RandomSize(16), me.EverySize(3), me.Orderings(8)], ids=str)
+@pytest.mark.parametrize("row", [0, 1], ids=["other length", "same length"])
+def test_the_error_of_a_pair_is_the_spread_over_masks(design: me.MaskDesign, row: int) -> None:
+    """The same pair 400 times, each with other masks. Both texts share them: their errors do not add up."""
+    copies = torch.full((400,), row)
+    ids = torch.arange(400)
+    exact, drawn = [], []
+    for each in two_sets():
+        exact.append(me.estimate_evidence(MODEL, each, me.Exhaustive()).per_observation[row])
+        drawn.append(me.estimate_evidence(MODEL, replace(each[copies], ids=ids), design, seed=3))
+    pairs, truth = pair_texts(drawn[0], drawn[1]), exact[0] - exact[1]
+    spread = pairs.difference.std(ddof=1)
+    assert abs(pairs.difference.mean() - truth) < 4 * spread / 20
+    assert np.sqrt(np.mean(pairs.mask_se**2)) == pytest.approx(spread, rel=0.15)
+    assert (pairs.call == -np.sign(truth)).mean() < 0.02
+
+
+def test_equal_texts_are_ties_whatever_their_order() -> None:
+    first, _ = two_sets()
+    for design in (me.LeaveOneOut(), me.RandomSize(16)):
+        estimate = me.estimate_evidence(MODEL, first, design)
+        rounded = replace(estimate, per_observation=estimate.per_observation + 1e-6)
+        for a, b in ((estimate, rounded), (rounded, estimate)):
+            pairs = pair_texts(a, b)
+            assert pairs.accuracy == pairs.accuracy_by_sign == 0.5
+            assert pairs.equal.all()
+            assert pairs.mask_se.tolist() == [0.0] * N
+    assert "tie" in str(pairs.page().parts[1])
+    assert {row["more_probable"] for row in pairs.to_dict()["pairs"]} == {"tie"}
+
+
+def test_the_interval_is_wilsons() -> None:
+    estimates = [me.estimate_evidence(MODEL, each, me.LeaveOneOut()) for each in two_sets()]
+    pairs = pair_texts(estimates[0], estimates[1])
+    for wins, ties, losses in ((7, 0, 3), (10, 0, 0), (0, 0, 4), (6, 2, 2)):
+        call = np.repeat([1, 0, -1], [wins, ties, losses])
+        numbers = {name: call.astype(float) for name in ("difference", "mask_se", "mask_df")}
+        counted = replace(pairs, call=call, equal=call == 0, **numbers)
+        assert counted.accuracy == (wins + ties / 2) / (wins + ties + losses)
+        wanted = binomtest(wins + ties // 2, len(call)).proportion_ci(method="wilson")
+        assert counted.interval() == pytest.approx(tuple(wanted))
+
+
+def test_texts_with_the_same_name_are_a_pair() -> None:
+    first, second = two_sets()
+    names = [f"sentence {number}" for number in range(N)]
+    a, b = (me.estimate_evidence(MODEL, each, me.LeaveOneOut()) for each in (first, second))
+    order = torch.tensor([3, 1, 4, 0, 2])
+    shuffled = replace(second[order], ids=second.ids + 100)
+    c = replace(
+        me.estimate_evidence(MODEL, shuffled, me.LeaveOneOut()),
+        labels=tuple(names[k] for k in order.tolist()),
+    )
+    wanted, found = pair_texts(a, b), pair_texts(replace(a, labels=tuple(names)), c)
+    np.testing.assert_allclose(found.difference, wanted.difference)
+    assert found.labels == tuple(names)
+    assert found.mean.mean == pytest.approx(wanted.mean.mean)
+    with pytest.raises(me.InputError, match="are not pairs: only one of them has a text '1'"):
+        pair_texts(a, c)
+    with pytest.raises(me.InputError, match="a name stands twice"):
+        pair_texts(replace(a, labels=("x",) * N), c)
+    with pytest.raises(me.InputError, match="these are different quantities"):
+        pair_texts(a, me.estimate_evidence(MODEL, second, me.Exhaustive()))
+    drawn = [me.estimate_evidence(MODEL, each, me.RandomSize(n)) for each, n in ((first, 8), (second, 16))]
+    with pytest.raises(me.InputError, match="have different masks"):
+        pair_texts(drawn[0], drawn[1])

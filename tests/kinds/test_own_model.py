@@ -1,0 +1,184 @@
+"""MODEL as FILE.py:FUNCTION, and runs of estimates from Python."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.data import read_table
+from maskevidence.errors import InputError
+from maskevidence.report import read_runs, write_report
+from maskevidence.runs import read_run
+
+CODE = """
+import math
+import pathlib
+import torch
+import neighbour
+
+pathlib.Path(__file__).with_name("was run").touch()
+
+
+class Normal(torch.nn.Module):
+    conditionals = "exact"
+
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.nn.Parameter(torch.tensor(neighbour.MEAN, dtype=torch.float64))
+
+    def log_conditionals(self, tokens, masked):
+        answer = -0.5 * (tokens.values - self.mean) ** 2 - 0.5 * math.log(2 * math.pi)
+        return torch.where(masked, answer, 0.0)
+
+
+class Plain:
+    conditionals = "exact"
+
+    def log_conditionals(self, tokens, masked):
+        return torch.where(masked, -tokens.values**2, 0.0)
+
+
+class Peeks(Normal):
+    def log_conditionals(self, tokens, masked):
+        return super().log_conditionals(tokens, masked) + torch.where(masked, tokens.values.roll(1, 1), 0.0)
+
+
+class Fails(Normal):
+    def log_conditionals(self, tokens, masked):
+        raise ValueError("two\\nlines")
+
+
+def make():
+    return Normal()
+
+
+def raises():
+    return {}["key"]
+
+
+def number():
+    return 3
+
+
+def needs(name):
+    return name
+
+
+PI = 3
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model's code and a table, in which commands are typed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    Path("model.py").write_text(CODE)
+    Path("neighbour.py").write_text("MEAN = 0.5")
+    Path("broken.py").write_text("x = 1\ndef make(:\n")
+    rows = [f"r{k},{a:.3f},{b:.3f}" for k, (a, b) in enumerate(np.random.default_rng(0).normal(size=(20, 2)))]
+    Path("table.csv").write_text("\n".join(["name,a,b", *rows]))
+    return tmp_path
+
+
+def test_the_command_gives_what_python_gives(run: CommandLine, place: Path) -> None:
+    scored = run("score", "model.py:make", "table.csv", "--id-column", "name", "--out", "run", "--json", "-")
+    x = read_table("table.csv", id_column="name")
+    density = -0.5 * (x.values - 0.5) ** 2 - 0.5 * np.log(2 * np.pi)
+    assert json.loads(scored.out)["log_evidence"] == pytest.approx(density.sum(axis=1).mean(), rel=1e-12)
+    assert run("check", "model.py:make", "table.csv", "--drop", "name", "--limit", 4).code == 0
+    assert run("check", "model.py:Peeks", "table.csv", "--drop", "name", "--limit", 4).code == 1
+    assert run("plan", "model.py:make", "table.csv", "--id-column", "name", "--target-se", 0.1).code == 0
+    plain = run("score", place / "model.py:Plain", "table.csv", "--id-column", "name", "--out", "plain")
+    assert plain.code == 0, plain.err
+    assert "plain has the highest log evidence" in run("compare", "run", "plain").out
+
+
+def test_a_run_is_not_resumed_by_other_code(run: CommandLine, place: Path) -> None:
+    words = ("score", "model.py:make", "table.csv", "--drop", "name", "--out", "run")
+    assert run(*words).code == 0
+    assert "was finished before" in run(*words).out
+    (place / "neighbour.py").write_text("MEAN = 0.25")
+    __import__("sys").modules.pop("neighbour")
+    assert "another run (model_fingerprint" in run(*words).error
+    (place / "neighbour.py").write_text("MEAN = 0.5")
+    __import__("sys").modules.pop("neighbour")
+    (place / "model.py").write_text(CODE + "# changed\n")
+    assert "another run (model_fingerprint" in run(*words).error
+
+
+def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
+    assert run("score", "model.py:make", "table.csv", "--drop", "name", "--out", "run").code == 0
+    mark = place / "was run"
+    mark.unlink()
+    assert run("report", "run", "--out", "report.html").code == 0
+    assert "a report does not run the model&#39;s code" in Path("report.html").read_text()
+    assert run("summarize", "run").code == 0
+    for word in ("run", "run/model"):
+        refused = run("score", word, "table.csv", "--drop", "name").error
+        assert refused == (
+            "the run in 'run' is of 'model.py:make', code that a run does not hold; type that as MODEL"
+        )
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("no.py:make", "there is no file 'no.py'; give FILE.py:FUNCTION"),
+        ("model.py", "'model.py' names no function; write FILE.py:FUNCTION, such as model.py:make"),
+        ("code/model.py", "'code/model.py' names no function"),
+        ("model.py:", "'model.py:' names no function"),
+        ("model.py:mak", "unknown function of 'model.py', 'mak'; did you mean 'make'?"),
+        ("model.py:PI", "unknown function of 'model.py', 'PI'"),
+        ("model.py:number", "'model.py:number' returns no model: int has no method `log_conditionals`"),
+        ("model.py:needs", "needs of 'model.py' cannot be called without arguments: missing"),
+        ("model.py:raises", f"model.py, line {CODE[: CODE.index('key')].count(chr(10)) + 1}: 'key'; mend it"),
+        ("model.py:Fails", f"line {CODE[: CODE.index('raise V')].count(chr(10)) + 1}: two lines; mend it"),
+        ("broken.py:make", "SyntaxError in {place}/broken.py, line 2"),
+    ],
+)
+def test_wrong_words_and_code_that_fails(run: CommandLine, place: Path, word: str, message: str) -> None:
+    assert message.format(place=place.resolve()) in run("score", word, "table.csv", "--drop", "name").error
+
+
+@pytest.mark.parametrize("words", ["impute {}", "train {} --out new", "score {} --dtype float32"])
+def test_what_code_is_not_for(run: CommandLine, place: Path, words: str) -> None:
+    refused = run(*words.format("model.py:make table.csv --drop name").split()).error
+    assert "which check, plan and score run" in refused or "decides that; leave it out" in refused
+    assert not (place / "was run").exists()
+
+
+def test_an_estimate_without_its_data_is_a_run(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    model = me.models.Gaussian(n_features=3).fit(x)
+    for name, design in (("a", "every-size:2"), ("b", "leave-one-out")):
+        estimate = me.estimate_evidence(model, x, design)
+        me.save_run(estimate, tmp_path / name)
+        assert read_run(tmp_path / name).estimate.to_dict().keys() == estimate.to_dict().keys()
+        assert read_run(tmp_path / name).estimate.kind == estimate.kind
+        assert read_run(tmp_path / name).estimate.data_se == estimate.data_se
+    write_report(read_runs([tmp_path / "a"]), tmp_path / "report.html")
+    assert "saved in Python without its data" in (tmp_path / "report.html").read_text()
+
+
+def test_a_saved_run_compares_with_that_of_a_command(run: CommandLine, place: Path) -> None:
+    assert run("score", "model.py:make", "table.csv", "--id-column", "name", "--out", "run").code == 0
+    table = read_table("table.csv", id_column="name")
+    model = me.models.Gaussian(n_features=2).fit(table)
+    me.save_run(me.estimate_evidence(model, table), "mine", data=table, model=model)
+    compared = run("compare", "run", "mine")
+    assert compared.code == 0, compared.err
+    assert read_run("mine").estimate.names == list(table.labels or ())
+
+
+def test_an_estimate_of_moments_is_no_run(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    model = me.models.PPCA(n_features=3, n_components=1).fit(x)
+    estimate = me.estimate_evidence(model, me.GaussianMoments.from_rows(x), "every-size:2,shared")
+    with pytest.raises(InputError, match="knows no observations"):
+        me.save_run(estimate, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
