@@ -48,6 +48,7 @@ from .model import HasLogDistributions as HasLogDistributions
 from .model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from .model import MaskedModel as MaskedModel
 from .moments import GaussianMoments as GaussianMoments
+from .runs.saved import save_run as save_run
 from .scores.mixture import order_mixture as order_mixture
 from .scores.policies import decode as decode
 from .scores.record import ScoreTable as ScoreTable

@@ -210,8 +210,13 @@ class HasLogEvidence(Protocol):
 class HasNotesOn(Protocol):
     """A model with notes for the user on its answers for some data."""
 
-    def notes_on(self, tokens: Tokens) -> tuple[str, ...]:
-        """Notes on these observations, a sentence each, such as that the model was fitted to them."""
+    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
+        """Notes on these observations, a sentence each, such as that the model was fitted to them.
+
+        Args:
+            tokens: the observations.
+            data: what they were read from, with the names and words that tokens lack.
+        """
         ...
 
 

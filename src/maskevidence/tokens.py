@@ -3,8 +3,9 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -84,8 +85,8 @@ give a finite number, or NaN where it is missing
         if dtype.is_floating_point and not bool(torch.isfinite(values).all()):
             row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
             raise InputError(
-                f"the value in row {row}, column {column}, {array[row, column]:g}, is too large for {dtype}; "
-                "rescale the column, or use torch.float64"
+                f"the value in row {row}, column {called(column_names(x), column)}, {array[row, column]:g}, "
+                f"is too large for {dtype}; rescale the column, or use torch.float64"
             )
         observed = ~np.isnan(array)
         if not empty_rows and not observed.any(axis=1).all():
@@ -187,6 +188,16 @@ def column_names(x: object) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def called(names: Sequence[str] | None, column: SupportsIndex) -> str:
+    """A column in a message: its name in quotes, or its position if it has none.
+
+    Example:
+        >>> called(["a", "b"], 1), called(None, 1)
+        ("'b'", '1')
+    """
+    return str(column) if names is None else repr(names[int(column)])
+
+
 def without_mask(x: object) -> object:
     """Data with NaN for the masked entries of a masked array of numpy; other data as they are.
 
@@ -227,7 +238,7 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
     if np.isinf(array).any():
         row, column = np.argwhere(np.isinf(array))[0]
         raise InputError(
-            f"the value in row {row}, column {column} is infinite; "
+            f"the value in row {row}, column {called(column_names(x), column)} is infinite; "
             "give a finite number, or NaN where it is missing"
         )
     if cells.dtype.kind in "iuO":
@@ -235,8 +246,9 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
             value = cells[row, column]
             if isinstance(value, int | np.integer) and abs(int(value)) > MAX_WHOLE:
                 raise InputError(
-                    f"the value in row {row}, column {column}, {value}, is a whole number beyond 2^53, which "
-                    "would be rounded; leave the column out if it holds identifiers, or subtract an offset"
+                    f"the value in row {row}, column {called(column_names(x), column)}, {value}, is a whole "
+                    "number beyond 2^53, which would be rounded; leave the column out if it holds "
+                    "identifiers, or subtract an offset"
                 )
     return array
 
@@ -262,12 +274,12 @@ def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
             if column not in bad and not _is_number(cell):
                 bad[column] = f"{str(cell)!r:.60} in row {row}"
     if bad:
-        called = ", ".join(repr(names[column]) if names else str(column) for column in bad)
+        listed = ", ".join(called(names, column) for column in bad)
         hold, them = (
             ("column {} holds", "it") if len(bad) == 1 else ("columns {} hold words, such as", "them")
         )
         raise InputError(
-            f"the data are not a table of numbers: {hold.format(called)} {next(iter(bad.values()))}; leave "
+            f"the data are not a table of numbers: {hold.format(listed)} {next(iter(bad.values()))}; leave "
             f"{them} out, or encode categories as 0 and 1 (pandas.get_dummies); NaN marks a missing value"
         )
 

@@ -18,7 +18,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ import typer.main
 from pyarrow import parquet
 from safetensors.numpy import load_file, save_file
 
-from forked import exit_code
+from forked import exit_code, fork
 from maskevidence.commands.app import app, main
 from small_world import RUNS, write_runs, write_world
 
@@ -297,9 +297,7 @@ def outcome_of(words: list[str], world: Path) -> Outcome:
     """Run a command in a fork; the folders `home` and `temporary` of its world are its own."""
     before = snapshot(world)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
-        if child == 0:
-            be_the_command(words, world, out.fileno(), err.fileno())
+        child = fork(partial(be_the_command, words, world, out.fileno(), err.fileno()))
         code, alive = exit_code(child), True
         try:
             os.killpg(child, signal.SIGKILL)

@@ -1,5 +1,6 @@
 """maskevidence score with order mixtures, importance bounds and decoding policies; report and compare."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.evidence.bounds import order_words
 from report_runs import command
 
 BERT, TEXTS, TABLE = "models/bert", "data/texts.jsonl", "data/table.csv"  # in the folder `world`
@@ -16,6 +18,8 @@ DESIGNS = {
     "bound": "orderings:4,bound=importance",
     "confidence": "policy:confidence",
     "blocks": "policy:entropy,blocks=4,tokens-per-step=2",
+    "threshold": "policy:confidence,threshold=0.02",
+    "best": "exhaustive:best-order,blocks=3",
 }
 
 
@@ -49,13 +53,19 @@ def test_runs_hold_what_python_gives_and_resume(
         "bound": me.Orderings(4, bound="importance"),
         "confidence": me.Policy("confidence"),
         "blocks": me.Policy("entropy", blocks=4, tokens_per_step=2),
+        "threshold": me.Policy("confidence", threshold=0.02),
+        "best": me.Exhaustive(best_order=True, blocks=3),
     }
-    kinds = dict(zip(designs, ("mixture", "lower_bound", "policy", "policy"), strict=True))
+    kinds = dict(zip(designs, ("mixture", "lower_bound", *["policy"] * 3, "upper_bound"), strict=True))
     for name, design in designs.items():
         expected, found = me.estimate_evidence(model, texts, design), read(runs[name])
         assert found["log_evidence"] == pytest.approx(expected.log_evidence, abs=1e-4)
         assert found["kind"] == expected.kind == kinds[name]
         assert found["design"] == design.settings()
+        assert found["n_masks"] == expected.n_masks
+        with (runs[name] / "observations.csv").open() as file:
+            orders = [row.get("order") for row in csv.DictReader(file)]
+        assert orders == (order_words(expected.orders) if name == "best" else [None] * 4)
         parts = sorted((runs[name] / "scores").iterdir())
         assert len(parts) >= 1
         before = {file: file.read_bytes() for file in (runs[name] / "estimate.json", *parts)}
@@ -67,6 +77,7 @@ def test_runs_hold_what_python_gives_and_resume(
         assert again.code == 0, again.err
         assert {file: file.read_bytes() for file in before} == before
     assert read(runs["mixture"])["bracket"]["area"] <= read(runs["mixture"])["log_evidence"]
+    assert read(runs["threshold"])["n_masks"] < read(runs["confidence"])["n_masks"]
     assert read(runs["bound"])["bracket"]["n_orders"] == 4
     assert read(runs["bound"])["order_spread"]["within"] > 0
     longer = "orderings:8,bound=importance"
@@ -88,10 +99,13 @@ def test_the_report_shows_them_side_by_side_and_compare_refuses(
     for words in ("mixture: area", "mixture: order mixture", "bound: lower bound, 4 orders"):
         assert words in section
     assert "confidence: confidence" in section
+    assert "best: best order" in section
     assert "blocks: entropy" in section
     assert "<svg" in section
-    refused = run("compare", runs["confidence"], runs["blocks"]).error
-    assert "these are different quantities" in refused
+    for other in ("blocks", "threshold"):
+        refused = run("compare", runs["confidence"], runs[other]).error
+        assert "these are different quantities" in refused
+    assert "proves nothing; compare order" in run("compare", runs["mixture"], runs["best"]).error
 
 
 BAD = {

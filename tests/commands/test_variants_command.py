@@ -9,6 +9,8 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.report import read_variants
+from maskevidence.show.pictures import ColourGrid
 from protein_models import protein_model
 
 WILD_TYPE = "MSIQHFRVALIPFF"
@@ -64,6 +66,17 @@ def test_a_table_of_mutants_with_measurements(
     assert [row["mutant"] for row in written["scores"]] == mutants
     assert json.loads((tmp_path / "out" / "variants.json").read_text())["n_mutants"] == 11
     assert "holds scores" in run(*words, "--out", tmp_path / "out").error
+    reported = run("report", tmp_path / "out", "--out", tmp_path / "page.html")
+    assert reported.code == 0, reported.err
+    assert (tmp_path / "page.html").read_text().count("<svg") == 2
+    joint, effect = (part for part in read_variants(tmp_path / "out").parts if isinstance(part, ColourGrid))
+    assert joint.rows == effect.rows == [f"{WILD_TYPE[j]}{j + 24}" for j in range(5)]
+    assert joint.columns == effect.columns == ["G", "W"]
+    scores = next(iter(expected.scores.values()))[:10].reshape(5, 2)
+    assert joint.values == pytest.approx(scores / np.abs(scores).max(), abs=1e-5)
+    assert effect.values[[0, 4], [0, 1]] == pytest.approx([-1, 0.8])  # about the mean of all eleven
+    (tmp_path / "out" / "variants.json").write_text("{}")
+    assert "was changed since (KeyError: 'plan')" in run("report", tmp_path / "out").error
     plan = run(*words, "--plan", "--conventions", "all", "--json", "-")
     assert json.loads(plan.out)["plan"]["passes"] > 100
     assert "scores" not in json.loads(plan.out)

@@ -23,8 +23,10 @@ from paper.__main__ import main as paper_main
 from protein_models import save_protein_model
 from text_models import SENTENCES, save_bert
 
-SCRIPTS = Path(__file__).parents[2] / "docs" / "first-hours"
-INSTALL = re.compile(r"^(?:# )?pip install '?maskevidence(?:\[([\w,-]+)\])?'?$")
+PAGE = (Path(__file__).parents[2] / "docs" / "first_hours.md").read_text()
+BLOCK = re.compile(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```(\w+)\n(.*?)^```$", re.M | re.S)
+SCRIPTS = {title: (language, code) for title, language, code in BLOCK.findall(PAGE)}
+INSTALL = re.compile(r"^(?:# )?pip install '?\.(?:\[([\w,-]+)\])?'?$")
 VAE = """
 import torch
 
@@ -33,11 +35,8 @@ encoder, decoder = torch.nn.Linear(6, 4), torch.nn.Linear(2, 6)
 
 
 def lines_of(name: str) -> list[str]:
-    """The lines of a script, or those of a notebook's cells."""
-    text = (SCRIPTS / name).read_text()
-    if name.endswith(".ipynb"):
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    return [line for line in text.splitlines() if line.strip()]
+    """The lines of a script."""
+    return [line for line in SCRIPTS[name][1].splitlines() if line.strip()]
 
 
 def needs(name: str) -> None:
@@ -72,10 +71,11 @@ def typed(name: str, run: CommandLine, capsys: pytest.CaptureFixture[str]) -> Ca
     needs(name)
 
     def do() -> str:
-        if name.endswith(".sh"):
+        language, code = SCRIPTS[name]
+        if language == "sh":
             return "".join(map(command, lines_of(name)[1:]))
         capsys.readouterr()
-        exec(compile((SCRIPTS / name).read_text(), name, "exec"), {"__name__": "__main__"})
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
         return capsys.readouterr().out
 
     def command(line: str) -> str:
@@ -111,20 +111,14 @@ def numbers(file: Path, x: Any) -> None:
 
 
 def test_ten_scripts_of_at_most_ten_lines() -> None:
-    names = sorted(path.name for path in SCRIPTS.iterdir())
-    assert len(names) == 10
-    for name in names:
+    assert list(SCRIPTS) == re.findall(r"^## (.+)$", PAGE, re.M)
+    assert len(SCRIPTS) == 10
+    for name in SCRIPTS:
         code = [line for line in lines_of(name) if not line.lstrip().startswith("#")]
         assert len(code) <= 10, name
 
 
-def test_the_page_shows_every_script() -> None:
-    page = (SCRIPTS.parent / "first_hours.md").read_text()
-    shown = re.findall(r"^\[`[\w.]+`\]\(first-hours/([\w.]+)\) <!-- show -->$", page, re.M)
-    assert sorted(shown) == sorted(path.name for path in SCRIPTS.iterdir())
-
-
-@script("table_with_holes.sh")
+@script("A table with holes")
 def test_a_table_with_holes(here: Path, typed: Callable[[], str]) -> None:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 5)) + 0.2 * rng.normal(size=(50, 5))
@@ -137,7 +131,7 @@ def test_a_table_with_holes(here: Path, typed: Callable[[], str]) -> None:
     assert "a_sd" in said
 
 
-@script("sentences.sh")
+@script("Sentences and two BERTs")
 def test_sentences(here: Path, typed: Callable[[], str]) -> None:
     save_bert(here / "my-bert")
     save_bert(here / "other-bert", num_hidden_layers=1)
@@ -147,7 +141,7 @@ def test_sentences(here: Path, typed: Callable[[], str]) -> None:
     assert [float(row["log_evidence"]) < 0 for row in rows(here / "runs/mine/observations.csv")] == [True] * 5
 
 
-@script("own_vae.py")
+@script("A VAE of your own")
 def test_a_vae_of_ones_own(here: Path, typed: Callable[[], str]) -> None:
     (here / "my_vae.py").write_text(VAE)
     numbers(here / "held_out.csv", np.random.default_rng(0).integers(0, 2, (12, 6)))
@@ -156,7 +150,7 @@ def test_a_vae_of_ones_own(here: Path, typed: Callable[[], str]) -> None:
     assert "approximate" in said
 
 
-@script("images.sh")
+@script("Pictures of different sizes")
 def test_a_folder_of_images_of_mixed_sizes(here: Path, typed: Callable[[], str]) -> None:
     image = pytest.importorskip("PIL.Image")
     shape = {"image_size": 224, "patch_size": 56, "num_channels": 3}
@@ -170,7 +164,7 @@ def test_a_folder_of_images_of_mixed_sizes(here: Path, typed: Callable[[], str])
     }
 
 
-@script("proteins.sh")
+@script("Proteins")
 def test_proteins(here: Path, typed: Callable[[], str]) -> None:
     save_protein_model(here / "my-esm")
     (here / "proteins.fasta").write_text(">first\nMSIQHFRVAL\n>second\nMSIQHFKVALIP\n")
@@ -181,7 +175,7 @@ def test_proteins(here: Path, typed: Callable[[], str]) -> None:
     assert len(rows(here / "runs/variants/variants.csv")) == 2
 
 
-@script("harness.sh")
+@script("A benchmark of the lm-evaluation-harness")
 def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """ARC as the harness defines it, with two questions of our own in place of its data."""
     pytest.importorskip("lm_eval")
@@ -206,7 +200,7 @@ def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.M
     assert json.loads((here / "out/evidence.json").read_text())["tasks"]["arc_easy"]["decisions"] == 2
 
 
-@script("trainer.py")
+@script("A training script")
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # by transformers on a CPU
 def test_a_trainer(here: Path, typed: Callable[[], str]) -> None:
     save_bert(here / "my-bert")
@@ -214,26 +208,28 @@ def test_a_trainer(here: Path, typed: Callable[[], str]) -> None:
     assert "evidence_log_evidence" in typed()
 
 
-@script("own_model.py")
+@script("A model of your own")
 def test_a_model_of_ones_own(here: Path, typed: Callable[[], str]) -> None:
     rng = np.random.default_rng(0)
     numbers(here / "numbers.csv", (rng.normal(size=(40, 5)) + rng.normal(size=(40, 1))) / 2**0.5)
     assert "unbiased" in typed()
 
 
-@script("table_1.sh")
+@script("The paper's Table 1")
 def test_table_1(here: Path, typed: Callable[[], str]) -> None:
     assert "-60.44" in typed().replace("−", "-")
     assert [row["masks_per_size"] for row in rows(here / "table-1/table_1.csv")] == ["1", "10"]
 
 
-def test_a_notebook(here: Path) -> None:
-    needs("notebook.ipynb")
+def test_a_notebook() -> None:
+    """Each line that is an expression is what a cell shows."""
+    needs("A notebook")
     names: dict[str, Any] = {}
     shown = []
-    for cell in json.loads((SCRIPTS / "notebook.ipynb").read_text())["cells"]:
-        *body, last = ast.parse("".join(cell["source"])).body
-        assert isinstance(last, ast.Expr)
-        exec(compile(ast.Module(body, []), "cell", "exec"), names)
-        shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    for line in ast.parse(SCRIPTS["A notebook"][1]).body:
+        if isinstance(line, ast.Expr):
+            shown.append(eval(compile(ast.Expression(line.value), "cell", "eval"), names))
+        else:
+            exec(compile(ast.Module([line], []), "cell", "exec"), names)
+    assert len(shown) == 2
     assert all("<svg" in result._repr_html_() for result in shown)

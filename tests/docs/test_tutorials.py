@@ -49,7 +49,7 @@ def test_from_holes_to_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 86 <= share <= 94
     assert decided >= 80
     assert right >= 0.95 * decided
-    assert "['comparison.csv', 'decisions.csv', 'filled.csv', 'model', 'samples.csv']" in texts
+    assert "['decisions.csv', 'filled.csv', 'model', 'samples.csv', 'selection.csv']" in texts
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.get("name") == "stderr"]
 

@@ -2,14 +2,21 @@
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
+
+from tqdm.std import tqdm
+
+# In place of a lock that processes share, which one that is killed would never give back.
+tqdm.set_lock(threading.RLock())
 
 
 def fork(act: Callable[[], object]) -> int:
     """Call a function in a forked process, whose id is returned; an error is printed, with exit code 1."""
     child = os.fork()
     if child == 0:
+        tqdm.set_lock(threading.RLock())  # a thread of the parent may hold the parent's
         code = 1
         try:
             act()

@@ -10,16 +10,14 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm.std import tqdm
-
-from forked import exit_code
+from forked import exit_code, fork
 from image_models import write_images
 
 MAX_ATTEMPTS = 3  # for each kill: a command that is faster than usual may end before it
@@ -157,20 +155,16 @@ def give(words: Sequence[str], out: Path, seconds: float | None = None) -> int:
 
 def begin(words: Sequence[object], out: Path) -> int:
     """Start a command with one thread in a forked process; its process id."""
-    child = os.fork()
-    if child == 0:
-        os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
-        tqdm.set_lock(threading.RLock())  # the monitor thread of the parent may hold its lock
-        run_as_child([*map(str, words), "--threads", "1", "--out", str(out)])
-    return child
+    return fork(partial(run_as_child, [*map(str, words), "--threads", "1", "--out", str(out)]))
 
 
 def run_as_child(words: Sequence[str]) -> None:
-    """Run the program, print nothing but errors, and end the process."""
+    """Run the program, save every block, print nothing but errors, and end the process."""
     import jaxtyping
 
     from maskevidence.commands.app import main as program
 
+    os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
     jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
     code: Any = 1
     try:

@@ -24,6 +24,7 @@ from maskevidence.report.observations import (
 )
 from maskevidence.report.page import made_rows, render
 from maskevidence.report.reading import ReportedRun, read_runs
+from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
 from report_runs import command, text_of, write_table, write_texts
@@ -304,8 +305,8 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     assert np.abs(run.estimate.per_observation - exact).max() > 0.1
     page = render([run])
     numbers = text_of(section(page, "numbers"))
-    assert f"Log evidence {typeset(exact.mean(), 2)} nats per observation, in closed form" in numbers
-    assert f"by masks {typeset(run.estimate.log_evidence, 2)} nats per observation mask error ± " in numbers
+    assert f"Log evidence {typeset(exact.mean(), 2)} nats per row, in closed form" in numbers
+    assert f"by masks {typeset(run.estimate.log_evidence, 2)} nats per row mask error ± " in numbers
     shown = text_of(section(page, "observations"))
     assert f"149 ({typeset(exact[149], 1)}: column 3 = −40)" in shown
     listed = all_observations(run, [], None)
@@ -319,3 +320,20 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").unlink()  # without its model, the page names the row alone
     shown = text_of(section(render(read_runs([tmp_path / "run"])), "observations"))
     assert f"149 ({typeset(exact[149], 1)})" in shown
+
+
+def test_bands_that_press_the_curves_flat_are_off_at_first(tmp_path: Path) -> None:
+    """Thirty observations that differ by far more than the score does over the sizes."""
+    rng, (n, d) = np.random.default_rng(0), (30, 8)
+    ids, draw = np.repeat(np.arange(n), 2 * d), np.tile(np.repeat(np.arange(2), d), n)
+    size = np.tile(np.arange(1, d + 1), 2 * n)
+    score = -1.5 - 0.02 * size + 0.01 * rng.normal(size=len(ids)) + 2 * rng.normal(size=n)[ids]
+    table = ScoreTable(ids, draw, size, np.full(len(ids), d), score)
+    me.save_run(summarize_scores(table, me.EverySize(2), MaskKey(0), "exact", 1), tmp_path / "run")
+    (figure,) = figures_of_curves(read_runs([tmp_path / "run"]), None)
+    assert figure.off == ["data"]
+    html = render(read_runs([tmp_path / "run"]))
+    assert 'type="checkbox" data-band="data"' in html
+    assert 'type="checkbox" checked data-band="masks"' in html
+    ticks = [float(tick) for tick in re.findall(r">−(\d\.\d+)</text>", figure.svg)]
+    assert 0 < max(ticks) - min(ticks) < 0.5  # the axis is that of the curve

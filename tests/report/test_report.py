@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from maskevidence.report.reading import (
     read_runs,
 )
 from maskevidence.report.tokens import aligned, of_probabilities
-from maskevidence.runs import RunDirectory, write_run
+from maskevidence.runs import RunDirectory
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import COLOURS
@@ -136,7 +135,7 @@ def test_the_page_has_the_runs_numbers(folder: Path) -> None:
     assert result["command"].replace("'", "&#39;") in shown
     assert f"torch {result['versions']['torch']}" in shown
     assert "2 masks per size" in shown
-    assert "12 observations, 20 % held out and scored" in shown
+    assert "12 rows, 20 % held out and scored" in shown
 
 
 def test_the_table_has_the_curves_numbers(folder: Path) -> None:
@@ -213,7 +212,7 @@ def test_runs_on_the_same_rows_are_compared(folder: Path) -> None:
     shown = text_of(render(both))
     (behind,) = expected.behind
     assert f"{typeset(behind.difference, 2)} ± {typeset(behind.standard_error or 0.0, 2)}" in shown
-    assert f"{expected.names[0]} is better than {expected.names[1]}" in shown
+    assert f"it is better than {expected.names[1]}" in shown
     assert f"{expected.names[0]} minus {expected.names[1]}" in shown
 
 
@@ -238,15 +237,15 @@ def test_an_unfinished_run_is_shown_as_far_as_it_is_scored(folder: Path, tmp_pat
     np.testing.assert_array_equal(reported.estimate.per_observation, whole.estimate.per_observation[:5])
     shown = text_of(render([reported]))
     assert "not finished: 5 of its 12 blocks" in shown
-    assert "of the 5 observations that are done" in shown
-    assert "nats per observation, in closed form" in shown
+    assert "of the 5 rows that are done" in shown
+    assert "nats per row, in closed form" in shown
     shown = text_of(render([whole, only(folder / "ppca-1"), reported]))
     assert "part is not finished and is left out of the comparison" in shown
     for part in parts[:5]:
         part.path.unlink()
     assert only(copy).estimate is None
     shown = text_of(render([only(copy)]))
-    assert "no scores of whole observations yet" in shown
+    assert "no scores of whole rows yet" in shown
     assert "How it was made" in shown
 
 
@@ -278,11 +277,11 @@ def test_one_observation_and_no_errors(tmp_path: Path) -> None:
         tmp_path / "one",
     )
     shown = text_of(render([only(tmp_path / "one")]))
-    assert "one observation: the numbers say nothing about others" in shown
+    assert "one row: the numbers say nothing about others" in shown
     assert shown.count("not known") >= 2
     assert "mask_se is not known: every-size with 1 masks per size leaves out" in shown
     assert "All, hardest first" in shown
-    assert "among 1 observation." in shown
+    assert "among 1 row." in shown
 
 
 @pytest.mark.parametrize("options", [(), ("--limit", 30), ("--test-fraction", "0.5", "--seed", 3)], ids=str)
@@ -341,7 +340,7 @@ def test_changed_or_deleted_data_are_not_shown(folder: Path, tmp_path: Path) -> 
     table.unlink()
     shown = text_of(render([only(tmp_path / "a")]))
     assert "cannot be read any more" in shown
-    assert "Observation " in shown
+    assert "Row " in shown
 
 
 def test_pixels_become_a_picture(tmp_path: Path) -> None:
@@ -438,7 +437,7 @@ def test_pairs_and_prompts(texts: Path) -> None:
 def test_texts_without_token_scores(texts: Path, tmp_path: Path) -> None:
     shown = text_of(render([only(texts / "random")]))
     assert "tokens have scores of their own only with --design leave-one-out:per-token" in shown
-    assert "among 3 observations" in shown
+    assert "among 3 texts" in shown
     copy = tmp_path / "copy"
     shutil.copytree(texts / "tokens", copy)
     (copy / "tokens.csv").unlink()
@@ -476,7 +475,7 @@ def test_names_are_never_markup(folder: Path, tmp_path: Path) -> None:
     table = replace(read_table(folder / "table.csv"), notes=("<b>note</b>",))
     model = me.models.PPCA(n_features=5, n_components=2).fit(table)
     name = "</title><script>alert(1)</script>\u202e"
-    write_run(copy, name, model, table, me.estimate_evidence(model, table))
+    me.save_run(me.estimate_evidence(model, table), copy, name=name, data=table, model=model)
     target = tmp_path / "report.html"
     undecoded = tmp_path / os.fsdecode(b"not UTF-8 \xff")
     shutil.copytree(folder / "ppca-1", undecoded)
@@ -532,7 +531,7 @@ def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) ->
     data = Table(
         "rows.csv", rng.normal(size=(n_rows, n_tokens)), tuple(map(str, range(n_tokens))), np.arange(n_rows)
     )
-    write_run(folder, "gaussian", SimpleNamespace(conditionals="exact"), data, estimate)
+    me.save_run(estimate, folder, name="gaussian", data=data)
     return folder
 
 

@@ -302,7 +302,7 @@ def test_the_list_of_observations_sorts_and_filters(show: Open, reports: dict[st
     table.get_by_role("button", name="ppca-2 minus ppca-1").click()
     assert column(4) == sorted(column(4), reverse=True)
     assert table.locator("th[aria-sort=descending]").inner_text().startswith("ppca-2 minus ppca-1")
-    table.get_by_role("button", name="observation").click()
+    table.get_by_role("button", name="row", exact=True).click()
     assert names.all_inner_texts() == sorted(names.all_inner_texts(), key=int)
     middle = sorted(column(2))[6]
     field.fill(f"< {middle}")
@@ -319,7 +319,7 @@ def test_images_and_plots_have_text_alternatives(show: Open, reports: dict[str, 
     page = show(reports["digits"]).page
     assert page.locator("img").count() == 10
     assert all(
-        alt.startswith("Observation ")
+        alt.startswith("Image ")
         for alt in page.locator("img").evaluate_all("(images) => images.map((image) => image.alt)")
     )
     labels = page.locator(".pictures svg[role=img]").evaluate_all("(all) => all.map((svg) => svg.ariaLabel)")

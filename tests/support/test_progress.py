@@ -1,11 +1,16 @@
 """Progress shows as a bar in terminals and notebooks, and as a line every 30 seconds elsewhere."""
 
+import os
+import signal
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tqdm.std import tqdm
 
+from forked import exit_code, fork
 from maskevidence.support.progress import progress
 
 
@@ -169,3 +174,32 @@ def test_ipython_in_a_script_is_no_notebook(
         clock.now += 31.0
         advance(1)
     assert capsys.readouterr().err == "scoring: 1 of 1 (100 %) in 00:31, about 00:00 left\n"
+
+
+def test_a_forked_process_has_its_own_lock_for_bars() -> None:
+    """Otherwise it waits for ever for a thread that it does not have, and its death blocks its parent."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with tqdm.get_lock():
+            held.set()
+            done.wait()
+
+    def show_a_bar() -> None:
+        signal.alarm(20)
+        work()
+
+    def die_with_the_lock() -> None:
+        tqdm.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = fork(show_a_bar)
+    done.set()
+    thread.join()
+    assert exit_code(child) == 0
+    assert exit_code(fork(die_with_the_lock)) == -signal.SIGKILL
+    assert tqdm.get_lock().acquire(False)
+    tqdm.get_lock().release()

@@ -36,7 +36,7 @@ from maskevidence.errors import (
 )
 from maskevidence.kinds.options import Json, Threads
 from maskevidence.kinds.result import Result
-from maskevidence.kinds.words import kind_of_model, kind_of_training
+from maskevidence.kinds.words import kind_of_model, kind_of_training, own_file
 from maskevidence.show.terminal import print_page
 from maskevidence.support import files
 
@@ -245,6 +245,13 @@ def _failed_unexpectedly(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
     frames = traceback.extract_tb(error.__traceback__)
+    own = {str(own_file(word)) for word in sys.argv}
+    places = [f"{each.filename}, line {each.lineno}" for each in frames if each.filename in own]
+    if isinstance(error, SyntaxError) and error.filename in own:
+        places.append(f"{error.filename}, line {error.lineno}")
+    if places:  # in the user's own code
+        words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
+        return _failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
     package = str(Path(__file__).parents[1])
     frame = next((each for each in reversed(frames) if each.filename.startswith(package)), frames[-1])
     file = Path(frame.filename)

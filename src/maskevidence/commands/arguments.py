@@ -9,7 +9,7 @@ Model = Annotated[
     Argument(
         "MODEL",
         "masked-net, gaussian, kernel-gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, or a "
-        "saved model or transformer: its folder, or OWNER/NAME on the hub.",
+        "saved model or transformer: its folder, or OWNER/NAME on the hub; or your own FILE.py:FUNCTION.",
     ),
 ]
 Data = Annotated[

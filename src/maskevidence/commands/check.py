@@ -80,7 +80,7 @@ def check(model: Model, data: Data, options: Preparation | None = None) -> Check
 
     options = one_of_kind(kind_of_model(model), model, options, Preparation)
     of_texts = options if isinstance(options, TextOptions) else TextOptions()
-    design = LeaveOneOut() if of_texts.reading.whole_words else RandomSize()
+    design = LeaveOneOut() if of_texts.reading.hides_words else RandomSize()
     ready = prepare(model, data, design, options)
     report = check_model(
         ready.model,

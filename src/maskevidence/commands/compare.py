@@ -1,17 +1,19 @@
 """maskevidence compare: which of several runs has the higher log evidence, and whether one can tell."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
-from maskevidence.kinds.declaring import Argument
+from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.show.parts import Table
 from maskevidence.show.words import NOT_KNOWN
 
 if TYPE_CHECKING:
     from maskevidence.comparing.comparison import Difference
+    from maskevidence.runs import Run
 
 MAX_POINTS = 10
 DIGITS = 4
@@ -19,18 +21,26 @@ DIGITS = 4
 
 def compare_runs(
     runs: Annotated[list[Path], Argument("RUN RUN...", "Two or more run directories.")],
+    unpaired: Annotated[
+        bool, Option("For two sets of observations under one model: subtract their means.")
+    ] = False,
 ) -> Reported:
     """Rank runs on the same observations by log evidence, with the errors of their differences.
 
     Scores of the same observation and mask are subtracted, so that what is hard for both models cancels. Runs
     with another design or seed are paired by observation; runs with different tokenizers, per byte of text.
 
-    Example:
+    Two runs of one model on different data, such as real and shuffled sentences, are compared pair by pair if
+    both have the same names (--id-column), or with --unpaired by their means, with the data errors of both.
+
+    Examples:
 
         maskevidence compare runs/a runs/b
+        maskevidence compare runs/real runs/shuffled --unpaired
 
     Args:
         runs: two or more run directories.
+        unpaired: subtract the means of two sets of observations under one model.
 
     Raises:
         InputError: fewer than two runs, or runs that cannot be compared.
@@ -38,16 +48,37 @@ def compare_runs(
     from maskevidence.comparing.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
     from maskevidence.runs import read_run
-    from maskevidence.runs.pairing import distinct
+    from maskevidence.runs.pairing import are_two_sets, distinct
 
     if len(runs) < 2:
         raise InputError("one run was given; give two or more to compare")
     names = distinct(list(map(str, runs)))
-    comparison = pair_runs({name: read_run(folder) for name, folder in zip(names, runs, strict=True)})
+    read = {name: read_run(folder) for name, folder in zip(names, runs, strict=True)}
+    if are_two_sets(read):
+        return _two_sets(read, unpaired=unpaired)
+    if unpaired:
+        raise InputError("--unpaired is for two runs of one model on different data; leave it out")
+    comparison = pair_runs(read)
     page = comparison.page()
     verdicts = [f"{verdict(difference, DIGITS)}." for difference in comparison.behind]
     curves = [_by_rate(each) for each in comparison.behind if len(runs) == 2 and each.curve is not None]
     return Reported(replace(page, parts=[*page.parts, *verdicts, *curves]), comparison.to_dict())
+
+
+def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Reported:
+    """Two sets of observations under one model, as pairs of one name each or as two samples."""
+    from maskevidence.comparing.text_pairs import pair_texts, subtract_sets
+
+    (a, first), (b, second) = ((name, run.estimate) for name, run in runs.items())
+    if unpaired:
+        return Reported(*subtract_sets(first, second, (a, b)))
+    if first.labels is None or second.labels is None or {*first.labels} != {*second.labels}:
+        raise InputError(
+            f"{a!r} and {b!r} are of one model on different data: score both with --id-column, with the same "
+            "names, to compare them pair by pair, or compare their means with --unpaired"
+        )
+    pairs = pair_texts(first, second, (a, b))
+    return Reported(pairs.page(), pairs.to_dict())
 
 
 def _by_rate(difference: "Difference") -> Table:

@@ -27,16 +27,17 @@ class Filled(Result):
     def page(self) -> Page:
         """How many values of each column were filled, and how surely."""
         result = self.result
+        headings = {"sd": "their sd (root mean square)", "probability": "their probability"}
+        headings |= {"sd_of_column": "sd of the column"}
+        known = [
+            name for name in headings if any(column.get(name) is not None for column in result["columns"])
+        ]
         rows = []
         for column in result["columns"]:
-            sd, spread = (
-                "" if column[name] is None else f"{column[name]:.4g}" for name in ("sd", "sd_of_column")
-            )
-            sds = [] if result["draws"] is not None else [sd]
-            rows.append([column["name"], f"{column['n_filled']:,}", *sds, spread])
-        headings = [] if result["draws"] is not None else ["their sd (root mean square)"]
+            cells = ("" if column.get(name) is None else f"{column[name]:.4g}" for name in known)
+            rows.append([column["name"], f"{column['n_filled']:,}", *cells])
         n_filled, n_rows = count(result["n_filled"], "value"), count(result["n_rows"], "row")
-        table = Table(["column", "filled", *headings, "sd of the column"], rows)
+        table = Table(["column", "filled", *(headings[name] for name in known)], rows)
         headline = f"{n_filled} filled in {n_rows} by {result['model']}"
         return Page("", headline, parts=[table] if rows else [], notes=result["notes"])
 
@@ -67,7 +68,8 @@ def impute(
     """Fill the missing values of a table, and write the table with its columns and rows in order.
 
     Every missing value gets its mean given the observed values of its row, and a column NAME_sd says how
-    sure that is; a missing word becomes the most probable one, by masked-net. With --draws, the missing
+    sure that is. By masked-net, a missing word or yes/no becomes the most probable one, and a column NAME_p
+    has its probability. With --draws, the missing
     values of a row are drawn together from their distribution given the observed ones, several times, for
     multiple imputation. Columns that are not used stay as they are.
 

@@ -11,13 +11,15 @@ def lm_eval(context: typer.Context) -> None:
     --batch_size auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64,
     seed=0, score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
 
-    With --output_path, the Monte-Carlo errors of the metrics are written to evidence.json beside the results.
+    The Monte-Carlo errors of the metrics and the ties are printed below the harness's table, and with
+    --output_path written to evidence.json beside the results. lm-eval 0.4.13 loads no models by entry point:
+    `lm_eval --model maskevidence` does not find this one, which later releases may.
     `maskevidence lm-eval run --help` lists the arguments of the harness.
 
     Examples:
 
         maskevidence lm-eval --model_args pretrained=answerdotai/ModernBERT-base --tasks arc_easy --limit 100
-        maskevidence lm-eval --model_args pretrained=runs/bert/model,target=64 --tasks wikitext
+        maskevidence lm-eval --model_args pretrained=runs/bert,target=64 --tasks wikitext
         --output_path out
     """
     from maskevidence.integrations.lm_eval.command import run_harness

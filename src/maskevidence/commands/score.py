@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from maskevidence.commands.arguments import Data, Model
 from maskevidence.kinds.declaring import Kind, one_of_kind
-from maskevidence.kinds.options import Design, Preparation, RunOptions
+from maskevidence.kinds.options import Design, RunOptions, Scorable, ScoredTextOptions
+from maskevidence.kinds.recipes import RECIPES
 from maskevidence.kinds.words import kind_of_model
 
 if TYPE_CHECKING:
+    from maskevidence.commands.result import Reported
     from maskevidence.kinds.scoring import Scored
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
@@ -18,9 +20,9 @@ def score(
     model: Model,
     data: Data,
     design: Design = None,
-    options: Preparation | None = None,
+    options: Scorable | None = None,
     run: RunOptions = RunOptions(),
-) -> "Scored":
+) -> "Scored | Reported":
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
     With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
@@ -36,6 +38,7 @@ def score(
         maskevidence score runs/a/model table.csv --design leave-one-out --json -
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
         maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
+        maskevidence score runs/bert pairs.csv --text sentence_good --against sentence_bad
 
     Args:
         model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
@@ -54,6 +57,7 @@ def score(
         >>> scored.result["kind"], scored.result["n_observations"]
         ('pseudo', 359)
     """
+    from maskevidence.commands.score_pairs import score_pairs
     from maskevidence.evidence.precise import FEWEST
     from maskevidence.kinds import scoring as numbers
     from maskevidence.kinds.precision import parse_precise
@@ -68,13 +72,17 @@ def score(
     precise = parse_precise(run.target_se, run.max_passes, word, run.shard)
     numbers.check_run(run)
     kind = kind_of_model(model)
-    word = word or parse_design(_DESIGN[kind])
+    options = one_of_kind(kind, model, options, Scorable)
+    recipe = options.reading.recipe if isinstance(options, ScoredTextOptions) else None
+    default = parse_design(_DESIGN[kind] if recipe is None else RECIPES[recipe].design)
+    word = word or replace(default, named=frozenset())
+    if isinstance(options, ScoredTextOptions) and options.against is not None:
+        return score_pairs(model, data, word, options, run)
     resumed = None if run.overwrite else run.out
     mask_design = word.design if precise is None else FEWEST
     existing = numbers.existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, word.named)
-    options = one_of_kind(kind, model, options, Preparation)
     key = MaskKey(options.sample.seed, word.masks)
     reports = word.per_token and isinstance(mask_design, LeaveOneOut)
     records = word.per_token and not reports

@@ -96,6 +96,7 @@ def select(
         'ppca:16'
     """
     from maskevidence.kinds.rows import note_on_units, read, reading_options
+    from maskevidence.kinds.rows import read_with as kept_reading
     from maskevidence.kinds.select import candidates
     from maskevidence.kinds.select import select as select_model
     from maskevidence.masks.by_name import as_design
@@ -128,6 +129,7 @@ def select(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
+    selection.model.read_with = kept_reading(reading, id_column)
     settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
     read_with = {name: value for name, value in settings.items() if value}
     result = {"data": data, "options": read_with, **selection.to_dict()}

@@ -108,7 +108,7 @@ def estimate_evidence(
         assert not isinstance(design, Precise)
         return _of_moments(model, data, Scoring(design, key, batch_size))
     tokens = as_tokens(model, data)
-    notes = model.notes_on(tokens) if isinstance(model, HasNotesOn) else ()
+    notes = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
     if refine and isinstance(model, HasRefine):
         model, refined = _refined(model, tokens)
         notes = (*notes, *refined)

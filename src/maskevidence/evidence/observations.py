@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.evidence.bounds import order_words
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_rows
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -45,6 +46,7 @@ class ObservationTable:
         mask_df: shape (N,); its degrees of freedom (Welch-Satterthwaite); NaN where there are none.
         pll: shape (N,); the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone;
             None for other designs.
+        order: N best or worst orders, as the design `policy:order=...` takes them; None for other designs.
         closed_form: shape (N,); the log evidence by the model itself, without masks; None where it has none.
     """
 
@@ -57,6 +59,7 @@ class ObservationTable:
     mask_df: Float64[np.ndarray, " N"]
     pll: Float64[np.ndarray, " N"] | None
     closed_form: Float64[np.ndarray, " N"] | None
+    order: tuple[str, ...] | None = None
 
     @property
     def per_token(self) -> Float64[np.ndarray, " N"]:
@@ -69,7 +72,7 @@ class ObservationTable:
     def columns(self) -> dict[str, list[object]]:
         """The content of `observations.csv` by column; None where a number is not known."""
         columns: dict[str, list[object]] = {}
-        for name in _COLUMNS:
+        for name in _COLUMNS if self.order is None else (*_COLUMNS, "order"):
             values = getattr(self, name)
             if isinstance(values, np.ndarray):
                 values = values.tolist()
@@ -81,7 +84,8 @@ class ObservationTable:
 
     def to_csv(self) -> str:
         """CSV text with the columns of `columns`."""
-        return csv_text(_COLUMNS, zip(*self.columns().values(), strict=True))
+        columns = self.columns()
+        return csv_text(columns, zip(*columns.values(), strict=True))
 
 
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
@@ -115,4 +119,5 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         mask_df=mask_df,
         pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
         closed_form=estimate.closed_form,
+        order=None if estimate.orders is None else tuple(order_words(estimate.orders)),
     )

@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError
-from maskevidence.evidence.bounds import Bracket, OrderSpread, bracket, order_spread
+from maskevidence.evidence import bounds
+from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
 from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
-from maskevidence.evidence.standard_errors import MeanWithErrors, Tails
+from maskevidence.evidence.standard_errors import MeanWithErrors, Tails, mean_with_errors
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
@@ -45,7 +46,9 @@ from maskevidence.show.words import (
 )
 from maskevidence.support.provenance import command, versions
 
-Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
+Kind = Literal[
+    "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "upper_bound", "policy"
+]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
@@ -63,8 +66,8 @@ class EvidenceEstimate(Shown):
         mask_df: degrees of freedom of mask_se; None if unknown or infinite.
         data_se: sampling standard error of the observations, for the mean over their population; None for
             a single observation, and if mask_se is too large to resolve it.
-        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture" or
-            "policy".
+        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture",
+            "upper_bound" or "policy".
         n_observations: number of scored observations.
         n_tokens: total number of their tokens.
         n_bytes: total number of bytes of their text; None without text.
@@ -81,6 +84,7 @@ class EvidenceEstimate(Shown):
         no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
             be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
+        conditionals: the model's attribute, which decides the kind.
         base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
             None if the model has no such attribute.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
@@ -110,6 +114,7 @@ class EvidenceEstimate(Shown):
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
     tails: Tails = (0.0, 0.0)
+    conditionals: Conditionals = "learned"
     base_measure: str | None = None
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
@@ -157,7 +162,7 @@ class EvidenceEstimate(Shown):
 
         `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
         """
-        return bracket(self.scores, self._design_of_orders, self.masks)
+        return bounds.bracket(self.scores, self._design_of_orders, self.masks)
 
     @property
     def order_mixture(self) -> float | None:
@@ -165,14 +170,23 @@ class EvidenceEstimate(Shown):
         return self.log_evidence if self.design.get("order_mixture") else None
 
     @cached_property
+    def orders(self) -> Int64[np.ndarray, "n_observations D"] | None:
+        """The best or worst order of each observation; None without `best_order=True` or `worst_order=True`.
+
+        A row has the numbers 0, 1, ... of the observation's tokens as the order shows them, and -1 behind
+        them if others are longer. Of equal orders, it is the one that shows an earlier token first.
+        """
+        return bounds.found_orders(self.scores, self._design_of_orders)
+
+    @cached_property
     def order_spread(self) -> OrderSpread | None:
         """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
-        return order_spread(self.scores, self._design_of_orders)
+        return bounds.order_spread(self.scores, self._design_of_orders)
 
     @property
     def _design_of_orders(self) -> MaskDesign | None:
         """The design, if it recorded orders or their mixture; None for any other, such as a user's own."""
-        records = self.design.get("bound") == "importance" or self.design.get("order_mixture")
+        records = self.design.get("bound") == "importance" or self.scores.log_mixture is not None
         return design_from_settings(self.design) if records else None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -241,7 +255,7 @@ class EvidenceEstimate(Shown):
         """A row for each observation, by its label or else its id; nats.
 
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se and mask_df unless the
-        design is a user's own, closed_form where it was asked for, and per_token.
+        design is a user's own, closed_form where it was asked for, per_token, and order for `orders`.
         """
         scores = self.scores.sorted()
         _, first = np.unique(scores.id, return_index=True)
@@ -256,6 +270,8 @@ class EvidenceEstimate(Shown):
         if self.closed_form is not None:
             values["closed_form"] = self.closed_form
         values["per_token"] = self.per_observation / values["n_tokens"]
+        if self.orders is not None:
+            values["order"] = bounds.order_words(self.orders)
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:
@@ -287,11 +303,12 @@ class EvidenceEstimate(Shown):
         return values | {"notes": list(self.notes)}
 
 
-def page_of_numbers(result: Mapping[str, Any]) -> Page:
+def page_of_numbers(result: Mapping[str, Any], noun: str = "observation") -> Page:
     """The numbers of an estimate as a page: for a notebook, and for a command that reads a finished run.
 
     Args:
         result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
+        noun: what an observation is.
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
@@ -303,13 +320,13 @@ def page_of_numbers(result: Mapping[str, Any]) -> Page:
     mask_row = ["mask error", _mask_error(result, digits)]
     if in_closed_form:
         data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
-        by_masks = f"{typeset(result['log_evidence'], digits)} nats per observation"
+        by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
         rows = [["data error", data_se], ["by masks", by_masks], mask_row]
     else:
         rows = [mask_row, ["data error", data_se]]
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
-            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same observations"])
+            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
     rows += [list(row) for row in orders_in_words(result, digits, typeset)]
     rows += units_in_words(result)
     if result.get("reconstruction_loss"):
@@ -317,14 +334,14 @@ def page_of_numbers(result: Mapping[str, Any]) -> Page:
     token = token_name(result["notes"])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
     scored = [
-        count(result["n_observations"], "observation"),
+        count(result["n_observations"], noun),
         count(result["n_tokens"], token),
         count(result["n_masks"], "mask"),
         count(result["n_model_calls"], "model call"),
     ]
     rows.append(["scored", ", ".join(scored)])
     rows.append(["design", f"{design}, {result['masks']} masks, seed {result['seed']}"])
-    aside = "nats per observation" + (", in closed form" if in_closed_form else "")
+    aside = f"nats per {noun}" + (", in closed form" if in_closed_form else "")
     table = Table((), rows, words=(0, 1))
     return Page("", f"{capital(evidence_name(kind, design))} {value}", aside, [table], result["notes"])
 
@@ -382,6 +399,7 @@ def summarize_scores(
         notes.append(no_interval)
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
+    notes += _note_on_weights(table, design, key, contribution)
     if conditionals == "approximate" and mean.mask_se == 0.0:
         no_interval = (
             "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
@@ -411,6 +429,7 @@ def summarize_scores(
         notes=tuple(notes),
         no_interval=no_interval,
         tails=mean.tails,
+        conditionals=conditionals,
         base_measure=base_measure,
     )
     masses = base_measure is not None and base_measure.startswith(MASS)
@@ -428,6 +447,26 @@ def _note_on_rows(
     worst, share = int(each.argmax()), float(each.max() / each.sum())
     name = int(ids[worst]) if not labels else labels[int(ids[worst])]
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
+
+
+def _note_on_weights(
+    table: ScoreTable, design: MaskDesign, key: MaskKey, contribution: Float64[np.ndarray, " n_masks"]
+) -> list[str]:
+    """How far a convention's weights move the estimate, Σ (weight - weight/w_M)·S(x; M)."""
+    expected = design.weight_by_size(table.n_tokens, table.draw, table.size)
+    if expected is None or (expected == 1.0).all():
+        return []
+    bias = contribution * (1.0 - 1.0 / expected)
+    ids, observation = np.unique(table.id, return_inverse=True)
+    summation = design.summation(table.n_tokens, table.draw, table.size)
+    joint = key.masks == "shared" or design.pooled
+    mean = mean_with_errors(bias, observation, summation, design.n_replicates, joint=joint)
+    per_token = len(ids) / float(table.n_tokens[np.unique(table.id, return_index=True)[1]].sum())
+    error = "" if mean.mask_se is None else f" ± {mean.mask_se * per_token:.2g}"
+    return [
+        f"the weights of {design.name} move the number by {mean.mean * per_token:+.2g}{error} (masks) nats "
+        "per token from the sum over all sizes, estimated from the same masks"
+    ]
 
 
 def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT, Prediction, predict_by_size
@@ -15,7 +15,7 @@ from maskevidence.evidence.standard_errors import (
     tails,
 )
 from maskevidence.evidence.token_means import token_controls
-from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.design import MaskDesign, MaskKey, Summation
 from maskevidence.scores.record import ScoreTable
 
 
@@ -94,11 +94,28 @@ def errors_of_rows(
         masks were scored, and its degrees of freedom.
     """
     _, observation = np.unique(table.id, return_inverse=True)
-    n = int(observation.max()) + 1
     summation = design.summation(table.n_tokens, table.draw, table.size)
-    unseen = np.ones(len(table)) if summation.unseen is None else summation.unseen
+    return errors_of_sums(mean_of_scores(table, design, key).contribution, observation, summation, design)
+
+
+def errors_of_sums(
+    contribution: Float64[np.ndarray, " n_masks"],
+    observation: Int64[np.ndarray, " n_masks"],
+    summation: Summation,
+    design: MaskDesign,
+) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
+    """mask_se and mask_df of the sum of each observation's contributions, as `errors_of_rows` gives them.
+
+    Args:
+        contribution: shape (n_masks,); what each mask adds to its observation.
+        observation: shape (n_masks,); 0..N-1.
+        summation: the stratum, replicate and finite-population correction of each mask.
+        design: the design that drew the masks.
+    """
+    n = int(observation.max()) + 1
+    unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen
     if design.deterministic:
-        unseen = np.zeros(len(table))
+        unseen = np.zeros(len(contribution))
     random = np.zeros(n, dtype=np.bool_)
     np.logical_or.at(random, observation, unseen > 0)
     mask_se, mask_df = np.where(random, np.nan, 0.0), np.full(n, np.nan)
@@ -106,7 +123,6 @@ def errors_of_rows(
         return mask_se, mask_df
     cell = observation * (int(summation.stratum.max()) + 1) + summation.stratum
     _, first = np.unique(cell, return_index=True)
-    contribution = mean_of_scores(table, design, key).contribution
     variances = cell_variances(contribution, cell, summation.replicate, design.n_replicates, unseen)
     owner = observation[first]
     variance = np.bincount(owner, variances, minlength=n)

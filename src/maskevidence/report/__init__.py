@@ -2,5 +2,7 @@
 
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
+from maskevidence.report.selection import read_selection
+from maskevidence.report.variants import read_variants
 
-__all__ = ["read_runs", "write_report"]
+__all__ = ["read_runs", "read_selection", "read_variants", "write_report"]

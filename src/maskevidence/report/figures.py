@@ -12,8 +12,6 @@ from maskevidence.comparing.comparison import (
     Comparison,
     Difference,
     common_name,
-    decided_by_few,
-    ranking,
     verdict,
 )
 from maskevidence.errors import InputError
@@ -25,13 +23,14 @@ from maskevidence.runs import compare_runs
 from maskevidence.show.draw import COLOURS, DASHES, shortened, svg
 from maskevidence.show.html import table
 from maskevidence.show.parts import Picture, Table, Value, Values
-from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Line, Lines
+from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Floats, Line, Lines
 from maskevidence.show.words import (
     NOT_KNOWN,
     capital,
     data_error,
     digits_for,
     plus_minus,
+    sentence,
     standard_error,
     typeset,
 )
@@ -61,23 +60,15 @@ class Ranking:
     def table(self) -> Table:
         """A row for each compared run, the best one first."""
         assert self.comparison is not None
-        return Table(*ranking(self.comparison, self._digits, typeset))
+        return next(part for part in self.comparison.page().parts if isinstance(part, Table))
 
     @property
-    def verdicts(self) -> list[str]:
-        """For each run but the best, whether the two can be told apart, and by which observations if few."""
-        assert self.comparison is not None
-        names = self.comparison.estimates[self.comparison.names[0]].names
-        lines = []
-        for difference in self.comparison.behind:
-            decided = decided_by_few(difference, names, typeset)
-            words = [verdict(difference, self._digits, typeset), *([] if decided is None else [decided])]
-            lines.append(f"{'. '.join(words)}.")
-        return lines
-
-    @property
-    def _digits(self) -> int:
-        return digits_for(*(difference.standard_error for difference in self.differences.values()))
+    def unknown(self) -> list[str]:
+        """For each run whose order proves nothing or is not known, why."""
+        unknown = [
+            each for each in self.differences.values() if each.verdict in ("proves nothing", "not known")
+        ]
+        return [sentence(verdict(each, digits_for(each.standard_error), typeset)) for each in unknown]
 
 
 def rank(runs: Sequence[ReportedRun]) -> Ranking:
@@ -94,7 +85,7 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
         comparison = compare_runs(finished)
     except InputError as error:
         return Ranking(notes, f"The runs cannot be compared: {error}.")
-    return Ranking(list(dict.fromkeys([*notes, *comparison.all_notes()])), comparison=comparison)
+    return Ranking(list(dict.fromkeys([*notes, *comparison.page().notes])), comparison=comparison)
 
 
 MAX_ROWS = 120
@@ -126,6 +117,7 @@ class Figure:
         table: its numbers as HTML; empty where the page has them elsewhere.
         runs: the runs of the legend, which can be switched off; empty for a single one.
         bands: the names of bands or bars, which can be switched off.
+        off: those that are off at first.
         few: whether lines have a bar at each point in place of bands.
         notes: below the picture.
         where: what is said of a point before its values, with {x} and {share} in place of numbers; empty for
@@ -139,6 +131,7 @@ class Figure:
     table: str
     runs: Sequence[Drawn] = ()
     bands: Sequence[str] = ()
+    off: Sequence[str] = ()
     few: bool = False
     notes: Sequence[str] = ()
     where: str = ""
@@ -177,6 +170,7 @@ def figure(
         table="" if numbers is None else table(numbers, label=f"{title}, as a table"),
         runs=runs,
         bands=list(dict.fromkeys(band.name for line in lines for band in line.bands)),
+        off=hopeless_bands(lines),
         few=all(len(line.x) < FEWEST_IN_A_BAND for line in lines),
         notes=notes,
         where=where,
@@ -214,9 +208,17 @@ def _of_curves(
     lines = [
         replace(line, words=_words(curve)) for line, curve in zip(picture.lines, curves.values(), strict=True)
     ]
-    window = y_window(lines)
+    off = hopeless_bands(lines)
+    shown = [replace(line, bands=[band for band in line.bands if band.name not in off]) for line in lines]
+    window = y_window(shown)
+    if off and window is None:  # the axis is that of what is shown at first
+        sides = [side for line in shown for band in line.bands for side in (band.low, band.high)]
+        ends = np.concatenate([*(line.y for line in shown), *sides])
+        room = 0.05 * float(np.nanmax(ends) - np.nanmin(ends))
+        window = float(np.nanmin(ends)) - room, float(np.nanmax(ends)) + room
     picture = replace(picture, lines=lines, y_limits=window)
-    notes = [] if window is None else [_CUT]
+    notes = [_CUT] if window is not None and not off else []
+    notes += [f"The bands of {name} are far wider than the curves differ, and off at first." for name in off]
     if all(len(curve.score) == 1 for curve in curves.values()):
         each = " for each run" if len(curves) > 1 else ""
         notes.append(f"There is only one mask size, and therefore one point{each} and no curve.")
@@ -233,6 +235,25 @@ def _of_curves(
         where="mask size {x} ({share} % hidden)" if by_size else "{share} % hidden",
         factor=1.0 if picture.top is None else picture.top[1],
     )
+
+
+def hopeless_bands(lines: Sequence[Line]) -> list[str]:
+    """The names of bands whose median width is more than twice the span of all lines.
+
+    Example:
+        >>> from maskevidence.show.pictures import Band
+        >>> x = np.arange(1.0, 8.0)
+        >>> bands = [Band("data", -x - 9, 9 - x, ""), Band("masks", -x - 1, 1 - x, "")]
+        >>> hopeless_bands([Line("a", x, -x, bands)])
+        ['data']
+    """
+    if any(len(line.x) < FEWEST_IN_A_BAND for line in lines):
+        return []
+    span = float(np.ptp(np.concatenate([line.y for line in lines]))) if lines else 0.0
+    widths: dict[str, list[Floats]] = {}
+    for band in (band for line in lines for band in line.bands):
+        widths.setdefault(band.name, []).append(band.high - band.low)
+    return [name for name, each in widths.items() if np.nanmedian(np.concatenate(each)) > 2 * span > 0]
 
 
 def y_window(lines: Sequence[Line]) -> tuple[float, float] | None:
@@ -336,13 +357,25 @@ def forest(runs: Sequence[ReportedRun], ranking: Ranking | None, digits: int, no
 
 
 def _behind(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
-    """The differences from the best run; the page has them as a table, too."""
+    """The differences from the best run, with hollow marks for those that are not told apart."""
+    apart = {each.second: each.told_apart for each in comparison.behind}
     values = [
-        replace(value, group="", number=numbers[value.label]) for value in comparison.picture()[0].values
+        replace(value, group="", number=numbers[value.label], hollow=not apart.get(value.label, True))
+        for value in comparison.picture()[0].values
     ]
-    picture = Values(values, f"behind the best run ({unit})", zero=True, words="")
-    listed = "; ".join(f"{value.label} {typeset(value.value, digits)}" for value in values)
-    return figure("behind", "Behind the best run", f"Behind the best run, {unit}: {listed}.", picture)
+    rows = []
+    for value in values:
+        ends = ("", "") if value.thin is None else (typeset(end, digits) for end in value.thin)
+        rows.append([value.label, typeset(value.value, digits), *ends])
+    listed = "; ".join(f"{row[0]} {row[1]}" for row in rows)
+    return figure(
+        "behind",
+        "Behind the best run",
+        f"Behind the best run, {unit}: {listed}.",
+        Values(values, f"behind the best run ({unit})", zero=True, words=""),
+        Table(["run", "behind the best", "95 % from", "to"], rows),
+        notes=["Hollow: not told apart from the best run."] if not all(apart.values()) else [],
+    )
 
 
 def _numbers(comparison: Comparison, numbers: dict[str, int], digits: int, unit: str) -> Figure:
@@ -362,14 +395,14 @@ def _numbers(comparison: Comparison, numbers: dict[str, int], digits: int, unit:
         ]
         for run, each in estimates.items()
     ]
-    listed = "; ".join(f"{row[0]} {row[1]}, masks {row[2]}, observations {row[3]}" for row in rows)
+    listed = "; ".join(f"{row[0]} {row[1]}, masks {row[2]}, data {row[3]}" for row in rows)
     return figure(
         "numbers-of-runs",
         capital(name),
         f"{capital(name)}, {unit}: {listed}.",
         Values(values, f"{name} ({unit})", words=""),
-        Table(["run", name, "masks", "observations"], rows),
-        notes=["Thick bars are for other masks, thin bars for other observations."],
+        Table(["run", name, "masks", "data"], rows),
+        notes=["Thick bars are for the masks, thin bars for the data."],
     )
 
 
@@ -510,7 +543,7 @@ def orders(runs: Sequence[ReportedRun]) -> Figure | None:
 
 
 def _is_of_orders(estimate: EvidenceEstimate) -> bool:
-    return estimate.kind in ("mixture", "policy") or estimate.bracket is not None
+    return estimate.kind in ("mixture", "policy", "upper_bound") or estimate.bracket is not None
 
 
 def _label(mark: Mark, *, several: bool) -> str:
@@ -528,8 +561,9 @@ def _interval(mark: Mark) -> tuple[float, float] | None:
 def _marks(run: str, estimate: EvidenceEstimate) -> list[Mark]:
     bracket = estimate.bracket
     if bracket is None:
-        word = estimate.design.get("policy", "policy") if estimate.kind == "policy" else "area"
-        return [Mark(run, word, estimate.log_evidence, estimate.mask_se)]
+        words = {"policy": estimate.design.get("policy", "policy"), "upper_bound": "best order"}
+        bound = "worst order" if estimate.design.get("worst_order") else "area"
+        return [Mark(run, words.get(estimate.kind, bound), estimate.log_evidence, estimate.mask_se)]
     area = Mark(run, "area", bracket.area, bracket.area_se)
     if bracket.mixture is not None:
         return [area, Mark(run, "order mixture", bracket.mixture, 0.0)]

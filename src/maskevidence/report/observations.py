@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
+from maskevidence.kinds.words import own_file
 from maskevidence.report.figures import Figure, Ranking, figure
 from maskevidence.report.reading import (
     Content,
@@ -36,7 +37,7 @@ from maskevidence.report.tokens import (
 )
 from maskevidence.show.parts import Table
 from maskevidence.show.pictures import Histogram
-from maskevidence.show.words import MINUS, count, plain, typeset
+from maskevidence.show.words import MINUS, capital, count, plain, typeset
 
 OUTLYING = 3.5  # robust standard deviations from the median
 NAMED = 8  # outliers that are named on each side
@@ -194,7 +195,7 @@ class AllObservations:
 
 
 def all_observations(
-    run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None
+    run: ReportedRun, others: Sequence[ReportedRun], ranking: Ranking | None, noun: str = "observation"
 ) -> AllObservations:
     """The observations of a run, with the numbers of the runs that it is compared with."""
     estimate = run.estimate
@@ -209,7 +210,7 @@ def all_observations(
     estimates = [each.estimate for each in shown if each.estimate is not None]
     values = [each.values for each in shown] if exact else [each.per_observation for each in estimates]
     by_token = len(np.unique(n_tokens)) > 1  # otherwise these columns say nothing new
-    columns = ["observation", *(["tokens", "nats per token"] if by_token else [])]
+    columns = [noun, *(["tokens", "nats per token"] if by_token else [])]
     columns += [each.name for each in shown] if several else [common_name([estimate])]
     numbers = [*([n_tokens.astype(float), values[0] / n_tokens] if by_token else []), *values]
     digits = [*([0, 3] if by_token else []), *[2] * len(values)]
@@ -227,7 +228,7 @@ def all_observations(
     notes = ["The numbers are closed forms."] if exact else []
     if len(estimate.ids) > MAX_ROWS:
         notes.append(
-            f"These are the {MAX_ROWS:,} hardest of {count(len(estimate.ids), 'observation')}; "
+            f"These are the {MAX_ROWS:,} hardest of {count(len(estimate.ids), noun)}; "
             "observations.csv in the run directory has all of them."
         )
     if len(by_name) + 1 > MAX_RUNS:
@@ -303,7 +304,7 @@ class Extremes:
     note: str | None
 
 
-def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
+def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") -> Extremes:
     """Find the hardest and the easiest observations, by log evidence per token."""
     estimate, manifest = run.estimate, run.manifest
     assert estimate is not None
@@ -327,6 +328,8 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
         note = _why_not_coloured(one_at_a_time=bool(scores)) if tokens is None else None
     elif scores and not isinstance(contents, Unavailable):
         shades = of_densities(list(scores.values()))
+    elif own_file(manifest.model) is not None:
+        note = "The cells have no scores: a report does not run the model's code. Use --design leave-one-out."
 
     names, how = estimate.names, " in closed form" if run.is_exact else ""
 
@@ -335,7 +338,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
         content = None if isinstance(contents, Unavailable) else contents(key)
         return Card(
             key,
-            names[row] if estimate.labels is not None else f"Observation {key}",
+            names[row] if estimate.labels is not None else f"{capital(noun)} {key}",
             float(values[row]),
             float(per_token[row]),
             int(n_tokens[row]),
@@ -345,7 +348,7 @@ def find_extremes(run: ReportedRun, how_many: int) -> Extremes:
     return Extremes(
         hardest=[show(int(place)) for place in hardest],
         easiest=[show(int(place)) for place in easiest],
-        ranked_by=f"Ranked by nats per token{how}, among {count(estimate.n_observations, 'observation')}.",
+        ranked_by=f"Ranked by nats per token{how}, among {count(estimate.n_observations, noun)}.",
         shades=shades,
         missing=contents.reason if isinstance(contents, Unavailable) else None,
         note=note,

@@ -24,14 +24,16 @@
     const read = box && reader(box, figure.querySelector(".readout"), (line) => !off.run.has(String(line)));
     for (const input of figure.querySelectorAll("input")) {
       const [kind, name] = Object.entries(input.dataset)[0];
-      input.checked = true; // a reload keeps what was chosen before, and the picture does not
-      input.addEventListener("change", () => {
+      input.checked = input.defaultChecked; // a reload keeps what was chosen before, and the picture does not
+      const change = () => {
         off[kind][input.checked ? "delete" : "add"](name);
         for (const { element, run, band } of drawn) {
           element.style.display = off.run.has(run) || off.band.has(band) ? "none" : "";
         }
         if (read) read();
-      });
+      };
+      input.addEventListener("change", change);
+      change();
     }
   }
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -15,9 +15,10 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.result import page_of_numbers
 from maskevidence.report.figures import components, figures_of_curves, forest, orders, rank
 from maskevidence.report.observations import Extremes, all_observations, find_extremes, spread_of
-from maskevidence.report.reading import ReportedRun, noun_of
+from maskevidence.report.reading import MadeRow, ReportedRun, noun_of
+from maskevidence.report.selection import ReportedSelection
 from maskevidence.runs.directory import MODEL
-from maskevidence.show.html import table
+from maskevidence.show.html import page_html, table, text
 from maskevidence.show.parts import Page
 from maskevidence.show.words import (
     NOT_KNOWN,
@@ -55,48 +56,33 @@ def common_digits(runs: Sequence[ReportedRun]) -> int:
     return digits_for(*(error for each in estimates for error in (each.mask_se, each.data_se)))
 
 
-def numbers(run: ReportedRun) -> Page:
+def numbers(run: ReportedRun, noun: str) -> Page:
     """The numbers of a run that has an estimate."""
     assert run.estimate is not None
     exact = {"closed_form": run.closed_form, "closed_form_se": run.estimate.closed_form_se}
-    return page_of_numbers(run.run.result() | exact)
+    return page_of_numbers(run.run.result() | exact, noun)
 
 
-def caution(run: ReportedRun) -> str | None:
+def caution(run: ReportedRun, noun: str) -> str | None:
     """What a reader must know before the numbers of a run that has an estimate, if anything."""
     estimate = run.estimate
     assert estimate is not None
     if not run.finished:
         return (
             f"This run is not finished: {run.n_done:,} of its {run.n_blocks:,} blocks of rows have all their "
-            f"masks. The numbers are of the {estimate.n_observations:,} observations that are done."
+            f"masks. The numbers are of the {estimate.n_observations:,} {noun}s that are done."
         )
     if estimate.n_observations == 1:
-        return "This run has one observation: the numbers say nothing about others."
+        return f"This run has one {noun}: the numbers say nothing about others."
     return None
 
 
 _WORDS = {"masks_per_size": "{} masks per size"}
 
 
-@dataclass(frozen=True)
-class MadeRow:
-    """What decides the numbers, or tells how they came about.
-
-    Attributes:
-        name: what the row is about.
-        values: one value for each run; a single one if it is the same for all.
-        code: whether the values are commands.
-    """
-
-    name: str
-    values: list[str]
-    code: bool = False
-
-
-def made_rows(runs: Sequence[ReportedRun]) -> list[MadeRow]:
+def made_rows(runs: Sequence[ReportedRun], noun: str = "observation") -> list[MadeRow]:
     """The rows of the table, in the order in which they are shown."""
-    of_runs = [dict(_provenance(run)) for run in runs]
+    of_runs = [dict(_provenance(run, noun)) for run in runs]
     names = dict.fromkeys(name for entries in of_runs for name in entries)
     rows = []
     for name in names:
@@ -106,7 +92,7 @@ def made_rows(runs: Sequence[ReportedRun]) -> list[MadeRow]:
     return rows
 
 
-def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
+def _provenance(run: ReportedRun, noun: str) -> list[tuple[str, str]]:
     manifest, estimate = run.manifest, run.estimate
     data = manifest.data
     settings = ", ".join(
@@ -115,13 +101,13 @@ def _provenance(run: ReportedRun) -> list[tuple[str, str]]:
         if name != "name" and value not in (None, False)
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
-    masks = "other masks for each observation" if manifest.masks == "own" else "the same masks for all"
+    masks = f"other masks for each {noun}" if manifest.masks == "own" else "the same masks for all"
     held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
     entries = [
         ("Command", manifest.command),
         ("Model", manifest.model + (f": {manifest.model_words}" if manifest.model_words else "")),
         ("Conditionals", manifest.conditionals),
-        ("Data", f"{data.name}: {count(data.n_observations, 'observation')}{held}"),
+        ("Data", f"{data.name}: {count(data.n_observations, noun)}{held}"),
         ("Design", f"{design}; {masks}"),
         ("Seed", str(manifest.seed)),
     ]
@@ -170,11 +156,17 @@ class Section:
     notes: list[str]
 
 
-def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations: int = OBSERVATIONS) -> None:
-    """Write the report of one or more runs.
+def write_report(
+    runs: Sequence[ReportedRun] | ReportedSelection | Page,
+    path: str | Path,
+    *,
+    observations: int = OBSERVATIONS,
+) -> None:
+    """Write the report of one or more runs, of a selection, or of scored mutants.
 
     Args:
-        runs: the runs, from `read_runs`.
+        runs: the runs, from `read_runs`; the selection, from `read_selection`; or any page, such as that of
+            `read_variants`.
         path: the page, a file that ends in .html.
         observations: number of hardest, and of easiest, observations to show; 0 for none.
 
@@ -191,7 +183,28 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, *, observations:
     """
     target = Path(path)
     check_target(target)
-    write_atomic(target, render(runs, observations).encode(errors="backslashreplace"))
+    if isinstance(runs, Page):
+        page = _alone(runs)
+    elif isinstance(runs, ReportedSelection):
+        page = render([runs.run], observations, runs)
+    else:
+        page = render(runs, observations)
+    write_atomic(target, page.encode(errors="backslashreplace"))
+
+
+def _alone(page: Page) -> str:
+    """A page as a file of its own, as a notebook shows it."""
+    style = (resources.files("maskevidence.report") / "page.css").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    title = text(page.headline)
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{title}</title><style>{style}</style>'
+    )
+    main = page_html(replace(page, headline=""))
+    body = f"<header><h1>{title}</h1></header><main>{main}</main>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
 def check_target(path: Path) -> None:
@@ -206,26 +219,27 @@ def check_target(path: Path) -> None:
         raise InputError(f"{str(path)!r} is not an .html file; give one, such as report.html")
 
 
-def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str:
-    """Render the page of one or more runs as HTML; see `write_report`."""
+def render(
+    runs: Sequence[ReportedRun], observations: int = OBSERVATIONS, selection: ReportedSelection | None = None
+) -> str:
+    """Render the page of one or more runs, or of the run of a selection, as HTML; see `write_report`."""
     jinja, markup = (import_extra(name, "plots", "the report") for name in ("jinja2", "markupsafe"))
-    sections = []
+    sections, noun = [], noun_of(runs)
     digits = common_digits(runs)
     with progress("runs", len(runs)) as advance:
         for run in runs:
-            sections.append(_section(run, observations))
+            sections.append(_section(run, observations, noun))
             advance(1)
     with_estimates = [run for run in runs if run.estimate is not None]
     estimates = [run.estimate for run in runs if run.estimate is not None]
     kinds, name = {estimate.kind: None for estimate in estimates}, common_name(estimates)
     ranking = rank(runs) if len(runs) > 1 else None
-    noun = noun_of(runs)
     comparison = None if ranking is None else ranking.comparison
     opened = runs[0] if comparison is None else next(run for run in runs if run.name == comparison.names[0])
     listed, spread = None, None
     if observations and opened.estimate is not None:
         others = [run for run in with_estimates if run is not opened]
-        listed = all_observations(opened, others, ranking)
+        listed = all_observations(opened, others, ranking, noun)
         spread = spread_of(opened, noun)
     folder = resources.files("maskevidence.report")
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
@@ -234,6 +248,7 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     page = template.render(
         title=_title(runs),
+        selection=selection,
         date=_today(),
         noun=noun,
         meanings=[sentence(words) for words in dict.fromkeys(meaning(kind, noun) for kind in kinds)],
@@ -245,13 +260,13 @@ def render(runs: Sequence[ReportedRun], observations: int = OBSERVATIONS) -> str
         ranking=ranking,
         table=lambda part, label: markup.Markup(table(part, label)),
         components=components(runs, ranking, noun),
-        curves=figures_of_curves(runs, ranking),
+        curves=[] if selection else figures_of_curves(runs, ranking),
         orders=orders(runs),
         spread=spread,
         listed=listed,
         opened=opened.name,
-        made=made_rows(runs),
-        notes=_notes(sections),
+        made=made_rows(runs, noun) if selection is None else [*made_rows(runs, noun), selection.made],
+        notes=_notes(sections) if selection is None else [(note, "") for note in selection.page.notes],
         with_numbers=bool(with_estimates),
         shows_observations=any(section.extremes for section in sections),
         listed_json=_json(None if listed is None else asdict(listed)),
@@ -294,14 +309,14 @@ def _short(name: str) -> str:
     return "/".join(path.parts[-2:] if path.name == MODEL else path.parts[-1:])
 
 
-def _section(run: ReportedRun, observations: int) -> Section:
+def _section(run: ReportedRun, observations: int, noun: str) -> Section:
     notes = list(run.manifest.data.notes)
     if run.estimate is None:
         return Section(run, _subject(run), None, None, None, notes)
-    page = numbers(run)
-    extremes = find_extremes(run, observations) if observations else None
+    page = numbers(run, noun)
+    extremes = find_extremes(run, observations, noun) if observations else None
     return Section(
-        run, _subject(run), page, caution(run), extremes, list(dict.fromkeys([*notes, *page.notes]))
+        run, _subject(run), page, caution(run, noun), extremes, list(dict.fromkeys([*notes, *page.notes]))
     )
 
 

@@ -21,6 +21,7 @@ from maskevidence.runs import DataSource, Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.directory import read_closed_form, read_labels
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
+from maskevidence.runs.saved import IN_PYTHON
 from maskevidence.runs.summary import beside_masks
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import OF_A_DENSITY
@@ -95,6 +96,8 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
         return Unavailable(
             "The observations are blocks of running text; the run does not record which text they hold."
         )
+    if data.name == IN_PYTHON:
+        return Unavailable("The run was saved in Python without its data: me.save_run(..., data=table).")
     try:
         if is_text:
             contents = _texts(data)
@@ -310,7 +313,8 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     _, first, observation, counts = np.unique(
         table.id, return_index=True, return_inverse=True, return_counts=True
     )
-    done = (counts == n_masks(design, table.n_tokens[first]))[observation]
+    # A policy may take fewer steps than it counts; the parts of a single repeat have whole observations.
+    done = ((design.n_repeats == 1) | (counts == n_masks(design, table.n_tokens[first])))[observation]
     if not done.any():
         return None
     n_calls = sum(calls for _, calls in parts)
@@ -330,3 +334,18 @@ def _noun(run: ReportedRun) -> str:
     if data.text_fingerprint is not None:
         return "text"
     return "image" if are_pixels(data.columns) or is_image_source(data.name) else "row"
+
+
+@dataclass(frozen=True)
+class MadeRow:
+    """What decides the numbers, or tells how they came about.
+
+    Attributes:
+        name: what the row is about.
+        values: one value for each run; a single one if it is the same for all.
+        code: whether the values are commands.
+    """
+
+    name: str
+    values: list[str]
+    code: bool = False

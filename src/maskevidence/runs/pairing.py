@@ -44,6 +44,15 @@ def compare_runs(runs: Mapping[str, Run]) -> Comparison:
     )
 
 
+def are_two_sets(runs: Mapping[str, Run]) -> bool:
+    """Whether two runs are of one model on different data, such as real and shuffled sentences."""
+    if len(runs) != 2:
+        return False
+    first, second = (run.manifest for run in runs.values())
+    same_model = first.model_fingerprint is not None and first.model_fingerprint == second.model_fingerprint
+    return same_model and first.data.fingerprint != second.data.fingerprint and first.shard == second.shard
+
+
 def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Difference:
     """The difference, with a note if two versions of maskevidence computed the scores."""
     first, second = (runs[name].manifest.version for name in (difference.first, difference.second))

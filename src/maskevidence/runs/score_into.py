@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ def record_run(
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
         if existing is None:
-            manifest = begin_run(folder, manifest, model, tokens, model.save if fitted else None)
+            exact = closed_form(model, manifest, tokens)
+            manifest = begin_run(folder, manifest, exact, model.save if fitted else None)
         elif existing.extended_by(manifest) or existing.devices != manifest.devices:
             folder.extend(manifest)
         if recording.labels is not None:
@@ -118,8 +119,7 @@ def record_run(
 def begin_run(
     folder: RunDirectory,
     manifest: Manifest,
-    model: Any,
-    tokens: Tokens,
+    exact: Mapping[int, float] | None,
     save: Callable[[Path], object] | None,
 ) -> Manifest:
     """Write run.json, the fitted model and the log evidence in closed form; return the content of run.json.
@@ -127,14 +127,12 @@ def begin_run(
     Args:
         folder: the run directory, whose lock this process holds.
         manifest: what decides the numbers of the run.
-        model: the model to score.
-        tokens: all rows, over all shards.
+        exact: the answer of `closed_form`.
         save: saves the model that was fitted for this run into a folder; None for other models.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    exact = closed_form(model, manifest, tokens)
     mean = None if exact is None else float(np.mean(list(exact.values())))
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
     if exact is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.data.table import Table
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.observations import ObservationTable, observation_table
@@ -24,15 +23,11 @@ from maskevidence.runs.directory import (
     RunDirectory,
     read_closed_form,
     read_labels,
-    write_labels,
 )
-from maskevidence.runs.lock import locked
-from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, read_part
-from maskevidence.runs.score_into import begin_run, write_scores
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import image
-from maskevidence.show.words import evidence_name
 from maskevidence.support.files import check_place, write_atomic, write_json
 from maskevidence.support.provenance import command
 
@@ -58,7 +53,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""
         manifest, estimate = self.manifest, self.estimate
-        notes = [*manifest.data.notes, *estimate.notes]
+        notes = list(dict.fromkeys([*manifest.data.notes, *estimate.notes]))
         k, n = manifest.shard
         if n > 1:
             notes.append(
@@ -203,75 +198,6 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
     return first.model_copy(update=update)
 
 
-def write_run(
-    folder: str | Path,
-    name: str,
-    model: Any,
-    data: Table,
-    estimate: EvidenceEstimate,
-    *,
-    overwrite: bool = False,
-) -> str | None:
-    """Write an estimate that was computed in memory as a run, which reports and comparisons can read.
-
-    Args:
-        folder: the run directory; it is created if it does not exist.
-        name: what the run calls its model, such as "ppca:3".
-        model: the model that was scored; it is kept in `model/` if it has a method `save`.
-        data: the rows that were scored.
-        estimate: the estimate of this model on these rows.
-        overwrite: replace another run in the folder.
-
-    Returns:
-        One line on what could not be drawn, or None.
-
-    Raises:
-        InputError: the estimate is of other rows, or the folder holds another run or other files, or cannot
-            be written.
-
-    Example:
-        >>> import tempfile, maskevidence as me
-        >>> from maskevidence.runs import read_run
-        >>> train, test = me.data.digits().split(test_fraction=0.1, seed=0)
-        >>> model = me.models.Gaussian(n_features=2).fit(train.select(["pixel_3_3", "pixel_3_4"]))
-        >>> test = test.select(["pixel_3_3", "pixel_3_4"])
-        >>> folder = Path(tempfile.mkdtemp()) / "run"
-        >>> _ = write_run(folder, "two pixels", model, test, me.estimate_evidence(model, test))
-        >>> read_run(folder).estimate.n_observations
-        180
-    """
-    tokens = data.tokens()
-    if estimate.data_fingerprint not in (None, tokens.fingerprint()):
-        raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
-    source = DataSource(
-        name=data.name,
-        fingerprint=data.fingerprint(),
-        n_observations=len(data),
-        columns=list(data.columns),
-        notes=list(data.notes),
-    )
-    manifest = Manifest(
-        model=name,
-        conditionals=model.conditionals,
-        base_measure=estimate.base_measure,
-        data=source,
-        design=estimate.design,
-        masks=estimate.masks,
-        token_scores=estimate.scores.hidden is not None,
-        seed=estimate.seed,
-        rows_per_block=len(data),
-    )
-    directory = RunDirectory(folder)
-    directory.check(manifest, overwrite=overwrite)
-    with locked(directory.path):
-        manifest = begin_run(directory, manifest, model, tokens, getattr(model, "save", None))
-        if data.labels is not None:
-            write_labels(directory.path, manifest, dict(zip(data.ids.tolist(), data.labels, strict=True)))
-        write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
-        run = read_run(directory.path)
-        return write_summary(directory, run, run.result())
-
-
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
     """Write curve.csv, curve.png, observations.csv and, last, estimate.json.
 
@@ -304,10 +230,6 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
-    errors = [("mask_se", estimate.mask_se), ("data_se", estimate.data_se)]
-    errors_in_words = ", ".join(f"{name} {value:.2f}" for name, value in errors if value is not None)
-    numbers = f"{estimate.log_evidence:.2f} nats per observation" + (
-        f" ({errors_in_words})" if errors_in_words else ""
-    )
-    name = evidence_name(estimate.kind, estimate.design["name"])
-    return f"{manifest.model} on {manifest.data.name}: {name} {numbers}"
+    """The model, the data, and the answer with its errors."""
+    answer = estimate.picture()[1]
+    return f"{manifest.model} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"

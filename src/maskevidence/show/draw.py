@@ -98,9 +98,9 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
             if ends is not None:
                 axes.plot(ends, [row, row], color=colour, linewidth=width, solid_capstyle="butt")
         marker = MARKERS[value.number % len(MARKERS)]
-        artist = axes.plot(
-            value.value, row, color=colour, marker=marker, markersize=6, linestyle="none", label=label
-        )
+        fill = "none" if value.hollow else "full"
+        style = {"color": colour, "marker": marker, "linestyle": "none", "fillstyle": fill}
+        artist = axes.plot(value.value, row, label=label, markersize=6, **style)
         _name(artist[0], key, f"value-{row}")
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
@@ -141,6 +141,8 @@ def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
     axes.set_ylabel(_label(picture.y_label))
     if picture.values.size <= _WRITTEN:
         for (row, column), value in np.ndenumerate(picture.values):
+            if np.isnan(value):
+                continue
             colour = "#ffffff" if abs(value) > 0.6 else "#111111"
             text = f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)

@@ -41,6 +41,7 @@ class Value:
         thick: both ends of an interval for a part of them, such as that of the masks alone.
         group: what values with this mark have in common, in the legend; "" for none.
         number: decides colour and mark.
+        hollow: whether the mark is not filled.
     """
 
     label: str
@@ -49,6 +50,7 @@ class Value:
     thick: tuple[float, float] | None = None
     group: str = ""
     number: int = 0
+    hollow: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ KINDS = {
         "no joint density stands behind the learned conditionals, and this is the log evidence of the "
         "mixture over the orders in which they can be chained, exactly"
     ),
+    "upper_bound": (
+        "this is the log-probability of the observation in its best order, an upper bound on the log "
+        "evidence of the mixture over orders; these probabilities add up to more than one"
+    ),
     "policy": (
         "this is the log-probability that a decoder which follows the policy writes the observation; another "
         "policy has another one"
@@ -38,6 +42,8 @@ KINDS = {
     ),
 }
 _SIZES, _TARGET = "not all mask sizes are covered", "the target is transformed"
+_WEIGHTS = "mask sizes have other weights than in the sum over sizes"
+_REWEIGHTING = ("random-time", "llada")
 _COVERING = ("every-size", "random-size", "orderings", "exhaustive")
 _LEAVING_OUT = ("leave-one-out", "fixed-rate", "rates", "policy")
 _PROBABLE = (
@@ -57,6 +63,10 @@ _MEANINGS = {
         "a model of learned conditionals defines no single p(x): the number is the log evidence of {a} "
         f"{{noun}} {_ORDERS}"
     ),
+    "upper_bound": (
+        "a model of learned conditionals defines no single p(x): the number is the log-probability of {a} "
+        "{noun} when its tokens are filled in in the order that makes it most probable, in nats"
+    ),
     "policy": (
         "the number is the log-probability that a decoder which follows the policy writes {a} {noun}, in "
         "nats, and higher is better"
@@ -73,6 +83,7 @@ _EVIDENCE_NAMES = {
     "approximate": "log evidence, approximately",
     "lower_bound": "lower bound on the log evidence",
     "mixture": "log evidence of the order mixture",
+    "upper_bound": "log-probability of the best order",
     "policy": "log-probability of the decoding policy",
     "pseudo": "pseudo log evidence",
 }
@@ -81,7 +92,11 @@ _MODELS = {
     "KernelGaussian": "kernel Gaussian",
     "BernoulliPCA": "Bernoulli PCA",
 }
-_PERPLEXITY_NAMES = {"lower_bound": "perplexity, at most", "pseudo": "pseudo-perplexity"}
+_PERPLEXITY_NAMES = {
+    "lower_bound": "perplexity bound",
+    "upper_bound": "perplexity, at least",
+    "pseudo": "pseudo-perplexity",
+}
 
 Write = Callable[[float, int], str]
 
@@ -212,6 +227,7 @@ def kind_words(kind: str, design: str) -> str:
     if kind != "pseudo":
         return KINDS[kind]
     why = _TARGET if design in _COVERING else _SIZES if design in _LEAVING_OUT else f"{_SIZES}, or {_TARGET}"
+    why = _WEIGHTS if design in _REWEIGHTING else why
     return f"{why}: {KINDS[kind]}"
 
 
@@ -298,9 +314,28 @@ def units_in_words(result: Mapping[str, Any]) -> list[list[str]]:
     if result.get("bits_per_dimension") is not None:
         bits = typeset(result["bits_per_dimension"], 4)
         rows.append(["per pixel", f"{bits} bits of code per level (dimension)"])
+    recipe = result.get("recipe")
+    if recipe is not None:
+        return [*rows, *_perplexity_of_recipe(result, recipe)]
     if result.get("perplexity_bound") is not None:
-        rows.append([perplexity_name(result["kind"]), f"{result['perplexity_bound']:,.4g} per {token}"])
+        kind, least = result["kind"], "at most " if result["kind"] == "lower_bound" else ""
+        value = f"{least}{result['perplexity_bound']:,.4g} per {token} ({kind_name(kind)})"
+        rows.append([perplexity_name(kind), value])
     return rows
+
+
+def _perplexity_of_recipe(result: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[list[str]]:
+    """The perplexity with both standard errors, by the name that the convention gives it, if it has one."""
+    if recipe["number"] is None:
+        return []
+    perplexity = math.exp(-result["per_token"])
+    unit = perplexity * result["n_observations"] / result["n_tokens"]  # d perplexity / d log evidence
+    errors = [
+        f"{name} {NOT_KNOWN if result[key] is None else f'± {unit * result[key]:.2g}'}"
+        for name, key in (("masks", "mask_se"), ("data", "data_se"))
+    ]
+    value = f"{perplexity:,.4g} ({', '.join(errors)}) per {recipe['per']}"
+    return [[recipe["number"], f"{value}, as {recipe['name']} names it"]]
 
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")

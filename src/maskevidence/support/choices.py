@@ -8,6 +8,7 @@ PatchStatistics = Literal["visible"]
 DtypeName = Literal["float32", "float64"]
 WeightsDtype = Literal["float32", "float64", "bfloat16", "float16", "auto"]
 DiffusionName = Literal["llada", "dream", "mdlm", "sedd", "bd3lm"]
+RecipeName = Literal["mdlm", "llada", "sedd", "bd3lm"]
 Convention = Literal[
     "wild-type-fill",
     "mutant-fill",

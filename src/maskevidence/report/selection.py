@@ -1,0 +1,129 @@
+"""The page of a selection: what was chosen among which models, how holes are filled, and outlying rows."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.data.table import Table as Rows
+from maskevidence.data.table import with_levels_of
+from maskevidence.errors import InputError
+from maskevidence.kinds.rows import read, reading_from, use_saved
+from maskevidence.kinds.scoring import manifest_of, score_prepared
+from maskevidence.kinds.selection import SELECTION, page_of_selection, picture_of_selection
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.sizes import EverySize
+from maskevidence.models import load
+from maskevidence.models.base import TableModel
+from maskevidence.report.figures import Figure, figure
+from maskevidence.report.reading import MadeRow, ReportedRun
+from maskevidence.report.tokens import MOST_WORK
+from maskevidence.runs.blocks import seal_of_files
+from maskevidence.runs.directory import MODEL
+from maskevidence.scores.score import Scoring
+from maskevidence.show.parts import Page, Picture, Table
+from maskevidence.show.words import NOT_KNOWN, count
+from maskevidence.support.files import read_json
+
+
+@dataclass(frozen=True)
+class ReportedSelection:
+    """A selection, and its chosen model on all rows.
+
+    Attributes:
+        page: the answer and the notes.
+        candidates: the best of them, with what each loses.
+        figures: how far the candidates are behind, and their evidence by number of components.
+        holes: the missing values of each column, and how well such values are filled; None without holes.
+        run: the rows under the chosen model, which was fitted to them.
+        made: how many candidates were compared, and how.
+    """
+
+    page: Page
+    candidates: Table
+    figures: list[Figure]
+    holes: Table | None
+    run: ReportedRun
+    made: MadeRow
+
+
+def read_selection(folder: Path) -> ReportedSelection:
+    """Read a folder that `select --out` wrote, and the table again, and score its rows by the chosen model.
+
+    Raises:
+        InputError: the folder or its table cannot be read, or the folder was changed.
+    """
+    result = read_json(folder / SELECTION, "select again with --overwrite")
+    model = load(folder / MODEL)
+    try:
+        page, (picture, _) = page_of_selection(result), picture_of_selection(result)
+        data, options = result["data"], result["options"]
+        limit, id_column, words = (options.get(name) for name in ("limit", "id_column", "words"))
+        table = read(
+            data,
+            reading_from(options),
+            limit=limit,
+            seed=result["seed"],
+            id_column=id_column,
+            words=bool(words),
+        )
+        ready = use_saved(model, table).read_with(data, options)
+        compared = f"{count(len(result['candidates']), 'candidate')}, each fitted in {result['folds']} folds"
+        origin = {"command": result["command"], "versions": result["versions"]}
+    except InputError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{str(folder / SELECTION)!r} was changed since ({type(error).__name__}: {error}); "
+            "select again with --overwrite"
+        ) from error
+    scoring = Scoring(EverySize(2), MaskKey(result["seed"]))
+    _, estimate = score_prepared(ready, scoring)
+    if ready.labels is not None:
+        estimate = replace(estimate, labels=ready.labels)
+    manifest = manifest_of(result["choice"], ready, scoring, len(ready.tokens), **origin)
+    manifest = manifest.model_copy(update={"kept_model": seal_of_files(folder / MODEL)})
+    pictures = [part for part in (*page.parts, picture) if isinstance(part, Picture)]
+    titles = ("Behind the best model", "Held-out log evidence")
+    figures = [
+        figure(f"selection-{number}", title, f"{title}. {page.headline}", part)
+        for number, (title, part) in enumerate(zip(titles, pictures, strict=True))
+    ]
+    (candidates,) = (part for part in page.parts if isinstance(part, Table))
+    run = ReportedRun(folder.name, manifest, estimate, 1, 1, folder)
+    return ReportedSelection(
+        page, candidates, figures, _holes(model, table), run, MadeRow("Selection", [compared])
+    )
+
+
+def _holes(model: TableModel, table: Rows) -> Table | None:
+    """The holes of each column, and the error where known values of it are hidden and filled."""
+    rows = with_levels_of(table.select(list(model.columns or table.columns)), model.levels)
+    missing = np.isnan(rows.values)
+    cells = []
+    for column in np.flatnonzero(missing.any(axis=0)).tolist():
+        name = rows.columns[column]
+        cells.append([name, f"{missing[:, column].sum():,}", *_errors(model, rows.values, column, name)])
+    title = (
+        "Each known value was hidden once and filled like a hole: the median error, beside that of the "
+        "column's median; for words, the share filled right, beside that of the most frequent word"
+    )
+    return Table(["column", "holes", "error when filled", "without a model"], cells, title) if cells else None
+
+
+def _errors(model: TableModel, values: Float64[np.ndarray, "N D"], column: int, name: str) -> list[str]:
+    """How far filled values are from known ones, and how far the column's median is."""
+    known = ~np.isnan(values[:, column])
+    if not known.any() or known.sum() * values.shape[1] ** 2 > MOST_WORK:
+        return [NOT_KNOWN] * 2
+    truth, hidden = values[known, column], values[known].copy()
+    hidden[:, column] = math.nan
+    filled = model.impute(hidden).values[:, column]
+    if name in model.levels:
+        _, counts = np.unique(truth, return_counts=True)
+        return [
+            f"{100 * share:.0f} % right" for share in (np.mean(filled == truth), counts.max() / len(truth))
+        ]
+    return [f"± {np.median(np.abs(truth - guess)):.3g}" for guess in (filled, np.median(truth))]

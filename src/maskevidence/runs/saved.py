@@ -1,0 +1,92 @@
+"""Estimates that were computed in Python, saved as runs; what needs pydantic is imported when one is."""
+
+from pathlib import Path
+from typing import Any
+
+from maskevidence.data.table import Table
+from maskevidence.errors import InputError
+from maskevidence.evidence.result import EvidenceEstimate
+
+IN_PYTHON = "data in Python"
+
+
+def save_run(
+    estimate: EvidenceEstimate,
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    data: Table | None = None,
+    model: Any = None,
+    overwrite: bool = False,
+) -> str | None:
+    """Save an estimate that was computed in Python as a run, for `compare`, `report` and `summarize`.
+
+    Args:
+        estimate: the estimate.
+        folder: the run directory; it is created if it does not exist.
+        name: what the run calls its model, such as "ppca:3"; by default the name of the folder.
+        data: the rows that were scored; with them, the report shows rows, and `compare` takes a run that a
+            command has made of the same rows.
+        model: the model that was scored; it is kept in `model/` if it has a method `save`, and its closed
+            form is recorded if `data` are given.
+        overwrite: replace another run in the folder.
+
+    Returns:
+        One line on what could not be drawn, or None.
+
+    Raises:
+        InputError: the estimate is of other rows, of moments or of a design of your own, or the folder holds
+            another run or other files, or cannot be written.
+
+    Example:
+        >>> import tempfile, maskevidence as me
+        >>> from maskevidence.runs import read_run
+        >>> x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(40)
+        >>> folder = Path(tempfile.mkdtemp()) / "mine"
+        >>> me.save_run(me.estimate_evidence(me.models.Gaussian(n_features=3).fit(x), x), folder)
+        >>> read_run(folder).manifest.model, read_run(folder).estimate.n_observations
+        ('mine', 40)
+    """
+    from maskevidence.runs.directory import RunDirectory, write_labels
+    from maskevidence.runs.lock import locked
+    from maskevidence.runs.manifest import DataSource, Manifest
+    from maskevidence.runs.score_into import begin_run, closed_form, write_scores
+    from maskevidence.runs.summary import read_run, write_summary
+
+    name = Path(folder).name if name is None else name
+    if data is not None and estimate.data_fingerprint not in (None, data.tokens().fingerprint()):
+        raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
+    if len(estimate.ids) != estimate.n_observations:
+        raise InputError("an estimate of moments knows no observations; make it of the rows")
+    notes = estimate.notes if data is None else (*data.notes, *estimate.notes)
+    source = DataSource(
+        name=IN_PYTHON if data is None else data.name,
+        fingerprint=data.fingerprint() if data is not None else estimate.data_fingerprint or "",
+        n_observations=estimate.n_observations,
+        columns=[] if data is None else list(data.columns),
+        text_fingerprint=estimate.text_fingerprint,
+        notes=list(notes),
+    )
+    manifest = Manifest(
+        model=name,
+        conditionals=estimate.conditionals,
+        base_measure=estimate.base_measure,
+        data=source,
+        design=estimate.design,
+        masks=estimate.masks,
+        token_scores=estimate.scores.hidden is not None,
+        seed=estimate.seed,
+        rows_per_block=estimate.n_observations,
+    )
+    manifest.mask_design()  # refuses a design of the user's own
+    directory = RunDirectory(folder)
+    directory.check(manifest, overwrite=overwrite)
+    with locked(directory.path):
+        exact = None if data is None else closed_form(model, manifest, data.tokens())
+        manifest = begin_run(directory, manifest, exact, getattr(model, "save", None))
+        if estimate.labels is not None:
+            labels = dict(zip(estimate.ids.tolist(), estimate.names, strict=True))
+            write_labels(directory.path, manifest, labels)
+        write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
+        run = read_run(directory.path)
+        return write_summary(directory, run, run.result())

@@ -1,0 +1,165 @@
+"""maskevidence score --against: pairs of sentences, as in BLiMP."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from command_line import CommandLine
+from text_models import save_bert
+
+GOOD = ["the cat sleeps", "a dog and a cat", "the rain falls on the roof", "unbelievable dogs", "it is rain"]
+BAD = [
+    "the cat sleep",
+    "a dog and a cat",
+    "the rain falls on the roof in",
+    "unbelievable dog",
+    "it is a rain",
+]
+COLUMNS = ("--text", "sentence_good", "--against", "sentence_bad")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.csv"
+    rows = zip(GOOD, BAD, strict=True)
+    lines = [f"{good},{bad},p{number}\n" for number, (good, bad) in enumerate(rows)]
+    file.write_text("sentence_good,sentence_bad,pairID\n" + "".join(lines))
+    return file
+
+
+def test_pairs_are_the_difference_of_their_texts(
+    run: CommandLine, model: Path, pairs: Path, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"sentence_good": good, "sentence_bad": bad}) for good, bad in zip(GOOD, BAD, strict=True)
+    ]
+    (tmp_path / "blimp.jsonl").write_text("\n".join(lines) + "\n")
+    design = ("--design", "leave-one-out", "--json", "-")
+    found = json.loads(run("score", model, tmp_path / "blimp.jsonl", *COLUMNS, *design).out)
+    single = [
+        run("score", model, pairs, "--text", column, *design, "--out", tmp_path / column).out
+        for column in ("sentence_good", "sentence_bad")
+    ]
+    assert found["log_evidence"] == pytest.approx([json.loads(out)["log_evidence"] for out in single])
+    values = [
+        [
+            float(row["log_evidence"])
+            for row in csv.DictReader((tmp_path / column / "observations.csv").read_text().splitlines())
+        ]
+        for column in ("sentence_good", "sentence_bad")
+    ]
+    wanted = [good - bad for good, bad in zip(*values, strict=True)]
+    assert [pair["difference"] for pair in found["pairs"]] == pytest.approx(wanted, abs=1e-5)
+    assert (found["ties"], found["equal"], found["kind"]) == (1, 1, "pseudo")
+    higher = sum(value > 1e-3 for value in wanted)
+    assert found["accuracy"] == (higher + 0.5) / 5
+
+
+def test_the_batch_size_changes_no_call(run: CommandLine, model: Path, pairs: Path) -> None:
+    base = None
+    for words in (
+        (),
+        ("--batch-size", 1),
+        ("--batch-size", 7),
+        ("--batch-tokens", 5),
+        ("--batch-tokens", 64),
+    ):
+        found = json.loads(run("score", model, pairs, *COLUMNS, *words, "--json", "-").out)
+        base = found if base is None else base
+        for pair, wanted in zip(found["pairs"], base["pairs"], strict=True):
+            assert pair["difference"] == pytest.approx(wanted["difference"], abs=1e-5)
+            assert pair["mask_se"] == pytest.approx(wanted["mask_se"], abs=1e-5)
+            assert pair["more_probable"] == wanted["more_probable"]
+        assert (found["accuracy"], found["ties"]) == (base["accuracy"], base["ties"])
+    assert base["pairs"][1]["more_probable"] == "tie"
+
+
+def test_a_folder_holds_the_pairs_and_a_run_for_each_column(
+    run: CommandLine, model: Path, pairs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ["score", model, pairs, *COLUMNS, "--id-column", "pairID", "--out", out]
+    shown = run(*command).out
+    for words in ("sentence_good is more probable than sentence_bad in", "a tie counts half", "lower bound"):
+        assert words in " ".join(shown.split())
+    rows = list(csv.DictReader((out / "pairs.csv").read_text().splitlines()))
+    assert [row["pair"] for row in rows] == ["p0", "p1", "p2", "p3", "p4"]
+    content = json.loads((out / "pairs.json").read_text())
+    assert [float(row["difference"]) for row in rows] == [pair["difference"] for pair in content["pairs"]]
+    again = run(*command, "--json", "-")
+    assert json.loads(again.out)["pairs"] == content["pairs"]
+    more = run(*command, "--design", "random-size:24", "--json", "-")
+    assert json.loads(more.out)["design"]["draws"] == 24
+    assert json.loads(run(*command, "--json", "-").out)["design"]["draws"] == 24
+    assert "another run" in run(*command, "--seed", 1).error
+    assert "files that belong to no run" in run("score", model, pairs, *COLUMNS[:2], "--out", out).error
+
+
+def test_pairs_that_cannot_be_used(run: CommandLine, model: Path, pairs: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("sentence_good,sentence_bad\na dog,a cat\nrain, \n")
+    (tmp_path / "unequal.jsonl").write_text(
+        '{"sentence_good": "a dog", "sentence_bad": "a cat"}\n{"sentence_good": "rain"}\n'
+    )
+    (tmp_path / "none.csv").write_text("sentence_good,sentence_bad\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("once")
+    asked = [
+        ([pairs, "--against", "sentence_bad"], "name the first ones, too: --text COLUMN"),
+        ([pairs, *COLUMNS[:3], "bad"], "has no column 'bad'; it has sentence_good, sentence_bad, pairID"),
+        ([pairs, "--text", "good", *COLUMNS[2:]], "has no column 'good'"),
+        ([pairs, *COLUMNS[:3], "sentence_good"], "give two different columns"),
+        ([pairs, "--text", "sentence_good,pairID", *COLUMNS[2:]], "give two different columns"),
+        ([tmp_path / "empty.csv", *COLUMNS], "an empty text in column 'sentence_bad', row 1"),
+        ([tmp_path / "unequal.jsonl", *COLUMNS], "has nothing in column 'sentence_bad', row 1"),
+        ([tmp_path / "none.csv", *COLUMNS], "has no rows"),
+        ([pairs, *COLUMNS, "--block-size", 9], "--block-size is not for pairs"),
+        ([pairs, *COLUMNS, "--target-se", 0.1], "--target-se is not for pairs"),
+        ([pairs, *COLUMNS, "--design", "leave-one-out:per-token"], "per-token is not for pairs"),
+        ([pairs, *COLUMNS, "--word-l2r"], "--word-l2r belongs to --design leave-one-out"),
+        ([pairs, *COLUMNS, "--out", tmp_path / "other"], "files that belong to no pairs"),
+    ]
+    for words, message in asked:
+        assert message in run("score", model, *words).error, words
+    assert (
+        "--against belongs to masked language models" in run("score", "ppca:2", "digits", *COLUMNS[2:]).error
+    )
+
+
+def test_two_sets_of_texts_under_one_model(
+    run: CommandLine, model: Path, pairs: Path, tmp_path: Path
+) -> None:
+    """Real and shuffled sentences: pairs by the id column, or two samples, and never by row unasked."""
+    named, unnamed = [], []
+    for column, seed in (("sentence_good", 0), ("sentence_bad", 1)):
+        command = ("score", model, pairs, "--text", column, "--seed", seed, "--design", "random-size:16")
+        assert run(*command, "--out", tmp_path / column).code == 0
+        assert run(*command, "--id-column", "pairID", "--out", tmp_path / f"{column}-named").code == 0
+        unnamed.append(tmp_path / column)
+        named.append(tmp_path / f"{column}-named")
+    error = run("compare", *unnamed).error
+    assert "score both with --id-column" in error
+    assert "or compare their means with --unpaired" in error
+    found = json.loads(run("compare", *named, "--json", "-").out)
+    assert [pair["pair"] for pair in found["pairs"]] == ["p0", "p1", "p2", "p3", "p4"]
+    estimates = [json.loads((folder / "estimate.json").read_text()) for folder in unnamed]
+    apart = json.loads(run("compare", *unnamed, "--unpaired", "--json", "-").out)
+    difference = estimates[0]["log_evidence"] - estimates[1]["log_evidence"]
+    assert apart["difference"] == pytest.approx(difference) == pytest.approx(found["difference"])
+    variances = [each[name] ** 2 for each in estimates for name in ("mask_se", "data_se")]
+    assert apart["standard_error"] == pytest.approx(sum(variances) ** 0.5)
+    degrees = [
+        each["mask_df"] if name == "mask_se" else 4 for each in estimates for name in ("mask_se", "data_se")
+    ]
+    df = sum(variances) ** 2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True))
+    half = stats.t.ppf(0.975, df) * apart["standard_error"]
+    assert apart["interval_95"] == pytest.approx([difference - half, difference + half])
+    assert "unpaired" in run("compare", *unnamed, "--unpaired").out
+    assert "--unpaired is for two runs of one model" in run("compare", named[0], named[0], "--unpaired").error
