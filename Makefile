@@ -60,6 +60,6 @@ clean:
 # Update the pictures in README and CONTRIBUTING.
 .PHONY: pictures
 pictures: setup
-	$(BIN)/maskevidence score ppca:48 digits --design random-size:64,per-token --out runs/picture --overwrite
+	$(BIN)/maskevidence score ppca:48 digits --design every-size:64 --out runs/picture --overwrite
 	cp runs/picture/curve.png docs/images/digits_curve.png
 	$(BIN)/python tools/layers.py

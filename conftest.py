@@ -31,8 +31,6 @@ threadpool_limits(1)
 
 # This module subclasses a class of the harness; the tests do without it where that is not installed.
 collect_ignore = [] if find_spec("lm_eval") else ["src/maskevidence/integrations/lm_eval/model.py"]
-# Scripts that run on files of a user's own; tests/docs/test_first_hours.py makes such files.
-collect_ignore_glob = ["docs/first-hours/*"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,26 +1,21 @@
-"""Choose a model of a table by the evidence of new rows, train a small BERT, and write a report."""
+"""Choose a family of models for a table by held-out evidence, train a small BERT, and write a report."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_wine
 
 import maskevidence as me
+from maskevidence.commands.select import select
 from maskevidence.integrations.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
-from maskevidence.report import read_runs, write_report
-from maskevidence.runs import write_run
+from maskevidence.kinds.options import SelectOptions
+from maskevidence.report import read_selection, write_report
+from maskevidence.show.terminal import print_page
 
-MODELS: dict[str, Callable[[int], Any]] = {
-    "masked-net:64x1": lambda n: me.models.MaskedNetwork(n, width=64, layers=1),
-    "factor-analysis:3": lambda n: me.models.FactorAnalysis(n, n_components=3),
-    "ppca:3": lambda n: me.models.PPCA(n, n_components=3),
-    "gaussian": lambda n: me.models.Gaussian(n_features=n),
-}
+MODELS = "masked-net:64x1,factor-analysis:3,ppca:3,gaussian"
 RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)  # shares of hidden tokens
 WIDTH = 22  # characters of a bar
 screen = Console()
@@ -36,33 +31,14 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     screen.print(table, "")
 
 
-def bar(low: float, high: float, longest: float) -> str:
-    """A bar that is dark up to the lower end of an interval, and light up to the upper one."""
-    dark, end = (round(WIDTH * min(max(x / longest, 0.0), 1.0)) for x in (low, high))
-    return "█" * dark + "░" * (end - dark)
-
-
-def choose_family(table: me.data.Table, out: Path) -> str:
-    """Choose among families by the log evidence of new rows, and write a report."""
-    few, new = table.split(test_fraction=1 / 4, seed=1)
-    models = {name: make(len(few.columns)).fit(few) for name, make in MODELS.items()}
-    estimates = {name: me.estimate_evidence(model, new, "every-size:8") for name, model in models.items()}
-    comparison = me.compare(estimates)
-    intervals = {each.second: each.interval() or (0.0, 0.0) for each in comparison.behind}
-    longest = max(high for _, high in intervals.values())
-    rows, folders = [], []
-    for name, model in models.items():
-        by_masks = f"{estimates[name].log_evidence:.2f} ± {estimates[name].mask_se:.2f}"
-        behind = bar(*intervals[name], longest) if name in intervals else "best"
-        rows.append([name, f"{model.n_parameters:,}", by_masks, behind])
-        folders.append(out / name.replace(":", "-"))
-        write_run(folders[-1], name, model, new, estimates[name], overwrite=True)
-    title = f"Models of {len(few)} patients with diabetes: log evidence, nats per patient"
-    show(title, ["model", "parameters", f"{len(new):,} new patients", "behind best, ░ 95 %"], rows)
-    write_report(read_runs(folders), out / "report.html")
-    ties = [each.second for each in comparison.behind if not each.told_apart]
-    verdict = f"not told apart from {', '.join(ties)}" if ties else "better than every other"
-    return f"{comparison.names[0]} has the highest held-out log evidence, {verdict}"
+def choose_family(out: Path, models: str) -> str:
+    """Choose a family of models for 178 wines by held-out evidence, and write the page of the choice."""
+    load_wine(as_frame=True).frame.to_csv(out / "wines.csv", index=False)
+    options = SelectOptions(folds=3, out=out / "chosen", overwrite=True)
+    selection = select(models, str(out / "wines.csv"), options).selection
+    print_page(screen, selection.page())
+    write_report(read_selection(out / "chosen"), out / "report.html")
+    return selection.page().headline
 
 
 def train_bert(steps: int, limit: int, out: Path) -> str:
@@ -77,23 +53,20 @@ def train_bert(steps: int, limit: int, out: Path) -> str:
     model.save(out / "bert")
     gains, rows = after.score - after.score[-1], []  # over the score where no token is visible
     for rate, random, score, gain in zip(RATES, before.score, after.score, gains, strict=True):
-        gained = bar(gain, gain, gains.max() or 1.0)
-        rows.append([f"{rate:.0%}", f"{random:.2f}", f"{score:.2f}", gained])
+        bar = "█" * round(WIDTH * max(gain / (gains.max() or 1.0), 0.0))
+        rows.append([f"{rate:.0%}", f"{random:.2f}", f"{score:.2f}", bar])
     title = f"A small BERT, {steps} steps on Python's documentation: score, nats per hidden token"
     show(title, ["hidden", "before", "after", "gained from visible tokens"], rows)
     return f"Visible tokens raise the BERT's score of a hidden one by {gains[0]:.2f} nats"
 
 
-def main(out: Path, steps: int = 300, limit: int = 100) -> None:
+def main(out: Path, steps: int = 300, limit: int = 100, models: str = MODELS) -> None:
     """Run both parts, and say what came out."""
-    patients = load_diabetes(scaled=False)
-    values = np.column_stack([patients.data, patients.target])
-    names = (*patients.feature_names, "progression")
-    table = me.data.Table("diabetes", values, names, np.arange(len(values)))
-    answers = [choose_family(table, out), train_bert(steps, limit, out)]
+    out.mkdir(parents=True, exist_ok=True)
+    answers = [choose_family(out, models), train_bert(steps, limit, out)]
+    impute = f"maskevidence impute {out / 'chosen' / 'model'} TABLE_WITH_HOLES.csv --out filled.csv"
     check = f"maskevidence check {out / 'bert'} python-topics --block-size 64 --limit 200"
-    tables = "maskevidence select masked-net,factor-analysis:3,gaussian TABLE.csv"
-    screen.print(f"Report: {out / 'report.html'}\nTry next: {check}\n          {tables}", soft_wrap=True)
+    screen.print(f"Report: {out / 'report.html'}\nTry next: {check}\n          {impute}", soft_wrap=True)
     screen.print(*reversed(answers), sep="\n", style="bold", soft_wrap=True, highlight=False)
 
 

@@ -9,7 +9,6 @@ from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r"\A# .+?<!-- include (\S+) -->\n", re.S)
-SHOW = re.compile(r"^\[`[\w.]+`\]\(([\w/.-]+)\) <!-- show -->$", re.M)
 COMMANDS = "<!-- commands -->"
 API = re.compile(r"<!-- api (\S+)(?: (\S+))? -->")
 PUBLIC = re.compile(r"^from (\.+)([\w.]*) import (\w+) as \3$", re.M)
@@ -47,7 +46,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     """Put a file of the repository, the names of a package, or all commands where a page asks for them."""
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](")
-    markdown = SHOW.sub(lambda match: shown_file(Path(page.file.abs_src_path).parent / match[1]), markdown)
     markdown = API.sub(lambda match: public_names(match[1], match[2]), markdown)
     if COMMANDS not in markdown:
         return markdown
@@ -57,16 +55,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     from maskevidence.commands.app import app
 
     return markdown.replace(COMMANDS, "\n".join(described("maskevidence", typer.main.get_command(app))))
-
-
-def shown_file(path: Path) -> str:
-    """A script as it is, or a notebook with what its cells show."""
-    if path.suffix == ".ipynb":
-        from site_notebooks import page_of
-
-        return page_of(path.read_text())
-    language = {".sh": "sh", ".py": "python"}[path.suffix]
-    return f'``` {language} title="{path.name}"\n{path.read_text().strip()}\n```'
 
 
 def public_names(package: str, shown: str | None) -> str:
