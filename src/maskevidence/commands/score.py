@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from maskevidence.commands.arguments import Data, Model
 from maskevidence.kinds.declaring import Kind, one_of_kind
-from maskevidence.kinds.options import Design, RunOptions, Scorable, ScoredTextOptions
+from maskevidence.kinds.options import Design, RunOptions, Scorable, ScoredTextOptions, TextOptions
 from maskevidence.kinds.recipes import RECIPES
 from maskevidence.kinds.words import kind_of_model
 
@@ -73,7 +73,7 @@ def score(
     numbers.check_run(run)
     kind = kind_of_model(model)
     options = one_of_kind(kind, model, options, Scorable)
-    recipe = options.reading.recipe if isinstance(options, ScoredTextOptions) else None
+    recipe = options.reading.recipe if isinstance(options, TextOptions) else None
     default = parse_design(_DESIGN[kind] if recipe is None else RECIPES[recipe].design)
     word = word or replace(default, named=frozenset())
     if isinstance(options, ScoredTextOptions) and options.against is not None:

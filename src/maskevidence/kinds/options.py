@@ -382,7 +382,8 @@ class ScoredTextOptions(TextOptions):
 
 
 Preparation = RowOptions | TextOptions | ImageOptions
-Scorable = RowOptions | ScoredTextOptions | ImageOptions
+# The command line declares the last options of a kind; without a second column, `TextOptions` do in Python.
+Scorable = RowOptions | TextOptions | ScoredTextOptions | ImageOptions
 
 
 @dataclass(frozen=True)
