@@ -71,7 +71,7 @@ def test_words_of_a_model_keep_their_codes_and_new_ones_share_the_next(path: Pat
     [
         (TEXT, {}, "the model masked-net takes words as they are"),
         (TEXT, {"numbers": ["n"]}, "--numbers is for masked-net"),
-        (TEXT, {"words": True, "numbers": ["colour"]}, "--categories colour calls it a category"),
+        (TEXT, {"words": True, "numbers": ["colour"]}, "the saved model, or --numbers, has numbers there"),
         (TEXT, {"words": True, "numbers": ["x"]}, "has no column 'x'"),
         (
             TEXT,
