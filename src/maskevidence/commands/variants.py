@@ -126,11 +126,13 @@ def variants(
     from maskevidence.kinds.mutants import conventions_of, read_mutants, read_wild_type
     from maskevidence.kinds.texts import load
     from maskevidence.runs.lock import refuse_unrelated
+    from maskevidence.support.hub import check_revision
 
     if kind_of_model(model) != "texts":
         raise InputError(
             f"{model!r} is no masked language model; give a folder of one, or OWNER/NAME on the hub"
         )
+    check_revision(model, checkpoint.revision)
     if options.given is not None and options.measured is None:
         raise InputError("--given is compared with --measured; name the column of measurements, too")
     if options.out is not None:

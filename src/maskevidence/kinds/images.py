@@ -45,7 +45,10 @@ def prepare(
         InputError: options that exclude each other, or a model or images that cannot be used.
     """
     sample, reading, device = options.sample, options.reading, options.device
-    loaded = MaskedImage.from_pretrained(model, device=device.device, batch_tokens=device.batch_tokens)
+    revision = options.checkpoint.revision
+    loaded = MaskedImage.from_pretrained(
+        model, revision=revision, device=device.device, batch_tokens=device.batch_tokens
+    )
     images = read(data, reading, limit=sample.limit)
     notes = [*loaded.notes, *images.notes]
     if sample.test_fraction is not None:
@@ -73,7 +76,9 @@ def prepare(
         notes=notes,
     )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
-    prepared = Prepared(loaded, patches, source, details=details, images=images, labels=images.labels)
+    prepared = Prepared(
+        loaded, patches, source, details=details, revision=revision, images=images, labels=images.labels
+    )
     how = {option.name: getattr(reading, option.name) for option in fields(ImageFiles)}
     return prepared.read_with(data, {"limit": sample.limit, **how})
 

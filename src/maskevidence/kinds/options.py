@@ -259,6 +259,12 @@ Tokenizer = Annotated[
 AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown tokens.")]
 
 
+Revision = Annotated[
+    str | None,
+    Option("Branch, tag or commit of a model on the hub; by default main.", "NAME", panel="Model"),
+]
+
+
 Pattern = Annotated[
     str | None,
     Option(
@@ -274,6 +280,7 @@ class CheckpointOptions:
 
     panel: ClassVar[str] = "Model"
 
+    revision: Revision = None
     tokenizer: Tokenizer = None
     pattern: Pattern = None
     mask_token: Annotated[
@@ -306,6 +313,13 @@ class CheckpointOptions:
         str | None, Option("Attention of transformers: eager, sdpa or flash_attention_2.", "NAME")
     ] = None
     trust_remote_code: Annotated[bool, Option("Run code that comes with the model.")] = False
+
+
+@dataclass(frozen=True)
+class ImageCheckpoint:
+    """How a masked image model is loaded."""
+
+    revision: Revision = None
 
 
 @dataclass(frozen=True)
@@ -366,6 +380,7 @@ class ImageOptions:
     sample: ImageSample = field(default_factory=ImageSample)
     reading: ImageFiles = field(default_factory=ImageFiles)
     pixels: PixelOptions = field(default_factory=PixelOptions)
+    checkpoint: ImageCheckpoint = field(default_factory=ImageCheckpoint)
     device: ImageDevice = field(default_factory=ImageDevice)
 
 

@@ -24,6 +24,7 @@ class Prepared:
         fitted: whether the model was fitted for this score.
         details: what else decides the numbers and is stored with them, such as the density of pixels.
         code: SHA-256 of the user's file that made the model; None for other models.
+        revision: branch, tag or commit of a model on the hub, if it was given.
         load: loads the same model in another process; None if the model itself can be sent.
         tokenizer: of a masked language model; None for other models.
         texts: the texts that are scored, one or two for each observation unless they were split or joined;
@@ -38,6 +39,7 @@ class Prepared:
     fitted: bool = False
     details: dict[str, Any] = field(default_factory=dict)
     code: str | None = None
+    revision: str | None = None
     load: Callable[[], Any] | None = None
     tokenizer: Any = None
     texts: tuple[tuple[str, ...], ...] | None = None

@@ -104,6 +104,7 @@ def manifest_of(
     where = recorded(prepared.model)
     return Manifest(
         model=model,
+        revision=prepared.revision,
         model_words=None if prepared.fitted else _in_words(prepared.model),
         model_fingerprint=_fingerprint(prepared),
         conditionals=prepared.model.conditionals,

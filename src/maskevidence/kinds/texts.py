@@ -32,6 +32,7 @@ from maskevidence.models.text.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, 
 from maskevidence.runs import DataSource
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.devices import choose_device
+from maskevidence.support.hub import check_revision
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 
@@ -54,7 +55,7 @@ def prepare(
         InputError: options that exclude each other, or a model or texts that cannot be used.
     """
     options = _with_recipe(options)
-    _check(design, options)
+    _check(model, design, options)
     texts, scored = read(data, options.reading, options.sample)
     loaded = load(model, options.checkpoint, options.device)
     prepared = _encoded(model, data, loaded, texts, scored, options)
@@ -77,7 +78,7 @@ def prepare_pairs(
     Raises:
         InputError: likewise, or a pair with an empty text.
     """
-    _check(design, options)
+    _check(model, design, options)
     readings = [options.reading, replace(options.reading, text=options.against)]
     both = [read(data, reading, options.sample) for reading in readings]
     for texts, (column,) in both:
@@ -102,8 +103,9 @@ def _with_recipe(options: TextOptions) -> TextOptions:
     return replace(options, reading=replace(reading, block_size=RECIPES[reading.recipe].block_size))
 
 
-def _check(design: MaskDesign, options: TextOptions) -> None:
+def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
     """Refuse options that exclude each other."""
+    check_revision(model, options.checkpoint.revision)
     sample, reading = options.sample, options.reading
     if reading.hides_words and not isinstance(design, LeaveOneOut):
         raise InputError(f"{reading.hides_words} belongs to --design leave-one-out; add that")
@@ -156,6 +158,7 @@ def _encoded(
         encoded.tokens,
         source,
         load=partial(_load_again, _full_path(model), elsewhere, device, wrap),
+        revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[row] for row in encoded.source),
@@ -246,7 +249,8 @@ def load(
     tokenizer: Any = checkpoint.tokenizer
     own_network = checkpoint.model_class is not None or checkpoint.state_prefix is not None
     if own_network or checkpoint.pattern is not None or checkpoint.mask_token is not None:
-        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern, checkpoint.mask_token)
+        own = checkpoint.revision if tokenizer is None else None
+        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern, checkpoint.mask_token, own)
     if not own_network:
         return MaskedLM.from_pretrained(
             model,
@@ -254,6 +258,7 @@ def load(
             device=device.device,
             bfloat16=checkpoint.bf16,
             batch_tokens=device.batch_tokens,
+            revision=checkpoint.revision,
             trust_remote_code=checkpoint.trust_remote_code,
             dtype=device.dtype,
             mask_id=checkpoint.mask_id,
@@ -269,6 +274,7 @@ def load(
         model,
         checkpoint.model_class,
         checkpoint.state_prefix,
+        revision=checkpoint.revision,
         trust_remote_code=checkpoint.trust_remote_code,
     )
     loaded = MaskedLM(

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from maskevidence.errors import InputError
 from maskevidence.models.saving import counted_weights
 from maskevidence.support.files import read_json
-from maskevidence.support.hub import hub_reachable, not_in_cache
+from maskevidence.support.hub import check_revision, hub_reachable, not_in_cache
 from maskevidence.support.progress import quiet
 
 # Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
@@ -50,8 +50,9 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
         The options for `from_pretrained`; the network is used only if the hub can be reached.
 
     Raises:
-        InputError: a folder that does not exist, or a model that cannot be loaded.
+        InputError: a folder that does not exist or is given a revision, or a model that cannot be loaded.
     """
+    check_revision(name, revision)
     is_folder = Path(name).is_dir()
     if not is_folder and _looks_like_a_path(name):
         raise InputError(
@@ -71,7 +72,7 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # transformers fails in any way on a damaged configuration
-            raise _why_not_loaded(error, name, is_folder, local_only) from error
+            raise _why_not_loaded(error, name, revision, is_folder, local_only) from error
 
 
 def load_network(
@@ -154,7 +155,9 @@ def _looks_like_a_path(name: str) -> bool:
     return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or name.endswith("/") or not name
 
 
-def _why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bool) -> InputError:
+def _why_not_loaded(
+    error: Exception, name: str, revision: str | None, is_folder: bool, local_only: bool
+) -> InputError:
     """What a user can do about an error of transformers while it loaded a model."""
     reason = first_sentence(error)
     if "trust_remote_code" in str(error):
@@ -170,12 +173,13 @@ def _why_not_loaded(error: Exception, name: str, is_folder: bool, local_only: bo
                 f"the folder {name!r} has no weights (model.safetensors); give one that save_pretrained wrote"
             )
         return InputError(f"the model in {name!r} cannot be loaded: {reason}; save it again")
+    named = repr(name) if revision is None else f"{name!r} of revision {revision!r}"
     if local_only:
         return not_in_cache(
-            f"model {name!r} is not a folder and",
+            f"model {named} is not a folder and",
             "save it with save_pretrained on a machine with network access and give that folder",
         )
-    return InputError(f"model {name!r} cannot be loaded from the hub: {reason}; check its name")
+    return InputError(f"model {named} cannot be loaded from the hub: {reason}; check its name")
 
 
 def first_sentence(error: Exception) -> str:

@@ -105,7 +105,7 @@ def _provenance(run: ReportedRun, noun: str) -> list[tuple[str, str]]:
     held = f", {100 * data.test_fraction:g} % held out and scored" if data.test_fraction is not None else ""
     entries = [
         ("Command", manifest.command),
-        ("Model", manifest.model + (f": {manifest.model_words}" if manifest.model_words else "")),
+        ("Model", manifest.named + (f": {manifest.model_words}" if manifest.model_words else "")),
         ("Conditionals", manifest.conditionals),
         ("Data", f"{data.name}: {count(data.n_observations, noun)}{held}"),
         ("Design", f"{design}; {masks}"),
@@ -297,7 +297,8 @@ def _title(runs: Sequence[ReportedRun]) -> str:
 
 
 def _subject(run: ReportedRun) -> str:
-    words, model = run.manifest.model_words, _short(run.manifest.model)
+    words, revision = run.manifest.model_words, run.manifest.revision
+    model = _short(run.manifest.model) + (f" (revision {revision})" if revision else "")
     return f"{f'{words} ({model})' if words else model} on {_short(run.manifest.data.name)}"
 
 

@@ -68,6 +68,7 @@ class Manifest(BaseModel):
     Attributes:
         schema_version: version of the file format.
         model: the model as the user named it.
+        revision: branch, tag or commit of a model on the hub, if it was given.
         model_words: a saved model of rows in words, such as "factor analysis, 3 factors"; None for others.
         model_fingerprint: the answer of `models.fingerprints.fingerprint`; None for a model that was fitted
             for this run and is kept in it.
@@ -97,6 +98,7 @@ class Manifest(BaseModel):
 
     schema_version: Literal[3] = 3
     model: str
+    revision: str | None = None
     model_words: str | None = None
     model_fingerprint: str | None = None
     conditionals: Conditionals
@@ -116,6 +118,11 @@ class Manifest(BaseModel):
     devices: list[str] = Field(default_factory=list)
     versions: dict[str, str] = Field(default_factory=versions)
     command: str = Field(default_factory=command)
+
+    @property
+    def named(self) -> str:
+        """The model as the user named it, with its revision if one was given."""
+        return self.model if self.revision is None else f"{self.model} (revision {self.revision})"
 
     @property
     def key(self) -> MaskKey:

@@ -221,7 +221,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     write_atomic(folder.path / OBSERVATIONS, run.observations().to_csv())
     try:
-        picture = image(curve_lines({manifest.model: curve}), _title(manifest, run.estimate))
+        picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)
     except MissingExtraError as error:
         missing = f"{CURVE_PICTURE} was not drawn: {error}"
@@ -232,4 +232,4 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
     """The model, the data, and the answer with its errors."""
     answer = estimate.picture()[1]
-    return f"{manifest.model} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"
+    return f"{manifest.named} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"

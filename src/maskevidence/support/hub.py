@@ -31,6 +31,22 @@ def hub_file(name: str, file: str) -> Path | None:
         return None
 
 
+def check_revision(name: str, revision: str | None) -> None:
+    """Refuse the revision of a folder.
+
+    Example:
+        >>> check_revision(".", "main")
+        Traceback (most recent call last):
+        ...
+        maskevidence.errors.InputError: --revision 'main' is of a model on the hub, and '.' is a folder; leave
+        it out
+    """
+    if revision is not None and Path(name).is_dir():
+        raise InputError(
+            f"--revision {revision!r} is of a model on the hub, and {name!r} is a folder; leave it out"
+        )
+
+
 def not_in_cache(what: str, alternative: str) -> InputError:
     """The error for something that is neither in the local cache nor available on the hub.
 

@@ -21,7 +21,7 @@ from maskevidence.models.text.diffusion import (
 )
 from maskevidence.models.text.vocabulary import pattern_tokenizer, read_vocabulary
 from maskevidence.support.files import reading
-from maskevidence.support.hub import hub_reachable
+from maskevidence.support.hub import check_revision, hub_reachable
 from maskevidence.support.progress import quiet
 
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
@@ -29,7 +29,12 @@ _NESTED = ("state_dict", "model", "module")  # where training frameworks put the
 
 
 def load_checkpoint(
-    name: str, model_class: str | None, state_prefix: str | None, *, trust_remote_code: bool = False
+    name: str,
+    model_class: str | None,
+    state_prefix: str | None,
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> tuple[Any, tuple[str, ...]]:
     """A network in float32 from a folder or the hub, and notes on its weights.
 
@@ -39,6 +44,7 @@ def load_checkpoint(
             `from_pretrained`; by default the class that the configuration names for masked language models.
         state_prefix: what the names of the weights begin with in the folder's file of weights; others are
             left out.
+        revision: branch, tag or commit on the hub.
         trust_remote_code: whether code that comes with the model may run.
 
     Raises:
@@ -59,8 +65,8 @@ def load_checkpoint(
     if network_class is not None and not issubclass(network_class, transformers.PreTrainedModel):
         if state_prefix is not None:
             raise InputError("--state-prefix needs a class of transformers; leave it out")
-        return _by_itself(network_class, name), ()
-    with loading(name, None, trust_remote_code=trust_remote_code) as options:
+        return _by_itself(network_class, name, revision), ()
+    with loading(name, revision, trust_remote_code=trust_remote_code) as options:
         if state_prefix is None:
             return load_network(network_class or transformers.AutoModelForMaskedLM, name, "head", **options)
         config = transformers.AutoConfig.from_pretrained(name, **options)
@@ -81,10 +87,11 @@ def _class(transformers: Any, name: str) -> Any:
         raise InputError(f"--model-class {name!r} cannot be imported ({first_sentence(error)})") from error
 
 
-def _by_itself(found: Any, name: str) -> Any:
+def _by_itself(found: Any, name: str, revision: str | None) -> Any:
     """A network of a class outside transformers, which loads its weights in its own way."""
+    check_revision(name, revision)
     try:
-        network = found.from_pretrained(name)
+        network = found.from_pretrained(name, **({} if revision is None else {"revision": revision}))
     except Exception as error:
         raise InputError(
             f"{found.__name__} cannot load {name!r}: {first_sentence(error)}; check the name"
@@ -197,7 +204,8 @@ def load_masked_lm(
         kind = getattr(transformers, auto_class)
         model, notes = load_network(kind, name, "masked-LM head", dtype=dtype, **more)
     if tokenizer is None or isinstance(tokenizer, str | Path):
-        tokenizer = _tokenizer_of_model(str(tokenizer or name), name, options)
+        elsewhere = {} if tokenizer is None else {"revision": "main"}
+        tokenizer = _tokenizer_of_model(str(tokenizer or name), name, options | elsewhere)
     if diffusion is not None:
         own = _mask_of_diffusion(diffusion, reading.mask_id, tokenizer, config)
         return DiffusionNetwork(model, diffusion, own), tokenizer, own, notes
@@ -225,13 +233,19 @@ def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, 
     return int(token_id)
 
 
-def load_tokenizer(place: str | Path, pattern: str | None = None, mask_token: str | None = None) -> Any:
+def load_tokenizer(
+    place: str | Path,
+    pattern: str | None = None,
+    mask_token: str | None = None,
+    revision: str | None = None,
+) -> Any:
     """A tokenizer from a folder, from the hub or its cache, or from a vocab.txt.
 
     Args:
         place: a folder, a vocab.txt, or OWNER/NAME on the hub.
         pattern: a regular expression of a token; the vocab.txt is then read as `pattern_tokenizer` does.
         mask_token: the word that stands for a hidden token, if the tokenizer does not say.
+        revision: branch, tag or commit on the hub.
 
     Raises:
         InputError: no tokenizer, or one without a mask token.
@@ -251,7 +265,7 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
         return transformers.BertTokenizerFast(vocab=str(path), do_lower_case=not _is_cased(path))
     local_only = path.is_dir() or not hub_reachable()
     try:
-        tokenizer = _auto_tokenizer(str(place), local_files_only=local_only)
+        tokenizer = _auto_tokenizer(str(place), revision=revision or "main", local_files_only=local_only)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # transformers fails in any way on damaged files
