@@ -43,9 +43,10 @@ def formula(source: str, language: str, css_class: str, options: Any, md: Any, *
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywords: Any) -> str:
-    """Put a file in place of a page's head, and the names of a package or all commands where a page asks for them."""
+    """Put a file, names of a package, or all commands where a page asks; link to the pages of notebooks."""
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](") + markdown[included.end() :]
+    markdown = re.sub(r"(\]\(tutorials/\w+)\.ipynb\)", r"\1.md)", markdown)
     markdown = API.sub(lambda match: public_names(match[1], match[2]), markdown)
     if COMMANDS not in markdown:
         return markdown
