@@ -31,9 +31,6 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
         like: a tensor whose dtype and device a table gets if the model has no `tokens` method; by default
             float64 on the CPU.
 
-    Raises:
-        InputError: data that cannot be read.
-
     Example:
         >>> as_tokens(None, [[0.5, float("nan")]]).n_tokens.tolist()
         [1]
@@ -74,9 +71,6 @@ def to_device_of(model: object, data: Placed) -> Placed:
 
 def check_conditionals(model: "MaskedModel") -> None:
     """Check the attribute `conditionals` of a model, which decides the kind of its estimates.
-
-    Raises:
-        InputError: the model has no `conditionals`, or an unknown word.
 
     Example:
         >>> import maskevidence as me
@@ -139,17 +133,8 @@ class MaskedModel(Protocol):
 def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     """Ask a model for the conditionals of one mask per observation, and check the masks and its answer.
 
-    Args:
-        model: any `MaskedModel`.
-        tokens: B observations, on the model's device.
-        masked: shape (B, D), on the same device.
-
     Returns:
         Shape (B, D), nats; the log-probability of each masked token.
-
-    Raises:
-        InputError: a mask is empty, or hides a token that is absent or context; or the model's answer is
-            not a tensor of shape (B, D).
     """
     if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
@@ -214,7 +199,6 @@ class HasNotesOn(Protocol):
         """Notes on these observations, a sentence each, such as that the model was fitted to them.
 
         Args:
-            tokens: the observations.
             data: what they were read from, with the names and words that tokens lack.
         """
         ...

@@ -48,9 +48,6 @@ def integrate(
     and the width of the points, and intervals are those of t: tails may be heavy.
 
     Args:
-        log_prob: the log-density at an array of values.
-        points: values to begin with, in rising order.
-        tolerance: the error at which no interval is halved any more.
         line: whether to integrate over the real line; otherwise from the first to the last point.
 
     Example:
@@ -169,12 +166,6 @@ def sample(
     The entries of the proposal are independent. Each is fitted to the log-density along that entry, with the
     others as they are: a parabola through nine values, and for levels 0..255 the log-density itself at both
     ends. If the entries of the density are independent as well, all weights are equal.
-
-    Args:
-        log_prob: the log-density at n vectors.
-        start: shape (K,); the vector around which the entries change.
-        scale: the standard deviation of the data; None for levels 0..255.
-        rng: for the draws.
 
     Example:
         >>> def normal(x):

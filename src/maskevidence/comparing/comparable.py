@@ -26,14 +26,8 @@ def check_comparable(estimates: Estimates) -> list[str]:
     with mixtures; bounds and mixtures also with the log evidence of a joint density. The best order of each
     observation is compared with nothing.
 
-    Args:
-        estimates: two or more, by name.
-
     Returns:
         The checks that could not be made, one sentence each.
-
-    Raises:
-        InputError: the estimates cannot be compared; the message names two of them and the reason.
     """
     unchecked = []
     for first, second in combinations(estimates, 2):

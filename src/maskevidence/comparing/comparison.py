@@ -442,10 +442,6 @@ def difference_by_rows(
 ) -> Difference:
     """The difference between two models with a closed form or an accurate integral, without masks.
 
-    Args:
-        names: of the models.
-        values: the log evidence of each observation, nats, of both models.
-
     Example:
         >>> a, b = np.array([-1.0, -2.0, -1.5]), np.array([-1.5, -2.0, -2.5])
         >>> difference = difference_by_rows(("a", "b"), (a, b))
@@ -562,10 +558,6 @@ class Conclusion(NamedTuple):
 def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     """Which model is best and how far it is ahead, or which models cannot be told apart.
 
-    Args:
-        comparison: two or more models.
-        noun: what an observation is.
-
     Example:
         >>> import maskevidence as me
         >>> x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(200)
@@ -616,13 +608,7 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
 
 
 def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
-    """The table of a comparison, best first: its columns and its rows.
-
-    Args:
-        comparison: of two or more models.
-        digits: decimals of the log evidence and of its differences.
-        write: how to write numbers.
-    """
+    """The table of a comparison, best first: its columns and its rows."""
     name = common_name(comparison.estimates.values())
     rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
@@ -644,9 +630,7 @@ def decided_by_few(difference: Difference, names: Sequence[str], write: Write = 
     They are the fewest without which the model would not be ahead.
 
     Args:
-        difference: between two models.
         names: the names of the observations, in the order of `difference.per_observation`.
-        write: how to write numbers.
     """
     sign = 1.0 if difference.difference > 0 else -1.0
     ahead, other = (difference.first, difference.second)[:: int(sign)]

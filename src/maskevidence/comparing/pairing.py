@@ -85,8 +85,6 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
     """The difference a - b, and the masks that it uses; None if it is paired by observation.
 
     Args:
-        a: an estimate.
-        b: one of the same observations.
         unit: the unit of the difference; nats per byte are paired by observation.
     """
     common = _common_masks(a, b) if unit == "nats per observation" else None

@@ -291,12 +291,6 @@ def block_identity(
     The block follows from the conditionals alone by the chain rule within the mask: it is the sum of M of
     them, one for each masked token given the visible tokens and the masked ones before it.
 
-    Args:
-        model: a model with exact conditionals and `log_evidence`.
-        tokens: B observations.
-        rate: share of the tokens that are masked.
-        seed: seed of the masks.
-
     Returns:
         Two arrays of shape (B,), nats; for a joint density, the first is minus the second.
     """

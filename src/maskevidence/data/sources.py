@@ -53,15 +53,10 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
     Args:
         source: a file, a folder, a key of `sets`, or "hub:OWNER/NAME[/CONFIG]"; a split may follow after a
             colon.
-        sets: data sets by name.
-        suffixes: of the files that hold the splits of a data set.
 
     Returns:
         A file or folder with the split asked for, (Path, str | None); one split of a data set of the hub, a
         `datasets.Dataset`; None for a word that stands for nothing.
-
-    Raises:
-        InputError: a data set that cannot be loaded.
 
     Example:
         >>> find_source("mnits", {"mnist": HubSet("mnist", "ylecun/mnist")}, (".parquet",)) is None
@@ -105,14 +100,6 @@ def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
 
 def choose_split(source: str, parts: Mapping[str, Part], split: str | None) -> Part:
     """The part of a data set that belongs to a split, or the only one if no split is named.
-
-    Args:
-        source: the data set as the user named it, for the message.
-        parts: the parts of the data set, by split.
-        split: the split asked for.
-
-    Raises:
-        InputError: there are several parts and no split is named, or none has that name (lists the names).
 
     Example:
         >>> choose_split("mnist", {"train": 1, "test": 2}, None)
@@ -183,15 +170,7 @@ def long_cells() -> Iterator[None]:
 
 
 def check_utf_8(file: str | Path, table: Any) -> None:
-    """Refuse a Parquet or Feather table with a text that is not UTF-8, or that is damaged otherwise.
-
-    Args:
-        file: for the message.
-        table: a `pyarrow.Table`.
-
-    Raises:
-        InputError: the table cannot be used (names a column, and the row of the first such text).
-    """
+    """Refuse a Parquet or Feather table with a text that is not UTF-8, or that is damaged otherwise."""
     import pyarrow as pa
 
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -225,18 +204,7 @@ def check_distinct(file: str | Path, names: Sequence[str]) -> None:
 
 
 def from_hub(source: str, name: str, config: str | None, split: str | None) -> Any:
-    """One split of a data set of the hub, or of its local cache, as a `datasets.Dataset`.
-
-    Args:
-        source: the data set as the user named it, for messages.
-        name: OWNER/NAME.
-        config: its configuration.
-        split: may be left out if there is only one.
-
-    Raises:
-        InputError: there is no such data set, or the hub cannot be reached.
-        MissingExtraError: `datasets` is not installed.
-    """
+    """One split of a data set of the hub, or of its local cache, as a `datasets.Dataset`."""
     datasets = import_extra("datasets", "hf", "a data set of the hub")
     offline = not hub_reachable()
     with _cache_only(datasets, offline):
@@ -289,10 +257,6 @@ def read_remote(address: str) -> bytes:
 
     Args:
         address: such as "s3://bucket/table.parquet", "hf://datasets/OWNER/NAME/table.csv" or "https://...".
-
-    Raises:
-        InputError: there is no such file, or it cannot be read.
-        MissingExtraError: the package that reads this protocol is not installed.
 
     Example:
         >>> import fsspec

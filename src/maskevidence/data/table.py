@@ -155,9 +155,6 @@ def held_out_rows(
 ) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
     """Positions of training and held-out rows, chosen at random; each part is in order.
 
-    Raises:
-        InputError: a fraction outside (0, 1), or one that leaves a part empty.
-
     Example:
         >>> train, test = held_out_rows(5, 0.4, seed=0)
         >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()])
@@ -211,13 +208,6 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
     A model does not know the name of the category without a column. It is the one category of the table that
     the model has no column for; if there are several, they were not all there when the model was fitted.
 
-    Args:
-        table: rows to use with the model.
-        columns: the columns of the model.
-
-    Raises:
-        InputError: a column that the table lacks, or a category that is new to the model.
-
     Example:
         >>> table = Table("t", np.array([[1.0], [0.0]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
         >>> with_columns_of(table, ["c=a"]).values.tolist()
@@ -246,13 +236,6 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
     """Words as their positions among the words of a model; words that it does not know are the next number.
-
-    Args:
-        table: rows to use with the model.
-        levels: the words of the model's columns.
-
-    Raises:
-        InputError: words in a column that has none in the model, or numbers where the model has words.
 
     Example:
         >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})
@@ -304,13 +287,8 @@ def binarise(table: Table, how: str, seed: int = 0) -> Table:
     """Turn a table of values in [0, 1] into one of zeros and ones; missing values stay missing.
 
     Args:
-        table: grey levels, probabilities or 0/1.
         how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
             with the value as its probability, drawn once from the seed, the row's id and the column.
-        seed: seed of the stochastic binarisation.
-
-    Raises:
-        InputError: a value outside [0, 1], an unknown word, or a threshold outside [0, 1).
 
     Source:
         The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of

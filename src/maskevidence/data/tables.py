@@ -176,10 +176,6 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
         path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
             (.csv.gz).
         delimiter: one character that separates the cells of a CSV file; by default it is guessed.
-
-    Raises:
-        InputError: a file that is missing, empty, damaged or of another kind.
-        MissingExtraError: the package that reads the address is not installed.
     """
     name, remote = str(path), is_remote(str(path))
     kind = kind_of_file(name_in(name) if remote else name)
@@ -359,17 +355,7 @@ class _Unusable(NamedTuple):
 def to_table(
     raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
 ) -> Table:
-    """The chosen columns of a file in float64.
-
-    Args:
-        raw: the columns as they are in the file.
-        selection: which of them are used, and how.
-        empty_rows: whether a row may be without any value.
-
-    Raises:
-        InputError: no rows, a column that does not exist or cannot be read as numbers, two columns of one
-            name, an infinite or rounded value, or a row without any value.
-    """
+    """The chosen columns of a file in float64."""
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
@@ -669,9 +655,6 @@ def _check_values(table: Table, empty_rows: bool) -> None:
 def refuse_empty_columns(table: Table) -> None:
     """Refuse columns without any value, to which no model can be fitted.
 
-    Raises:
-        InputError: names all such columns.
-
     Example:
         >>> refuse_empty_columns(Table("t", np.array([[1.0, np.nan]]), ("a", "b"), np.arange(1)))
         Traceback (most recent call last):
@@ -739,13 +722,8 @@ def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
     """Write a table atomically.
 
     Args:
-        table: a `pyarrow.Table`.
         path: the file; its ending names the form. A .csv or .tsv file is compressed if .gz, .bz2 or .zst
             follows.
-        delimiter: between the cells of a .csv file.
-
-    Raises:
-        InputError: the file cannot be written, or not in this form.
     """
     import pandas
     import pyarrow as pa

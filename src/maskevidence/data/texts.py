@@ -228,10 +228,6 @@ def read_text_file(file: Path, running: bool) -> TextColumns:
     Args:
         file: a .txt, .jsonl, .csv or .parquet file; the lines of a .txt file are a column "text". A FASTA
             file has the columns "sequence" and "name".
-        running: keep the ends of the lines of a .txt file.
-
-    Raises:
-        InputError: another suffix, a file that is empty, damaged or not UTF-8, or two columns of one name.
     """
     kind = file.suffix.lower()
     if is_fasta(file):
@@ -316,9 +312,6 @@ def _from_jsonl(file: Path, text: str) -> TextColumns:
 
 def python_topics() -> tuple[str, ...]:
     """The lines of the text, with their ends; they differ between versions of Python.
-
-    Raises:
-        InputError: this Python has no such text.
 
     Example:
         >>> sum(map(len, python_topics())) > 300_000

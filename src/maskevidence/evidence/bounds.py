@@ -103,10 +103,6 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
     For the area and for policies these are the scores themselves. For the order mixture, the best and the
     worst order, all masks of an observation have the same number; for the importance bound, all masks of an
     order do (`lower_bounds`).
-
-    Args:
-        table: the scores, in any order.
-        design: the design that drew the masks.
     """
     if isinstance(design, Exhaustive) and table.log_mixture is not None:
         mixture, observation = _exact_mixture(table, design)
@@ -119,11 +115,6 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
 
 def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Bracket | None:
     """The bounds that a record gives; None for a design that records neither orders nor the mixture.
-
-    Args:
-        table: the scores.
-        design: the design that drew the masks.
-        masks: "own" or "shared".
 
     Example:
         >>> import maskevidence as me
@@ -201,12 +192,7 @@ def _exact_mixture(
 
 
 def found_orders(table: ScoreTable, design: MaskDesign | None) -> Int64[np.ndarray, "N D"] | None:
-    """The best or worst order of each observation, as `EvidenceEstimate.orders`; None for other designs.
-
-    Args:
-        table: the scores, sorted.
-        design: the design that drew the masks.
-    """
+    """The best or worst order of each observation, as `EvidenceEstimate.orders`; None for other designs."""
     if not isinstance(design, Exhaustive) or table.first is None:
         return None
     _, start = np.unique(table.id, return_index=True)

@@ -108,13 +108,7 @@ class Prediction(NamedTuple):
         weight: Float64[np.ndarray, " n_masks"],
         n_draws: Int64[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
-        """What each mask adds to the estimate of its observation, shape (n_masks,), nats.
-
-        Args:
-            table: the scores.
-            weight: shape (n_masks,); w_k.
-            n_draws: shape (n_masks,); K.
-        """
+        """What each mask adds to the estimate of its observation, shape (n_masks,), nats."""
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
         return weight * self.residuals(table) + expected / n_draws
 
@@ -141,11 +135,6 @@ def predict_by_size(
 ) -> Prediction:
     """Predict the score of each mask from its size: a curve that is shared, and a level for each observation.
 
-    Args:
-        table: the scores, sorted by observation.
-        replicate: shape (n_masks,); 0..R-1.
-        n_replicates: R, 2 or more.
-
     Example:
         >>> row, draw = (grid.ravel() for grid in np.indices((4, 4)))
         >>> size = (row + draw) % 4 + 1
@@ -171,13 +160,7 @@ def predict_by_size(
 
 
 def fitted_curves(table: ScoreTable, fold: Int64[np.ndarray, " n_masks"], n_folds: int) -> SizeCurves:
-    """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few.
-
-    Args:
-        table: the scores, sorted by observation.
-        fold: shape (n_masks,); 0..n_folds-1.
-        n_folds: 2 or more.
-    """
+    """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few."""
     _, first, counts = np.unique(table.id, return_index=True, return_counts=True)
     every = math.ceil(len(table) / MAX_MASKS)
     if every > 1:

@@ -133,11 +133,7 @@ def curve_lines(
     """Curves as a picture, by size where all observations of all curves have the same number of tokens.
 
     Args:
-        curves: the curves by label.
-        value: what the vertical axis shows, without its unit.
         numbers: the number of each curve among the runs, which decides its colour; by default 0, 1, ...
-        zero: whether a line is drawn at 0.
-        level: nominal coverage of the intervals at each point, in (0, 1).
     """
     lengths = {curve.n_tokens for curve in curves.values()}
     n_tokens = lengths.pop() if len(lengths) == 1 else None
@@ -179,9 +175,6 @@ def curve_from_scores(
     """The curve of a run, computed from its record.
 
     Args:
-        table: the scores, sorted.
-        design: the design that drew the masks.
-        masks: "own" or "shared".
         prediction: what is predicted of the scores, where the estimate has a control variate.
     """
     lengths = np.unique(table.n_tokens)

@@ -91,10 +91,6 @@ class ObservationTable:
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
     """The observations of an estimate one by one.
 
-    Args:
-        estimate: with its record of scores.
-        design: the design of its masks.
-
     Example:
         >>> import maskevidence as me
         >>> model = me.models.PPCA(n_features=6, n_components=2)

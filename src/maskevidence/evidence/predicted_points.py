@@ -61,9 +61,6 @@ def predicted_points(
     """The points of the curve from the record of a design of random sizes.
 
     Args:
-        table: the scores, sorted by observation.
-        design: the design that drew the masks.
-        prediction: what is predicted of the scores.
         point_of: from sizes and numbers of tokens to the numbers of their points.
     """
     here = point_of(table.size, table.n_tokens)

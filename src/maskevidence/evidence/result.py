@@ -308,7 +308,6 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation") -> Pag
 
     Args:
         result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
-        noun: what an observation is.
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
@@ -377,12 +376,6 @@ def summarize_scores(
     """The estimate that follows from a record of scores.
 
     Args:
-        scores: one row per observation and mask, in any order.
-        design: the design that drew the masks.
-        key: their seed, and whether they were shared.
-        conditionals: the model's attribute `conditionals`.
-        n_model_calls: number of calls of the model.
-        base_measure: the model's base measure; None if it has no such attribute.
         labels: the names of the observations by their ids; None where they have none.
     """
     table = scores.sorted()

@@ -40,13 +40,7 @@ class MeanOfScores(NamedTuple):
 
 
 def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanOfScores:
-    """The mean over observations of their weighted sums of scores, with its errors.
-
-    Args:
-        table: the scores, sorted.
-        design: the design that drew the masks.
-        key: their seed, and whether they were shared.
-    """
+    """The mean over observations of their weighted sums of scores, with its errors."""
     _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     summation = design.summation(table.n_tokens, table.draw, table.size)
     contribution, prediction = summation.weight * linear_scores(table, design), None
@@ -84,11 +78,6 @@ def errors_of_rows(
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation: the variances of its strata add up.
 
-    Args:
-        table: the scores, sorted.
-        design: the design that drew the masks.
-        key: their seed, and whether they were shared.
-
     Returns:
         In the order of the ids: the standard error of the masks, NaN where it is not known and 0 where all
         masks were scored, and its degrees of freedom.
@@ -107,10 +96,7 @@ def errors_of_sums(
     """mask_se and mask_df of the sum of each observation's contributions, as `errors_of_rows` gives them.
 
     Args:
-        contribution: shape (n_masks,); what each mask adds to its observation.
-        observation: shape (n_masks,); 0..N-1.
         summation: the stratum, replicate and finite-population correction of each mask.
-        design: the design that drew the masks.
     """
     n = int(observation.max()) + 1
     unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen

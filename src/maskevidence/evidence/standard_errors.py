@@ -68,9 +68,6 @@ class MeanWithErrors(NamedTuple):
         """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
 
         The upper end is not moved, since log-probabilities have a heavy tail only below.
-
-        Args:
-            level: nominal coverage, in (0, 1).
         """
         assert self.mask_se is not None
         return interval_with_tails(self.mean, self.mask_se, self.mask_df, (self.tails[0], 0.0), level)
@@ -88,11 +85,8 @@ def mean_with_errors(
     """The mean over observations of Σ contribution, with both standard errors (formulas above).
 
     Args:
-        contribution: shape (n_masks,); what each mask adds to its observation's estimate.
-        observation: shape (n_masks,); 0..n-1.
         summation: the stratum, replicate and finite-population correction of each mask; its weights are in
             `contribution`.
-        n_replicates: R.
         joint: True if the masks of different observations are drawn together (shared or pooled).
         enough_masks: False if the design has too few independent masks for mask_se, which is then None.
 
@@ -176,8 +170,6 @@ def tails(
     """d/n below and above for a sum of contributions (formula above).
 
     Args:
-        contribution: shape (n_masks,); what each mask adds to the sum.
-        cell: shape (n_masks,); masks of one cell are equally distributed.
         unit: shape (n_masks,); 0..n_units - 1, equal for masks of a cell that are drawn together.
         unseen: shape (n_masks,); the finite-population correction of each mask's cell; None for 1 everywhere.
 
@@ -209,13 +201,6 @@ def interval_with_tails(
 ) -> tuple[float, float]:
     """Student's t interval with its ends moved by masks too rare to be drawn: -log(1 - level)·d/n.
 
-    Args:
-        mean: its middle.
-        standard_error: in the unit of the mean.
-        df: degrees of freedom; None for infinite.
-        tails: d/n below and above, in the unit of the mean.
-        level: nominal coverage, in (0, 1).
-
     Example:
         >>> [round(end, 2) for end in interval_with_tails(0.0, 1.0, None, (0.5, 0.0), 0.95)]
         [-3.46, 1.96]
@@ -236,10 +221,6 @@ def equal_by_chance(variance: float, mean: float) -> bool:
 
 def student_t_quantile(probability: float, df: float) -> float:
     """The quantile of Student's t distribution; the normal distribution's for infinite df.
-
-    Args:
-        probability: in (0, 1).
-        df: degrees of freedom, above 0.
 
     Example:
         >>> round(student_t_quantile(0.975, 3), 4), round(student_t_quantile(0.975, math.inf), 4)

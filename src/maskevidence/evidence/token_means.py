@@ -114,7 +114,6 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndar
 
     Args:
         table: the scores, sorted by observation, with the scores of hidden tokens.
-        prediction: the prediction by size.
     """
     assert table.hidden is not None
     controls = np.empty(len(table))

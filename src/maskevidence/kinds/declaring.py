@@ -73,15 +73,6 @@ def declaration(annotation: Any) -> Option | Argument | None:
 def one_of_kind(kind: Kind, model: str, options: Any, classes: Any) -> Any:
     """The options of a model's kind: those that were given, or the defaults.
 
-    Args:
-        kind: the kind of the model.
-        model: its word, for the message.
-        options: a dataclass of options with a `kind`; None for the defaults.
-        classes: the union of these dataclasses.
-
-    Raises:
-        InputError: the options are those of another kind.
-
     Example:
         >>> from maskevidence.kinds.options import ImageOptions, Preparation
         >>> one_of_kind("rows", "ppca:8", None, Preparation).sample.seed

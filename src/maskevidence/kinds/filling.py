@@ -67,14 +67,9 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     Args:
         model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
             all rows of the table first.
-        data: a file or an address of a table, or the name of a data set.
-        options: how it is read, filled and written.
 
     Returns:
         Which values were filled, and how surely.
-
-    Raises:
-        InputError: a model, a table, or a place that cannot be used.
     """
     if kind_of_model(model) != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")

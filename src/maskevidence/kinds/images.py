@@ -84,16 +84,7 @@ def prepare(
 
 
 def read(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = None) -> Images:
-    """Read images.
-
-    Args:
-        data: the images, as `read_images` takes them.
-        reading: how they are read.
-        limit: use only the first `limit` images.
-
-    Raises:
-        InputError: images that cannot be read, or do not have one size.
-    """
+    """Read images."""
     size = parse_size(reading.resize)
     return read_images(data, column=reading.column, limit=limit, resize=size, skip_bad=reading.skip_bad)
 
@@ -102,11 +93,7 @@ def reopen(source: DataSource, seed: int) -> Images:
     """The images of a run, read again by the name and with the options that run.json records.
 
     Args:
-        source: the data of the run.
         seed: of the run, which also chose the images that variances were fitted to.
-
-    Raises:
-        InputError: images that cannot be read any more.
     """
     options = dict[str, Any](source.options)
     limit = options.pop("limit", None)
@@ -128,11 +115,7 @@ def _asks_for_calibration(model: MaskedImage, options: PixelOptions) -> bool:
 def _calibrate(
     model: MaskedImage, images: Images, options: PixelOptions, seed: int, out: Path | None
 ) -> tuple[Images, str]:
-    """Give the model a density fitted to some of the images.
-
-    Returns:
-        The other images, and a note.
-    """
+    """Give the model a density fitted to some of the images."""
     fraction = CALIBRATION_FRACTION if options.calibration_fraction is None else options.calibration_fraction
     if not 0 < fraction < 1 or len(images) < 2:
         raise InputError(

@@ -33,14 +33,6 @@ def train(data: str, options: ImageTraining) -> TrainingResult:
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The
     same call resumes an interrupted training.
-
-    Args:
-        data: the images, as `read_images` takes them.
-        options: how the model is trained.
-
-    Raises:
-        InputError: options, images or a folder that cannot be used.
-        NumericalError: a loss that is not finite.
     """
     default = replace(VIT_MAE_RECIPE, steps=STEPS)
     job = transformer_job("vit-mae", data, options, default, CHECKPOINT_EVERY)

@@ -22,9 +22,6 @@ TABLE, SUMMARY = "variants.csv", "variants.json"
 def read_wild_type(word: str) -> str:
     """The letters of a wild type, from a FASTA file with one record or as they are.
 
-    Raises:
-        InputError: a file that cannot be read, or has several records; or something other than letters.
-
     Example:
         >>> read_wild_type("MKT A")
         'MKTA'
@@ -63,15 +60,8 @@ def read_mutants(
 ) -> tuple[list[str], list[str] | None, dict[str, Float64[np.ndarray, " N"]]]:
     """Read the mutants of a table.
 
-    Args:
-        data: a .csv, .parquet or .jsonl table.
-        options: the names of its columns.
-
     Returns:
         The mutants, their whole sequences if there are some beside them, and the columns of numbers by name.
-
-    Raises:
-        InputError: a table that cannot be read, or lacks a column, mutants or numbers.
     """
     file = Path(data)
     with reading(file):

@@ -20,15 +20,7 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
     """Run the user's file, and call its function for the model; both may import from the folder of the file.
 
     Args:
-        word: FILE.py:FUNCTION.
         device: where the model computes, if it is a torch module; by default where the function puts it.
-
-    Returns:
-        The model.
-
-    Raises:
-        InputError: no such file or function, a precision, or an answer that is no `MaskedModel`. An error of
-            the file itself is raised as it is.
     """
     file, _, name = word.rpartition(":")
     path = own_file(word)

@@ -18,12 +18,7 @@ def parse_precise(
 
     Args:
         target_se: nats, such as "0.05", or a share of the log evidence, such as "1%".
-        max_passes: the value of --max-passes.
         design: the value of --design, which has to be random-size or random-size:per-token; None without it.
-        shard: the value of --shard.
-
-    Raises:
-        InputError: a target that cannot be used, or options that exclude it.
 
     Example:
         >>> parse_precise("0.05")

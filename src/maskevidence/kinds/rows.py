@@ -151,11 +151,7 @@ def reading_from(options: Mapping[str, Any]) -> RowReading:
 
 
 def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
-    """The builder or the saved model that a MODEL word stands for, on a device and in a precision.
-
-    Raises:
-        InputError: an unknown word, or a device that cannot be used.
-    """
+    """The builder or the saved model that a MODEL word stands for, on a device and in a precision."""
     choose_device(device.device or "cpu", float64=True)  # before anything is read
     _check_dtype(device)
     build, saved = parse_model(word)
@@ -166,9 +162,6 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 def placed(model: TableModel, options: RowDevice) -> TableModel:
     """A model of rows on the device and in the precision of the options, in place.
-
-    Raises:
-        InputError: a device that does not exist here, or that has no float64, or another precision.
 
     Example:
         >>> import maskevidence as me
@@ -200,15 +193,6 @@ def read(
 
     Args:
         data: a file or an address of a table, the name of a data set, or images as `read_images` takes them.
-        reading: how the rows are read.
-        limit: use only the first `limit` rows.
-        seed: of stochastic binarisation.
-        id_column: the column of a table that names the rows.
-        words: whether columns of words are categories.
-
-    Raises:
-        InputError: no such file or name (lists the close matches), a table or images that cannot be read, or
-            options of images for a table.
     """
     table = _read(data, reading, limit, id_column, words)
     if reading.binarise is None:
@@ -249,16 +233,11 @@ def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple
     """The rows of a run, read again by the name and with the options that run.json records.
 
     Args:
-        source: the data of the run.
-        seed: of the run.
         ids: the rows that the run has scored. They are taken if the options leave another number of rows, as
             in a run that Python wrote, which records no options.
 
     Returns:
         The rows that are scored, with the columns of the model; and all rows that were read.
-
-    Raises:
-        InputError: data that cannot be read any more, or lack a column.
     """
     options = source.options
     limit, id_column = options.get("limit"), options.get("id_column")
@@ -285,11 +264,7 @@ def is_table_file(data: str) -> bool:
 def selection_of(
     options: TableOptions, id_column: str | None = None, *, words: bool = False
 ) -> ColumnSelection:
-    """The words of the command line about columns as lists.
-
-    Raises:
-        InputError: words that cannot be read.
-    """
+    """The words of the command line about columns as lists."""
     columns = None if options.columns is None else parse_words("columns", options.columns)
     drop, one_hot, missing, categories, numbers = (
         parse_words(name, getattr(options, name))
@@ -299,11 +274,7 @@ def selection_of(
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:
-    """The columns of a file as they are in it.
-
-    Raises:
-        InputError: a file that cannot be read, or a delimiter that is not one character.
-    """
+    """The columns of a file as they are in it."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise InputError(f"--delimiter {options.delimiter!r}; give one character, such as ';', or tab")
@@ -330,17 +301,8 @@ def new_model(
 ) -> tuple[TableModel, list[str]]:
     """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
 
-    Args:
-        build: makes the model from its number of features.
-        rows: the rows to train on.
-        all_rows: these and the held-out ones, for the kinds of the columns.
-        purpose: what the rows are for, for the message.
-
     Returns:
         The model, which names its columns, and the columns that were dropped.
-
-    Raises:
-        InputError: every column is constant, or one has no value.
     """
     refuse_empty_columns(all_rows)
     model = build(len(rows.columns))
@@ -373,15 +335,6 @@ def fit_held_out(
     """Fit a model to a training part of the rows, and hold the others out for scoring.
 
     Columns that are constant in the training part are dropped and listed, unless the model `keeps_units`.
-
-    Args:
-        build: makes the model from its number of features.
-        table: all rows.
-        test_fraction: the share of the rows to hold out, in (0, 1).
-        seed: of the choice of rows.
-
-    Raises:
-        InputError: a table or a share that leaves nothing to fit or score.
     """
     train, test = table.split(test_fraction, seed)
     model, dropped = new_model(build, train, table)
@@ -404,12 +357,7 @@ def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed
 
     Args:
         model: a loaded model, or any other; if it knows its columns, these are taken from the table.
-        table: all rows.
         test_fraction: the share of the rows to hold out and score; None for all rows.
-        seed: of the choice of rows.
-
-    Raises:
-        InputError: a column that the table lacks, or a wrong number of columns.
     """
     if test_fraction is not None:
         _, table = table.split(test_fraction, seed)

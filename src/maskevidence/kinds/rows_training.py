@@ -39,15 +39,6 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
     dropped. The same call resumes an interrupted training from its checkpoint.
 
-    Args:
-        model: a word such as "ppca:8".
-        data: a file, a data set or images, as `rows.read` takes them.
-        options: how the model is trained.
-
-    Raises:
-        InputError: options, data or a folder that cannot be used.
-        NumericalError: a loss or a parameter that is not finite.
-
     Example:
         >>> import tempfile
         >>> from pathlib import Path
@@ -195,10 +186,6 @@ def parse_objective(word: str, seed: int = 0) -> Objective:
 
     Args:
         word: "likelihood", "elbo", "iwae:5" or the word of a mask design, such as "every-size:2,shared".
-        seed: of masks and draws.
-
-    Raises:
-        InputError: an unknown objective, or options that it does not have.
 
     Example:
         >>> parse_objective("every-size").design

@@ -53,7 +53,6 @@ def score_prepared(
     """Estimate the evidence of a prepared model in memory.
 
     Args:
-        prepared: the model and its rows.
         scoring: how masks are drawn, their seed, and how many go into one call of the model.
         precise: draws as many masks as an error takes, in place of the design; None for the design.
 
@@ -92,15 +91,7 @@ def score_prepared(
 def manifest_of(
     model: str, prepared: Prepared, scoring: Scoring, rows_per_block: int, **others: Any
 ) -> Manifest:
-    """What run.json says of a score.
-
-    Args:
-        model: the MODEL word.
-        prepared: the model and the observations.
-        scoring: how masks are drawn, and their seed.
-        rows_per_block: the number of rows that are scored together.
-        others: further fields of the manifest, such as `shard`.
-    """
+    """What run.json says of a score."""
     where = recorded(prepared.model)
     return Manifest(
         model=model,
@@ -134,18 +125,7 @@ def _in_words(model: Any) -> str | None:
 
 
 def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
-    """Refuse per-token where neither a report nor the error has a use for it.
-
-    Args:
-        kind: the kind of the model.
-        design: how masks are drawn.
-        key: of the masks.
-        reports: whether the score of each token is to be reported.
-        records: whether the scores of hidden tokens are to be recorded.
-
-    Raises:
-        InputError: there is no use for them.
-    """
+    """Refuse per-token where neither a report nor the error has a use for it."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and kind != "texts":
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
@@ -157,11 +137,7 @@ def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bo
 
 
 def check_run(run: RunOptions) -> None:
-    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded.
-
-    Raises:
-        InputError: options that exclude each other, or need another one.
-    """
+    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
     if run.engine is not None:
         _ray_engine(run.engine)
         if run.out is None:
@@ -174,16 +150,7 @@ def check_run(run: RunOptions) -> None:
 
 
 def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
-    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded.
-
-    Args:
-        run: the options, with the folder.
-        model: the MODEL word.
-        scoring: how masks will be drawn.
-
-    Raises:
-        InputError: the folder holds another run, or files that belong to none.
-    """
+    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded."""
     if run.out is None:
         return
     folder = RunDirectory(run.out)
@@ -217,9 +184,7 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
     """By default, as many random sizes as the error of a few observations needs to be known, with a note.
 
     Args:
-        scoring: how masks are drawn.
         asked: the design as the user gave it, which is left as it is if it names a number.
-        ready: the model and the observations.
 
     Returns:
         The same with more random sizes, and with the note.
@@ -383,13 +348,7 @@ def _ray_engine(word: str) -> Any:
 
 
 def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
-    """The score of each token, in nats; a run directory gets them as a CSV file.
-
-    Args:
-        ready: the model and the texts.
-        scores: of a leave-one-out design.
-        out: the run directory; None writes nothing.
-    """
+    """The score of each token, in nats; a run directory gets them as a CSV file."""
     listed = kinds.texts.token_scores(ready, scores)
     if out is not None:
         columns = ("id", "position", "token", "log_prob")

@@ -284,9 +284,6 @@ def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[Tab
 def candidates(families: str | Sequence[str], components: Sequence[int]) -> tuple[_Word, ...]:
     """The candidates that words and numbers of components name, each one once; see `select`.
 
-    Raises:
-        InputError: an unknown word, or a number below 1.
-
     Example:
         >>> [str(one) for one in candidates("gaussian,ppca,ppca:7", (2, 1))]
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
@@ -440,8 +437,6 @@ def beaten_candidates(
     candidate may look as good as that one though others, whose errors are small, beat it.
 
     Args:
-        ranked: names of the candidates, the best one first.
-        between: the difference between two of them.
         tiny: the difference, relative to the evidence, that rounding can feign.
 
     Source:

@@ -198,11 +198,7 @@ def answer_of_selection(result: _Entry, write: Write = number) -> str:
 
 
 def page_of_selection(result: _Entry) -> Page:
-    """A selection as a page: for a notebook, and for a report that reads its selection.json.
-
-    Args:
-        result: the content of `selection.json`.
-    """
+    """A selection as a page: for a notebook, and for a report that reads its selection.json."""
     candidates = result["candidates"]
     listed = list(candidates[:_MOST_ROWS])
     if _smallest(result) not in listed:

@@ -67,17 +67,7 @@ def prepare(
 def prepare_pairs(
     model: str, data: str, design: MaskDesign, options: ScoredTextOptions
 ) -> tuple[Prepared, Prepared]:
-    """The same for the first and for the second texts of pairs, which have the same ids.
-
-    Args:
-        model: its folder, or OWNER/NAME on the hub.
-        data: the texts, as `read_texts` takes them.
-        design: how masks will be drawn.
-        options: as for `prepare`, with the column `against`.
-
-    Raises:
-        InputError: likewise, or a pair with an empty text.
-    """
+    """The same for the first and for the second texts of pairs, which have the same ids."""
     _check(model, design, options)
     readings = [options.reading, replace(options.reading, text=options.against)]
     both = [read(data, reading, options.sample) for reading in readings]
@@ -198,11 +188,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
 
 
 def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
-    """The texts, and the one or two columns of them that are scored.
-
-    Raises:
-        InputError: columns that exclude each other, or texts that cannot be read.
-    """
+    """The texts, and the one or two columns of them that are scored."""
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -223,11 +209,7 @@ def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, li
 
 
 def reopen(source: DataSource) -> Texts:
-    """The texts of a run, read again by the name and with the options that run.json records.
-
-    Raises:
-        InputError: texts that cannot be read any more.
-    """
+    """The texts of a run, read again by the name and with the options that run.json records."""
     limit = source.options.get("limit")
     assert not isinstance(limit, str)
     return read_texts(source.name, source.columns, limit=limit)

@@ -47,16 +47,8 @@ def train(data: str, options: TextTraining) -> TrainingResult | None:
     same call resumes an interrupted training. Started by `torchrun`, all processes train, and
     the main process writes.
 
-    Args:
-        data: the texts, as `read_texts` takes them.
-        options: how the model is trained.
-
     Returns:
         The result; None in a process that is not the main one.
-
-    Raises:
-        InputError: options, texts or a folder that cannot be used.
-        NumericalError: a loss that is not finite.
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
@@ -146,14 +138,7 @@ def _given_model(options: TextTraining, device: torch.device | None) -> MaskedLM
 
 
 def _new_model(options: TextTraining, texts: list[str], *, main: bool, longest: int) -> MaskedLM:
-    """A new BERT of a named size, with the tokenizer of the training if there is one in the folder.
-
-    Args:
-        options: how the model is trained.
-        texts: the training texts.
-        main: whether this process writes.
-        longest: tokens of the longest sequence, special tokens included; 0 for running text.
-    """
+    """A new BERT of a named size, with the tokenizer of the training if there is one in the folder."""
     config = options.config or "small"
     size = SIZES[config]
     if (options.out / _TOKENIZER).exists() and not (main and options.overwrite):

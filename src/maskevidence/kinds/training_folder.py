@@ -67,11 +67,7 @@ def check_training_folder(options: Training, own: str) -> None:
     """Refuse a folder that cannot hold the training, before any work; nothing is written.
 
     Args:
-        options: the options, with the folder.
         own: the file by which trainings of this kind are known: `SETTINGS`, or `checkpoints.FILE` for rows.
-
-    Raises:
-        InputError: the folder holds files that belong to no training, or another model.
     """
     refuse_unrelated(options.out, _SIGNS, "training")
     if options.overwrite or (options.out / own).exists():
@@ -84,15 +80,8 @@ def check_training_folder(options: Training, own: str) -> None:
 def finished_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
     """The result of the training of a transformer, if its folder holds it.
 
-    Args:
-        options: the options, with the folder.
-        settings: what the training depends on.
-
     Returns:
         The result; None if the training can start or resume.
-
-    Raises:
-        InputError: the folder holds another training, or one that another version did not finish.
     """
     out = options.out
     if options.overwrite or not (out / SETTINGS).exists():
@@ -114,15 +103,11 @@ def begin_training(options: Training, settings: Mapping[str, Any]) -> TrainingRe
     """Begin or resume the training of a transformer; this process holds the folder.
 
     Args:
-        options: the options, with the folder.
         settings: what the training depends on. It is written to `training.json` before anything else, and a
             folder with other settings is refused.
 
     Returns:
         The result, if this training is finished; None if it can start or resume.
-
-    Raises:
-        InputError: the folder holds another training, or cannot be written.
     """
     finished = finished_training(options, settings)
     prepare_folder(options)
@@ -152,18 +137,7 @@ def prepare_folder(options: Training) -> None:
 def write_result(
     model: str, data: str, objective: Mapping[str, Any], options: Training, **numbers: Any
 ) -> dict[str, Any]:
-    """Write `train.json`.
-
-    Args:
-        model: the MODEL word.
-        data: the DATA word.
-        objective: the settings of the objective.
-        options: the options, with the folder and the seed.
-        numbers: what the training gave.
-
-    Returns:
-        What the file holds.
-    """
+    """Write `train.json`."""
     result = {"model": model, "data": data, "objective": dict(objective), **numbers, "seed": options.seed}
     result |= {"versions": versions(), "command": command()}
     write_json(options.out / RESULT, result)

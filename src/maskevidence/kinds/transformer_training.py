@@ -53,11 +53,7 @@ class TransformerJob:
     device: torch.device | None
 
     def settings(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything that the training depends on.
-
-        Args:
-            start: what it depends on apart from the options and the recipe.
-        """
+        """Everything that the training depends on."""
         return {
             **start,
             "test_fraction": self.options.test_fraction,
@@ -74,14 +70,7 @@ class TransformerJob:
     def finish(
         self, network: nn.Module, trained: Trained, files: Sequence[str], **numbers: Any
     ) -> TrainingResult:
-        """Write `train.json`, and remove the checkpoints, which are no longer needed.
-
-        Args:
-            network: the trained model.
-            trained: the history, and where the training was resumed.
-            files: the files of the model.
-            numbers: what this kind of model reports besides.
-        """
+        """Write `train.json`, and remove the checkpoints, which are no longer needed."""
         result = write_result(
             self.model,
             self.data,
@@ -103,17 +92,6 @@ def transformer_job(
     model: str, data: str, options: TransformerTraining, default: Recipe, checkpoint_every: int
 ) -> TransformerJob:
     """Read the options that both transformers have.
-
-    Args:
-        model: "masked-lm" or "vit-mae".
-        data: the DATA word.
-        options: how the model is trained.
-        default: the recipe for what the options do not set.
-        checkpoint_every: the default number of steps between two checkpoints.
-
-    Raises:
-        InputError: an objective without masks, an unknown design, a recipe or a device that cannot be used,
-            or a folder that holds something else.
 
     Example:
         >>> from pathlib import Path

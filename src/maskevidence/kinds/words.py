@@ -105,10 +105,6 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
         saved one.
 
-    Raises:
-        InputError: the word is neither; the message lists close matches.
-            FILE.py:FUNCTION is for `check`, `plan` and `score` alone.
-
     Example:
         >>> builder, _ = parse_model("ppca:2")
         >>> builder(5).loadings.shape
@@ -182,13 +178,6 @@ def join_words(words: Sequence[str]) -> str:
 def parse_words(option: str, text: str | None) -> list[str]:
     """Words between commas, such as names of columns; a word that holds a comma stands in quotes.
 
-    Args:
-        option: the name of the option, for the message.
-        given: its value; None gives no words.
-
-    Raises:
-        InputError: no word, an empty one, or one that is given twice.
-
     Example:
         >>> parse_words("columns", 'a,"b, in m"')
         ['a', 'b, in m']
@@ -212,12 +201,6 @@ def parse_words(option: str, text: str | None) -> list[str]:
 
 def parse_components(word: str) -> tuple[int, ...]:
     """Turn a --components word, such as "1-20", "2-56-6" (first, last, step) or "1,2,4", into whole numbers.
-
-    Returns:
-        The numbers, ascending.
-
-    Raises:
-        InputError: the word is not of this form, or holds a number below 1.
 
     Example:
         >>> parse_components("1-4"), parse_components("2-9-3,1")
@@ -244,9 +227,6 @@ def parse_components(word: str) -> tuple[int, ...]:
 
 def parse_size(word: str | None) -> tuple[int, int] | None:
     """Turn a --resize word, such as "28x24" or "28", into (height, width), and None into None.
-
-    Raises:
-        InputError: the word is not a size.
 
     Example:
         >>> parse_size("32x24"), parse_size("28")

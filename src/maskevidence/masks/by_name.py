@@ -40,11 +40,7 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
 
 
 def design_class(name: str) -> type[MaskDesign]:
-    """The class of the designs with this name.
-
-    Raises:
-        InputError: an unknown name; the message lists the close matches.
-    """
+    """The class of the designs with this name."""
     by_name = {design.name: design for design in DESIGNS}
     if name not in by_name:
         raise unknown_name("design", name, by_name)
@@ -53,9 +49,6 @@ def design_class(name: str) -> type[MaskDesign]:
 
 def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
     """The design that `MaskDesign.settings` describes, also after a round trip through JSON.
-
-    Raises:
-        InputError: a design that is not one of this package's, or options that it does not have.
 
     Example:
         >>> design_from_settings({"name": "rates", "rates": [0.2, 0.4], "masks_per_size": 1})
@@ -115,9 +108,6 @@ def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> 
 
     Masks are shared, and the scores of tokens kept, if the word or the argument says so.
 
-    Raises:
-        InputError: neither a design nor the word of a design.
-
     Example:
         >>> as_design("fixed-rate:0.15").design
         FixedRate(rate=0.15, masks_per_size=4)
@@ -142,10 +132,6 @@ def parse_design(word: str, **defaults: int) -> DesignWord:
     Args:
         word: such as "every-size", "random-size:8,replicates=4" or "policy:order=places.txt".
         defaults: values for arguments that the word leaves out, in place of the defaults of the class.
-
-    Raises:
-        InputError: an unknown design (the message lists close matches) or option, an option that is given
-            twice or without its value, or a value that the design cannot have.
 
     Example:
         >>> parse_design("rates:0.1-0.9-0.4,masks-per-size=2").design

@@ -271,14 +271,7 @@ def constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
 
 
 def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
-    """Why the error of several strata is unknown: one of them may hold all of the variance.
-
-    Args:
-        design: how masks are drawn.
-        per_stratum: P, the number of masks of each observation in a stratum.
-        n_observations: how many observations have random masks.
-        masks: "own" or "shared".
-    """
+    """Why the error of several strata is unknown: one of them may hold all of the variance."""
     n = min(n_observations, 1) if masks == "shared" else n_observations
     if n == 0 or (per_stratum - 1) * n >= MIN_DF:
         return None

@@ -65,8 +65,6 @@ def all_pairs(
     """Every pair of an observation and one of its masks.
 
     Args:
-        design: how masks are drawn.
-        n_tokens: shape (B,).
         repeats: which of the design's repeats, with a step of 1; by default all.
 
     Returns:
@@ -103,14 +101,7 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
 
 
 def check_n_masks(n_draws: Integers) -> None:
-    """Refuse more masks than this machine's memory holds.
-
-    Args:
-        n_draws: shape (B,); the number of masks of each observation.
-
-    Raises:
-        InputError: there are too many masks.
-    """
+    """Refuse more masks than this machine's memory holds."""
     n_masks = int(n_draws.sum(dtype=np.float64))
     check_memory(
         n_masks * BYTES_PER_MASK,
@@ -130,10 +121,6 @@ def drawn_masks(
     """Draw masks of a design for observations.
 
     Args:
-        design: how masks are drawn.
-        key: what they depend on.
-        ids: shape (B,); the observations.
-        maskable: shape (B, D).
         pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
             `all_pairs`.
         position: shape (B, 2); the position of each observation among all that are scored together, by

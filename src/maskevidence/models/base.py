@@ -351,9 +351,6 @@ def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -
     Where the data lie and how far they spread is kept in float64 in a model of any dtype: rows are centred
     before they are cast. In float32, values near 10⁸ differ by 8 at least.
 
-    Raises:
-        InputError: a device without float64.
-
     Example:
         >>> mean = torch.zeros(2, dtype=torch.float64)
         >>> keeping_dtype(torch.Tensor.float, [mean])(mean).dtype

@@ -25,13 +25,7 @@ class Noise(Protocol):
 
 
 class GeneratorNoise:
-    """Draws from torch's random state or a torch generator, for training, where every step has its seed.
-
-    Args:
-        n_rows: B.
-        like: dtype and device of the draws.
-        generator: by default torch's global random state, as dropout uses it.
-    """
+    """Draws from torch's random state or a torch generator, for training, where every step has its seed."""
 
     def __init__(self, n_rows: int, like: Tensor, generator: torch.Generator | None = None) -> None:
         self.n_rows, self.generator = n_rows, generator

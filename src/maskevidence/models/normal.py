@@ -12,9 +12,6 @@ from maskevidence.errors import NumericalError
 def cholesky(matrices: Float[Tensor, "*B K K"]) -> Float[Tensor, "*B K K"]:
     """The lower Cholesky factors of positive definite matrices.
 
-    Raises:
-        NumericalError: a matrix is not positive definite, or not finite.
-
     Example:
         >>> cholesky(torch.tensor([[4.0]])).tolist()
         [[2.0]]

@@ -81,14 +81,7 @@ def load_network(
     """A model with all its weights, and a note on weights that it does not read, such as a classifier's.
 
     Args:
-        auto_class: a class of transformers with `from_pretrained`.
-        name: a folder, or OWNER/NAME on the hub.
-        part: the part that is most often missing, for the message.
         dtype: of the weights: the name of one, or "auto" for that of the checkpoint.
-        options: further arguments of `from_pretrained`.
-
-    Raises:
-        InputError: weights that lack a part of the model, or that its backbone or head has no place for.
     """
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
@@ -104,9 +97,6 @@ def unread_note(network: Any, unexpected: Collection[str], source: str) -> tuple
     """A note on weights of a checkpoint that a network does not read; none if there are none.
 
     Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
-
-    Raises:
-        InputError: a weight inside the backbone or the head, so that the configuration is another one.
     """
     unread = sorted(name for name in unexpected if not _NEVER_READ.search(name))
     inside = [name for name in unread if _inside(network, name)]

@@ -149,18 +149,7 @@ def figure(
     where: str = "",
     factor: float = 1.0,
 ) -> Figure:
-    """Draw a picture as a figure; the arguments are its attributes.
-
-    Args:
-        key: unique in the page.
-        title: its heading.
-        summary: what it shows, for readers who cannot see it.
-        picture: what is drawn.
-        numbers: its table.
-        notes: below it.
-        where: what is said of a point.
-        factor: of the numbers there.
-    """
+    """Draw a picture as a figure; the arguments are its attributes."""
     lines = picture.lines if isinstance(picture, Lines) else ()
     runs = [_drawn(line) for line in lines] if len(lines) > 1 else []
     return Figure(

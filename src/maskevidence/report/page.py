@@ -208,11 +208,7 @@ def _alone(page: Page) -> str:
 
 
 def check_target(path: Path) -> None:
-    """Refuse a path that no page can be written to.
-
-    Raises:
-        InputError: the path is a folder, or does not end in .html.
-    """
+    """Refuse a path that no page can be written to."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give a file, such as {path / 'report.html'}")
     if path.suffix.lower() not in (".html", ".htm"):
@@ -279,12 +275,7 @@ def render(
 
 
 def _today() -> str:
-    """The date on which the page is written.
-
-    Example:
-        >>> _today().split()[0].isdigit()
-        True
-    """
+    """The date on which the page is written."""
     today = datetime.now().astimezone().date()
     return f"{today.day} {today:%B %Y}"
 

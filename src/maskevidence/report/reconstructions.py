@@ -42,11 +42,7 @@ class Reconstruction:
 def reconstruct_images(
     model: MaskedImage, tokens: Tokens, rates: Sequence[float] = RATES, seed: int = 0
 ) -> list[Reconstruction]:
-    """Predict hidden patches at some mask rates, with their log-probabilities.
-
-    Raises:
-        InputError: a model of normalised patches that says nothing about pixels.
-    """
+    """Predict hidden patches at some mask rates, with their log-probabilities."""
     return [_at_rate(model, tokens, rate, seed) for rate in rates]
 
 

@@ -50,11 +50,7 @@ class ReportedSelection:
 
 
 def read_selection(folder: Path) -> ReportedSelection:
-    """Read a folder that `select --out` wrote, and the table again, and score its rows by the chosen model.
-
-    Raises:
-        InputError: the folder or its table cannot be read, or the folder was changed.
-    """
+    """Read a folder of `select --out` and the table again, and score its rows by the chosen model."""
     result = read_json(folder / SELECTION, "select again with --overwrite")
     model = load(folder / MODEL)
     try:

@@ -205,11 +205,6 @@ def unlikely_cells(
 
     A second cell is named if it is unlikely without the first, too.
 
-    Args:
-        run: a run that has an estimate.
-        places: the rows, by their places among all.
-        values: shape (N,); the numbers of all rows, whose middle is usual.
-
     Returns:
         By place, such as ": age = 999"; empty where `cell_scores` is.
     """

@@ -22,11 +22,7 @@ _LABELS, _LOWEST = 60, 20  # named sites, and mutants in the table
 
 
 def read_variants(folder: Path) -> Page:
-    """Read a folder that `variants --out` wrote, as a page.
-
-    Raises:
-        InputError: the folder cannot be read, or was changed.
-    """
+    """Read a folder that `variants --out` wrote, as a page."""
     summary = read_json(folder / SUMMARY, "score again with --overwrite")
     with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

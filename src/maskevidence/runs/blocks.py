@@ -64,9 +64,6 @@ def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: 
 def parse_shard(text: str) -> tuple[int, int]:
     """Read a shard: the k-th of n shares of the rows.
 
-    Raises:
-        InputError: the text is not two whole numbers k/n with 1 <= k <= n.
-
     Example:
         >>> parse_shard("3/8")
         (3, 8)
@@ -81,9 +78,6 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def shard_blocks(n_rows: int, rows_of_block: int, shard: tuple[int, int]) -> range:
     """The blocks of a shard; every block is in exactly one shard.
-
-    Raises:
-        InputError: there are more shards than blocks.
 
     Example:
         >>> [shard_blocks(100, 10, (k, 3)) for k in (1, 2, 3)]
@@ -105,11 +99,6 @@ def block_rows(block: int, rows_of_block: int, n_rows: int) -> slice:
 
 def missing_pieces(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iterator[Piece]:
     """The pieces that are left to score, one block at a time.
-
-    Args:
-        done: the pieces that are scored.
-        blocks: the wanted blocks.
-        n_repeats: the wanted number of repeats of each block.
 
     Example:
         >>> [tuple(piece) for piece in missing_pieces([Piece(0, 2, 0, 8)], range(3), 16)]
@@ -151,21 +140,12 @@ def seal(content: Any) -> str:
 
 
 def seal_of_piece(identity: str, piece: Piece) -> str:
-    """The seal in a part, by which it is recognised in another run and under another name.
-
-    Args:
-        identity: the answer of `Manifest.identity`.
-        piece: the blocks and repeats of the part.
-    """
+    """The seal in a part, by which it is recognised in another run and under another name."""
     return seal([identity, *piece])
 
 
 def seal_of_files(folder: Path) -> str:
-    """The SHA-256 of the names and contents of all files below a folder, except for hidden ones.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """The SHA-256 of the names and contents of all files below a folder, except for hidden ones."""
     with reading(folder):
         files = [path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file()]
         contents = {path.as_posix(): (folder / path).read_bytes() for path in files}

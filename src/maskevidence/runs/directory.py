@@ -29,16 +29,7 @@ _OF_DATA = b"data"
 
 
 def write_labels(folder: Path, manifest: Manifest, labels: Mapping[int, str]) -> None:
-    """Write the names of the observations of all shards, unless the folder has the same ones.
-
-    Args:
-        folder: the run directory.
-        manifest: what decides the numbers of the run.
-        labels: names by observation id.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """Write the names of the observations of all shards, unless the folder has the same ones."""
     _write(folder / LABELS, manifest, "label", labels)
 
 
@@ -46,31 +37,18 @@ def write_closed_form(folder: Path, manifest: Manifest, values: Mapping[int, flo
     """Write the log evidence of the run's own observations by the model itself, nats, likewise.
 
     Args:
-        folder: the run directory.
         manifest: what decides the numbers of the run; its `closed_form` is the mean of these values.
-        values: log evidence by observation id.
-
-    Raises:
-        InputError: the folder cannot be written.
     """
     _write(folder / CLOSED_FORM, manifest, "closed_form", values)
 
 
 def read_labels(folder: Path, manifest: Manifest) -> dict[int, str]:
-    """The names of a run's observations by id; empty if they have none.
-
-    Raises:
-        InputError: the file cannot be read, or belongs to other data.
-    """
+    """The names of a run's observations by id; empty if they have none."""
     return _read(folder / LABELS, manifest, "label")
 
 
 def read_closed_form(folder: Path, manifest: Manifest) -> dict[int, float]:
-    """The log evidence in closed form by id, nats; empty if the model has none.
-
-    Raises:
-        InputError: the file cannot be read, or belongs to other data or to another model.
-    """
+    """The log evidence in closed form by id, nats; empty if the model has none."""
     values = _read(folder / CLOSED_FORM, manifest, "closed_form")
     mean = manifest.closed_form
     if values and (mean is None or not math.isclose(sum(values.values()) / len(values), mean, rel_tol=1e-9)):

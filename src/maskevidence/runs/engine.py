@@ -36,15 +36,7 @@ class Scorer(Protocol):
     def __call__(
         self, model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
     ) -> None:
-        """Score every piece once.
-
-        Args:
-            model: the model to score.
-            work: the missing pieces.
-            scoring: how they are scored.
-            advance: is told how many masks were scored since the last call.
-            done: takes each piece with its scores and number of calls, in this process, one piece at a time.
-        """
+        """Score every piece once."""
         ...
 
 

@@ -20,10 +20,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     A folder that is new and still empty after an error is removed.
 
-    Raises:
-        InputError: another process holds the folder, the lock is a symbolic link, or the folder cannot be
-            written.
-
     Example:
         >>> import tempfile
         >>> with locked(Path(tempfile.mkdtemp())):
@@ -70,12 +66,7 @@ def refuse_unrelated(folder: Path, signs: Sequence[str], noun: str) -> None:
     A lock and temporary files, which a kill at the very start leaves, do not count.
 
     Args:
-        folder: the folder, which need not exist.
         signs: patterns of file names, such as "run.json"; a folder with files must match one of them.
-        noun: "run" or "training", for the message.
-
-    Raises:
-        InputError: the folder holds other files, is a file, or cannot be read.
 
     Example:
         >>> import tempfile

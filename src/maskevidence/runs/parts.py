@@ -52,12 +52,7 @@ def is_whole(part: Part) -> bool:
 
 
 def is_of(part: Part, identity: str) -> bool:
-    """Whether a part was written by a run, and under its present name; True if that cannot be read.
-
-    Args:
-        part: the part.
-        identity: the answer of `Manifest.identity`.
-    """
+    """Whether a part was written by a run, and under its present name; True if that cannot be read."""
     from pyarrow import ArrowException, parquet
 
     if not part.path.is_file():  # which reading it tells
@@ -71,18 +66,7 @@ def is_of(part: Part, identity: str) -> bool:
 
 
 def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str) -> Part:
-    """Write the scores of a piece.
-
-    Args:
-        folder: the folder `scores` of the run.
-        piece: the blocks and repeats that were scored.
-        table: the scores of the piece.
-        n_model_calls: how many times the model was called for it.
-        identity: the identity of the run.
-
-    Raises:
-        InputError: the folder cannot be written, or is full.
-    """
+    """Write the scores of a piece."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -110,11 +94,7 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
 
 
 def read_part(part: Part) -> tuple[ScoreTable, int]:
-    """Read the scores of a part, and how many times the model was called for them.
-
-    Raises:
-        InputError: the content was changed, or cannot be read.
-    """
+    """Read the scores of a part, and how many times the model was called for them."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -125,13 +125,7 @@ def begin_run(
     """Write run.json, the fitted model and the log evidence in closed form; return the content of run.json.
 
     Args:
-        folder: the run directory, whose lock this process holds.
-        manifest: what decides the numbers of the run.
-        exact: the answer of `closed_form`.
         save: saves the model that was fitted for this run into a folder; None for other models.
-
-    Raises:
-        InputError: the folder cannot be written.
     """
     mean = None if exact is None else float(np.mean(list(exact.values())))
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)

@@ -141,13 +141,7 @@ def read_run(*folders: str | Path) -> Run:
 def beside_masks(
     estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
 ) -> EvidenceEstimate:
-    """The estimate of a run with the names and the log evidence in closed form of its observations.
-
-    Args:
-        estimate: of a run.
-        labels: names by observation id.
-        exact: log evidence by observation id, nats.
-    """
+    """The estimate of a run with the names and the log evidence in closed form of its observations."""
     closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
     estimate = replace(estimate, closed_form=closed_form)
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)

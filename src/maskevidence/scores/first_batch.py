@@ -25,14 +25,6 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
 
     Each row takes two passes of the model, in one call; with fewer than 400 masks in all, one row is checked,
     and none with fewer than 40.
-
-    Args:
-        model: any `MaskedModel`.
-        tokens: the observations that will be scored.
-        design: how their masks will be drawn.
-
-    Raises:
-        InputError: the observations cannot be scored, or an answer that the protocol does not allow.
     """
     check_tokens(tokens)
     n_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())

@@ -28,9 +28,6 @@ class HiddenTokens:
     def entries(self, size: Int64[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
         """Where the entries of these masks are in `column` and `log_prob`, mask by mask.
 
-        Args:
-            size: shape (n_masks,); the sizes of the masks.
-
         Example:
             >>> hidden = HiddenTokens(np.array([2, 0]), np.arange(3, dtype=np.int32), np.zeros(3, np.float32))
             >>> hidden.entries(np.array([1, 2])).tolist()
@@ -52,14 +49,7 @@ class HiddenTokens:
 
     @staticmethod
     def empty(size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
-        """A record of zeros for masks of these sizes.
-
-        Args:
-            size: shape (n_masks,); the sizes of the masks.
-
-        Raises:
-            InputError: this machine's memory does not hold them.
-        """
+        """A record of zeros for masks of these sizes."""
         n_entries = int(size.sum())
         what = f"the scores of {n_entries:,} hidden tokens"
         check_memory(n_entries * BYTES_PER_TOKEN, what, "leave per_token out, or use fewer masks or rows")

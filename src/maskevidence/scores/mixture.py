@@ -115,14 +115,7 @@ class MixtureRecord:
         draw: Int64[np.ndarray, " m"],
         log_conditionals: Float64[np.ndarray, "m D"],
     ) -> None:
-        """Add some masks.
-
-        Args:
-            part: shape (m,); their places in `of_masks`.
-            row: shape (m,); the observation of each mask.
-            draw: shape (m,); the mask, as the design numbers it.
-            log_conditionals: shape (m, D), nats.
-        """
+        """Add some masks."""
         n_tokens = self._n_tokens[row]
         block, subset, _ = self._design.subset(n_tokens, draw)
         number = (block * self._design.block_size(n_tokens))[:, None] + np.arange(self._width)

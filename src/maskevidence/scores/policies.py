@@ -29,12 +29,7 @@ from maskevidence.tokens import Tokens
 
 
 def check_policy(model: MaskedModel, tokens: Tokens, policy: Policy) -> None:
-    """Refuse a policy that a model cannot follow, or an order that is too short.
-
-    Raises:
-        InputError: the policy needs the distributions of hidden tokens, and the model does not give them; or
-            the tokens are not whole numbers; or an observation is longer than the given order.
-    """
+    """Refuse a policy that a model cannot follow, or an order that is too short."""
     policy.n_draws(tokens.n_tokens.cpu().numpy())
     if policy.looks_at_values:
         _check_distributions(model, tokens, f"the policy {policy.policy}")
@@ -61,15 +56,10 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
 
     Args:
         asker: asks a model, one with `log_distributions` for a policy that looks at values.
-        tokens: the observations.
-        policy: how the next tokens are chosen.
 
     Returns:
         One row for each observation and step: how many tokens were hidden before it (`size`) and the mean
         log-probability of those that it shows (`score`).
-
-    Raises:
-        NumericalError: a log-probability that is not finite.
     """
     tokens = to_device_of(asker.model, tokens)
     n_tokens, hidden = tokens.n_tokens.cpu().numpy(), tokens.maskable.clone()
@@ -99,10 +89,8 @@ def steps(
     """Ask for the tokens that are hidden at each step of decoders, until none are.
 
     Args:
-        asker: asks the model.
         tokens: B observations, on the model's device; a decoder writes its tokens into their values.
         hidden: shape (B, D); the hidden tokens. After each answer, its reader must show some of them.
-        listed: whether distributions are asked for.
 
     Yields:
         The step, 0, 1, ..., some of the observations with hidden tokens, and the answer for these tokens.

@@ -121,20 +121,11 @@ def score_observations(
     A row's score depends on its observation, draw and size alone: not on the batch size or on the other rows.
 
     Args:
-        model: any `MaskedModel`.
-        tokens: the observations, with different ids.
-        design: how masks are drawn.
-        key: their seed, and whether they are shared.
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
         per_token: whether the score of each hidden token is recorded, too; of random sizes.
 
     Returns:
         The scores, and how many times the model was called.
-
-    Raises:
-        InputError: an observation without a token to hide, two observations with the same id, or a design
-            whose masks are not a multiple of its repeats.
-        NumericalError: a log-probability that is not finite.
     """
     scoring = Scoring(design, key, batch_size, timed=True, per_token=per_token)
     return score_in_memory(model, tokens, scoring, scoring.repeats)
@@ -158,10 +149,6 @@ def score_repeats(
     """Score some of a design's repeats on observations that were checked.
 
     Args:
-        model: any `MaskedModel`.
-        tokens: the observations, with different ids.
-        scoring: how they are scored.
-        repeats: which of the design's repeats, with a step of 1.
         advance: called with the number of masks that were scored since its last call.
 
     Returns:

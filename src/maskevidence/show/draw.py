@@ -45,8 +45,6 @@ def draw(picture: Picture, axes: Any, key: str = "") -> None:
     """Draw a picture on axes of matplotlib, which may hold others already.
 
     Args:
-        picture: a part of a page.
-        axes: the axes.
         key: what the ids of lines and bands in an SVG begin with; "" for no ids.
     """
     raise TypeError(f"{type(picture).__name__} is no picture")
@@ -188,13 +186,7 @@ def plot(picture: Picture, title: str, ax: Any = None) -> Any:
     """Draw a picture on axes, and return these.
 
     Args:
-        picture: a part of a page.
-        title: what it says; axes that have a title keep it.
         ax: axes of matplotlib; by default those of a new figure, which a notebook shows.
-
-    Raises:
-        InputError: something else than axes.
-        MissingExtraError: matplotlib is not installed.
     """
     if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
         raise InputError(f"ax is of type {type(ax).__name__}; give axes of matplotlib, such as plt.gca()")
@@ -233,16 +225,11 @@ def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False, 
     """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
 
     Args:
-        picture: a part of a page.
-        summary: what it shows, for readers who cannot see it.
         key: what all its ids begin with: another one for each picture of a page. Lines have the ids
             KEY-line-NUMBER, their bands KEY-band-NAME-NUMBER.
         points: whether the element carries where the points of its lines are, as JSON in `data-points`, for
             a script that reads off values.
         legend: whether the picture has a legend; a page may have one of its own, with switches.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
     if isinstance(picture, Lines):

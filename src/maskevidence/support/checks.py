@@ -13,9 +13,6 @@ NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan
 def whole_number(name: str, value: object) -> int:
     """A whole number as Python's int, whether Python, numpy or torch holds it.
 
-    Raises:
-        InputError: the value is not a whole number.
-
     Example:
         >>> import numpy as np
         >>> whole_number("seed", np.int64(3))
@@ -31,14 +28,6 @@ def whole_number(name: str, value: object) -> int:
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
     """Refuse to allocate more than this machine's memory.
-
-    Args:
-        n_bytes: the memory that is needed at least.
-        what: what needs it, as the subject of a sentence.
-        remedy: what the user can do.
-
-    Raises:
-        InputError: the machine has less memory; systems that do not report their memory pass.
 
     Example:
         >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS

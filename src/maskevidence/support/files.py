@@ -26,9 +26,6 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
     written to, not replaced.
 
-    Raises:
-        InputError: the file cannot be written.
-
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "a.txt"
         >>> write_atomic(path, "text")
@@ -89,9 +86,6 @@ def replacing_files(folder: Path) -> Iterator[Path]:
 
     Each file is there as a whole or not at all, `config.json` after the weights that belong to it.
 
-    Raises:
-        InputError: the folder cannot be written.
-
     Example:
         >>> folder = Path(tempfile.mkdtemp())
         >>> with replacing_files(folder) as new:
@@ -115,14 +109,6 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
     """Refuse a path that cannot be written to, before any work is done. Nothing is left there.
 
     A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
-
-    Args:
-        path: a file, or a folder, which need not exist yet.
-        folder: whether a folder will be written.
-
-    Raises:
-        InputError: the name is too long, a file is where a folder has to be or a folder where a file has to
-            be, or nothing may be written there.
 
     Example:
         >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")
@@ -203,11 +189,7 @@ def json_text(content: Any) -> str:
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a JSON file atomically."""
     write_atomic(path, json_text(content))
 
 
@@ -215,11 +197,7 @@ def read_json(path: str | Path, remedy: str = "check the path") -> Any:
     """Read a JSON file.
 
     Args:
-        path: the file.
         remedy: what the user can do about a damaged file, as the end of the message.
-
-    Raises:
-        InputError: the file cannot be read, or does not hold JSON.
     """
     file = Path(path)
     with reading(file):

@@ -50,10 +50,6 @@ def check_revision(name: str, revision: str | None) -> None:
 def not_in_cache(what: str, alternative: str) -> InputError:
     """The error for something that is neither in the local cache nor available on the hub.
 
-    Args:
-        what: what the user asked for, as the subject of a sentence.
-        alternative: how to use a folder instead.
-
     Example:
         >>> str(not_in_cache("model 'a/b'", "give a folder"))[:50]
         "model 'a/b' is not in the local cache, and the hub"

@@ -19,9 +19,6 @@ _HALF = 2**32 - 1
 def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "..."]:
     """64 random bits for every tuple of keys; the keys broadcast against each other.
 
-    Args:
-        keys: whole numbers or arrays of whole numbers, taken modulo 2^64.
-
     Example:
         >>> a = keyed_bits(7, np.arange(3))
         >>> bool((a == keyed_bits(7, np.array([0, 1, 2]))).all()), len(set(a.tolist()))
@@ -137,13 +134,6 @@ def stratified(
     v_i, and the mean over π_i does not depend on s. With ‖·‖² the variance over the n values of π_i,
 
         Σ_{i≠j} Cov(F_i, F_j) = (Σ_i ‖ḡ_i‖² - ‖Σ_i ḡ_i‖²) / (n - 1) <= Σ_i Var F_i / (n - 1).
-
-    Args:
-        seed: seed of the run.
-        replicate: shape (B,); 0, 1, ...
-        turn: shape (B,); c = 0, 1, ...
-        row: shape (B,); 0..n_rows-1.
-        n_rows: the number of all rows.
 
     Example:
         >>> zero, row = np.zeros(4, dtype=np.int64), np.arange(4)

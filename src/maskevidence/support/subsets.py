@@ -36,8 +36,6 @@ def listed_subsets(n_tokens: Integers, size: Integers, limit: int) -> Int64[np.n
     """Every subset of a size in lexicographic order; bit j of a number stands for the j-th of n tokens.
 
     Args:
-        n_tokens: shape (B,); n, at most `limit`.
-        size: shape (B,); M, with at most `limit` subsets.
         limit: the largest number of subsets. Rows with fewer of them end in zeros.
 
     Example:

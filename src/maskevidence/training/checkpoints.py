@@ -22,15 +22,8 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
     """Write `checkpoint.safetensors` into a folder; an older one stays until the new one is complete.
 
     Args:
-        folder: the folder, which is created if necessary.
         settings: what identifies the training: only a training with equal settings can resume.
         state: nested dicts, lists and tuples of tensors, numbers, strings and None.
-
-    Returns:
-        The file's path.
-
-    Raises:
-        InputError: the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -51,11 +44,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
 
 def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
-    """Read the checkpoint in a folder; None if there is no checkpoint.
-
-    Raises:
-        InputError: a damaged file, or a checkpoint of another version or with other settings.
-    """
+    """Read the checkpoint in a folder; None if there is no checkpoint."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(folder) / FILE

@@ -30,11 +30,7 @@ _HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """How long the loop runs and what it records; the attributes are the arguments of `fit`.
-
-    Raises:
-        InputError: a number outside its range.
-    """
+    """How long the loop runs and what it records; the attributes are the arguments of `fit`."""
 
     epochs: int
     batch_size: int | None

@@ -222,10 +222,7 @@ def one_mask_each(
     The expectation of weight · score over the draw is the design's own sum Σ_k weight_k · score_k.
 
     Args:
-        design: how masks are drawn.
-        key: what the masks depend on.
         ids: shape (B,); the numbers that masks are keyed by. Consecutive numbers get evenly spread sizes.
-        maskable: shape (B, L).
 
     Returns:
         Masks of shape (B, L) and weights of shape (B,), float64.

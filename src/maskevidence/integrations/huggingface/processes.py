@@ -41,11 +41,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def main_process_first(device: torch.device | None = None) -> Iterator[None]:
-    """Run the block in the main process first, so that the other processes find its files.
-
-    Args:
-        device: where the processes train; see `training_device`.
-    """
+    """Run the block in the main process first, so that the other processes find its files."""
     if n_processes() == 1:
         yield
         return
@@ -56,12 +52,6 @@ def main_process_first(device: torch.device | None = None) -> Iterator[None]:
 
 def training_device(word: str | torch.device | None) -> torch.device | None:
     """The device of a training; None leaves it to the Trainer, which takes all GPUs, or one for each process.
-
-    Args:
-        word: as for `choose_device`.
-
-    Raises:
-        InputError: a device that cannot be used, or one GPU for several processes.
 
     Example:
         >>> training_device("cpu"), training_device("auto")
@@ -79,11 +69,7 @@ def training_device(word: str | torch.device | None) -> torch.device | None:
 
 
 def on_cpu(device: torch.device | None = None) -> bool:
-    """Whether training runs on the CPU: it was asked for, or there is no accelerator.
-
-    Args:
-        device: the device of the user; see `training_device`.
-    """
+    """Whether training runs on the CPU: it was asked for, or there is no accelerator."""
     if device is not None:
         return device.type == "cpu"
     return not torch.cuda.is_available() and not torch.backends.mps.is_available()

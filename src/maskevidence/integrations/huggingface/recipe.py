@@ -52,11 +52,6 @@ class Recipe:
 class TrainingOrder(Dataset[dict[str, Any]]):
     """The observations in the order of training and numbered in it: one permutation after another.
 
-    Args:
-        tokens: the observations.
-        length: how many observations training takes.
-        seed: seed of the permutations.
-
     Example:
         >>> order = TrainingOrder(Tokens.from_array([[1.0], [2.0]]), length=5, seed=0)
         >>> len(order), sorted(int(order[k]["input_ids"][0]) for k in range(2)), order[4]["id"]

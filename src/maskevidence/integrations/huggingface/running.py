@@ -59,16 +59,8 @@ def run_trainer(
     """Run a Trainer from the newest checkpoint, with a progress bar.
 
     Args:
-        make: builds the trainer from its arguments.
-        recipe: how to train.
-        options: its checkpoints and reports.
-        unit: unit of the loss that the bar shows.
         loss_scale: the loss is `loss_scale` times its value in `unit`: the tokens of a text if the loss is
             in nats per text and the unit is nats per token.
-
-    Raises:
-        InputError: a batch that the processes cannot share, or a device that cannot be used.
-        NumericalError: a loss that is not finite.
     """
     checkpoint = None if options.out is None else newest_checkpoint(options.out)
     with _random_state_restored(), _folder(options.out) as folder, quiet():
@@ -97,14 +89,7 @@ def _folder(out: str | Path | None) -> AbstractContextManager[str]:
 
 
 def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folder: str) -> Any:
-    """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`.
-
-    Args:
-        recipe: how to train.
-        options: its checkpoints and reports.
-        loss_scale: as for `run_trainer`.
-        folder: where the Trainer writes.
-    """
+    """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`."""
     device = training_device(options.device)
     slow = on_cpu(device)
     arguments = _transformers.TrainingArguments(

@@ -101,10 +101,7 @@ class PatchMaskCollator:
     constants, this is the masked objective for a Gaussian density with one variance for all sizes.
 
     Args:
-        model: the model that is trained.
         design: how sizes are drawn; by default `RandomSize`, uniform on 1..D.
-        batch_size: images in one step, over all processes.
-        seed: seed of sizes and masks.
 
     Example:
         >>> from maskevidence.models.image.new_vit_mae import new_vit_mae

@@ -64,8 +64,6 @@ def asked_questions(
     """The distinct questions of requests: first the ones without a race, then the raced ones.
 
     Args:
-        requests: the harness's instances.
-        tasks: the harness's tasks by name, if they were found.
         settings: whether decisions are raced, and the metrics and greediness of unknown tasks.
 
     Returns:
@@ -121,9 +119,6 @@ class Answerer:
     """Answers requests with a masked language model.
 
     Args:
-        model: with a tokenizer.
-        settings: how values are estimated.
-        batch_size: masked texts in one call; None leaves it to the model.
         max_length: the longest text that the model reads, special tokens included; None if there is no limit.
 
     Attributes:
@@ -143,12 +138,7 @@ class Answerer:
         self.n_cut = 0
 
     def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[ScoredContinuation]:
-        """The value of each continuation after its context, and whether it is greedy.
-
-        Args:
-            requests: the harness's instances.
-            tasks: the harness's tasks, by name, as far as they are known.
-        """
+        """The value of each continuation after its context, and whether it is greedy."""
         asked, where = asked_questions(requests, tasks, self.settings)
         answers: dict[tuple[int, int], ScoredContinuation] = {}
         values: dict[Pair, ScoredValue] = {}
@@ -240,12 +230,7 @@ class Answerer:
         return [values[request.args[0]] for request in requests]
 
     def written(self, requests: Sequence[Any], decoding: Decoding) -> list[str]:
-        """The text that the model writes after each context, up to the first stop sequence.
-
-        Args:
-            requests: the harness's instances.
-            decoding: how text is written, unless a request says otherwise.
-        """
+        """The text that the model writes after each context, up to the first stop sequence."""
         by_options: dict[Decoding, list[int]] = defaultdict(list)
         for index, request in enumerate(requests):
             by_options[asked_decoding(decoding, request.args[1])].append(index)

@@ -21,13 +21,6 @@ def run_harness(words: Sequence[str]) -> None:
     `--model maskevidence` and `--batch_size auto` are added unless the words say otherwise. The errors of the
     metrics and the ties are printed below the harness's table. With `--output_path`, they are written to
     evidence.json in the folder of the results.
-
-    Args:
-        words: the arguments, as `lm_eval` takes them.
-
-    Raises:
-        InputError: arguments, tasks or a model that the harness or this package cannot use.
-        MissingExtraError: lm-eval is not installed.
     """
     import_extra("lm_eval", "lm-eval", "maskevidence lm-eval")
     from lm_eval._cli import HarnessCLI

@@ -171,8 +171,6 @@ class Decider:
     """Estimates the values of many questions together, so that the model's calls are full.
 
     Args:
-        scorer: the model.
-        seed: of the masks.
         race: when decisions are made, with looks after whole orders; the last look is the largest number of
             masks.
     """
@@ -187,7 +185,6 @@ class Decider:
         """The values of the choices of each question.
 
         Args:
-            questions: the choices and contests.
             exact: for each question, the choices whose value is computed without error.
         """
         states = [_State(*pair) for pair in zip(questions, exact, strict=True)]

@@ -50,9 +50,6 @@ class Windows(MaskDesign):
     tokens takes the positions below n of the order and the sizes floor(u·n) + 1 with the u of the question,
     so choices of equal length share their masks.
 
-    Args:
-        orders: the number of orders.
-
     Example:
         >>> from maskevidence.masks.drawing import drawn_masks
         >>> every = np.ones((1, 8), dtype=np.bool_)

@@ -25,13 +25,8 @@ class Decoding:
     """How text is generated, with the options of LLaDA.
 
     Args:
-        max_tokens: how many tokens are generated.
         block_length: tokens of a block; blocks are written from left to right. None for one block.
-        steps: passes for all blocks together; None for one pass per token.
         temperature: 0 takes the most probable token; otherwise tokens are drawn from p^(1/temperature).
-
-    Raises:
-        InputError: a number below 1, a block longer than the text, or a temperature below 0.
 
     Example:
         >>> Decoding(max_tokens=8, block_length=4, steps=4).n_unmasked(4)
@@ -70,15 +65,7 @@ def write(
     keys: Sequence[int],
     seed: int = 0,
 ) -> list[list[int]]:
-    """The ids that follow each context, `max_tokens` of them.
-
-    Args:
-        scorer: the model.
-        contexts: continuations without scored tokens.
-        decoding: the length, blocks, steps and temperature.
-        keys: the key of the random numbers of each context.
-        seed: seed of the draws at a temperature above 0.
-    """
+    """The ids that follow each context, `max_tokens` of them."""
     mask = scorer.model.mask_token_id
     blank = (mask,) * decoding.max_tokens
     tokens = _tokens(scorer, [replace(context, scored=blank) for context in contexts])

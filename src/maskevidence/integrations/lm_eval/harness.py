@@ -73,10 +73,6 @@ def reads_greedy(task: Any) -> bool:
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
     """The decisions that metrics of a multiple choice read; empty if a metric reads the values.
 
-    Args:
-        metrics: their names; None if they are unknown.
-        choices: the texts of the choices, as the task lists them.
-
     Example:
         >>> [contest.name for contest in contests_of(["acc", "acc_norm"], ["yes", "no"])]
         ['acc', 'acc_norm']
@@ -110,13 +106,6 @@ class AnswerCache:
 
     The harness reads Python pickles from the cache, which can run any code: a file that this process did not
     write is named in a warning before anything is read from it.
-
-    Args:
-        hook: the harness's hook, whose database may be None.
-        settings: what the answers depend on, as text by name.
-
-    Raises:
-        InputError: the cache holds answers that depend on something else.
     """
 
     def __init__(self, hook: Any, settings: Mapping[str, str]) -> None:

@@ -48,14 +48,9 @@ class Race:
     """When a race looks at its values, and how sure it has to be.
 
     Args:
-        confidence: 1 - ε, the probability that the best choice is not lost.
         looks: after how many draws the race looks, increasing; the last one is the cap.
         hope: a tie is called after m of K draws where the chance to avoid it is below hope·m/K; 0 to go on to
             the cap.
-
-    Raises:
-        InputError: a confidence outside (0.5, 1), a hope outside [0, 1), or looks that do not increase from 2
-            or more.
 
     Example:
         >>> race = Race(0.99, looks=(4, 8))
@@ -80,11 +75,6 @@ class Race:
     def threshold(self, look: int, df: int, n_choices: int) -> float:
         """The number of standard errors that a choice has to be behind to be out.
 
-        Args:
-            look: the number of the look, from 0.
-            df: the degrees of freedom of the standard errors.
-            n_choices: how many choices the race began with.
-
         Example:
             >>> round(Race(0.99, looks=(4,)).threshold(0, 3, 2), 4)
             4.5407
@@ -100,7 +90,6 @@ class Race:
         Args:
             values: shape (n_draws, n_choices); the values of the choices that run, one row per draw, as many
                 as one of the looks has. The columns of choices that are out are not read.
-            running: shape (n_choices,); which choices ran up to this look.
             control: shape (n_draws,); a number of each draw whose expectation is 0. With fewer than 4 draws
                 it is not used.
             least: shape (n_choices, n_choices); a lower limit of the variance of the difference between two
@@ -108,9 +97,6 @@ class Race:
 
         Returns:
             Shape (n_choices,). At least the leader runs on; if it is alone, it has won.
-
-        Raises:
-            InputError: a number of draws after which the race does not look.
         """
         if len(values) not in self.looks:
             raise InputError(f"{len(values)} draws; the race looks after {self.looks}, give as many of them")
@@ -126,14 +112,7 @@ class Race:
     def is_tie(
         self, values: Values, running: Choices, control: Control | None = None, least: Least | None = None
     ) -> bool:
-        """Whether a tie is called after a look between the choices that run on.
-
-        Args:
-            values: as for `running`.
-            running: shape (n_choices,); which choices run after the look.
-            control: as for `running`.
-            least: as for `running`.
-        """
+        """Whether a tie is called after a look between the choices that run on."""
         among = np.flatnonzero(running)
         if len(among) < 2 or len(values) >= self.looks[-1]:
             return len(among) > 1
@@ -171,10 +150,6 @@ def _quantile(error: float, n_choices: int, df: int) -> float:
 
 def without_line(values: Values, control: Control | None) -> Values:
     """Values minus their linear dependence on a control: the values at control 0.
-
-    Args:
-        values: shape (n_draws, n_choices).
-        control: shape (n_draws,); None for none.
 
     Example:
         >>> control = np.array([-0.5, 0.0, 1.0])

@@ -187,13 +187,7 @@ def _ties(documents: Sequence[_Document]) -> dict[str, int]:
 
 
 def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str, Any]) -> dict[str, Any]:
-    """The errors of all tasks, as content for JSON.
-
-    Args:
-        tasks: the harness's tasks after an evaluation, by name.
-        answerer: the `Answerer` of the evaluation.
-        model: the settings that decide the answers.
-    """
+    """The errors of all tasks, as content for JSON."""
     report: dict[str, Any] = {
         **model,
         "passes": answerer.scorer.n_passes,

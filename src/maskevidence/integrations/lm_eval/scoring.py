@@ -35,15 +35,11 @@ class Encoder:
     """Cuts texts into tokens for a model.
 
     Args:
-        tokenizer: a tokenizer of Hugging Face.
         max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
 
     Attributes:
         frame: the special tokens around a text.
         room: the number of other tokens that fit; None if there is no limit.
-
-    Raises:
-        InputError: special tokens leave no room.
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int | None) -> None:
@@ -68,9 +64,6 @@ class Encoder:
         As in the harness, spaces at the end of the context belong to the continuation. Both are cut into
         tokens together, and a token across the border belongs to the continuation. A context that is too
         long is cut from the left.
-
-        Raises:
-            InputError: a continuation that is longer than the model reads.
         """
         kept = context.rstrip()
         continuation = context[len(kept) :] + continuation
@@ -114,11 +107,7 @@ class Encoder:
         ]
 
     def before(self, context: str, n_tokens: int) -> Continuation:
-        """A context with room for so many tokens after it; if it is too long, it is cut from the left.
-
-        Raises:
-            InputError: there is no room for so many tokens.
-        """
+        """A context with room for so many tokens after it; if it is too long, it is cut from the left."""
         ids = self.encode(context)
         n_cut = 0
         if self.room is not None:
@@ -167,8 +156,6 @@ class TextScorer:
     Texts that look the same to the model, such as fully hidden choices of the same length, take one pass.
 
     Args:
-        model: the masked language model.
-        encoder: knows the special tokens around a text.
         batch_size: how many masked texts go into one call; None leaves it to the model.
 
     Attributes:
@@ -198,10 +185,6 @@ class TextScorer:
         """Score repeats of a design on continuations, whose ids are their positions in `texts`.
 
         Args:
-            texts: with at least one scored token each.
-            design: how masks are drawn.
-            key: the key of the masks.
-            repeats: which of the design's repeats.
             per_token: whether to record the log-probability of each hidden token; its column counts from the
                 beginning of the continuation.
         """

@@ -40,9 +40,6 @@ class Settings:
     ) -> "Settings":
         """Settings from the words of --model_args.
 
-        Raises:
-            InputError: a word that is not known, or a number out of range.
-
         Example:
             >>> words = {"score": "evidence", "masks": 64, "seed": 0, "greedy": "auto", "metrics": None}
             >>> Settings.parse(target="decision:0.99", **words).race.confidence

@@ -110,10 +110,6 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
         score: "evidence", the log evidence of a short continuation given its context; "mixture", the log of
             the mean probability over orders; "pll", the pseudo-log-likelihood; "llada", LLaDA's estimator; or
             "policy:confidence" and the like, the log-probability along the order in which a policy writes.
-        n_masks: the number of masks of "llada".
-
-    Raises:
-        InputError: an unknown name.
 
     Example:
         >>> design_of("pll", 64), design_of("llada", 64)
@@ -134,14 +130,7 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
 
 
 class Valuer:
-    """Values of continuations without a race.
-
-    Args:
-        scorer: the model.
-        score: as for `design_of`.
-        seed: seed of the masks of "llada".
-        n_masks: the number of masks of "llada".
-    """
+    """Values of continuations without a race."""
 
     def __init__(self, scorer: TextScorer, score: str, seed: int, n_masks: int) -> None:
         self.scorer, self.score, self.seed = scorer, score, seed
@@ -152,12 +141,7 @@ class Valuer:
         return self.score != "evidence" or len(text.scored) <= SHORT
 
     def values(self, texts: Sequence[Continuation], keys: Sequence[int]) -> list[ScoredValue]:
-        """The values of texts for which `is_known` is true, nats.
-
-        Args:
-            texts: the continuations.
-            keys: the keys of their masks.
-        """
+        """The values of texts for which `is_known` is true, nats."""
         result = [ScoredValue(0.0) for _ in texts]
         nonempty = [number for number, text in enumerate(texts) if text.scored]
         if not nonempty:

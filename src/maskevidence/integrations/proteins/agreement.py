@@ -49,15 +49,6 @@ def spearman(a: Floats, b: Floats) -> float:
 def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) -> Correlation:
     """Spearman's rank correlation with a percentile interval of the bootstrap over pairs.
 
-    Args:
-        a: shape (N,); NaN for a missing number.
-        b: shape (N,).
-        level: nominal coverage.
-        seed: of the resamples.
-
-    Raises:
-        InputError: fewer than 3 pairs, or all numbers of `a` or of `b` are equal.
-
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
 

@@ -140,9 +140,6 @@ class Asking:
         """The places of log p of some letters, each a site and its token, in one context.
 
         Args:
-            base: the sequence, whose sites these are.
-            visible: shape (m,); all ids; the hidden ids are masked for the model.
-            hidden: the hidden sites, in ascending order.
             letters: the sites and tokens to read; by default the ids at the hidden sites.
         """
         columns = base.column[np.asarray(hidden, dtype=np.int64)]
@@ -264,9 +261,6 @@ def _tables(slots: Slots, answers: Answers) -> Tables:
 
 def area(log_conditionals: Tables) -> float:
     """Eq. 2 over every mask: the sum over sizes of the mean log-probability of a hidden token, nats.
-
-    Args:
-        log_conditionals: shape (2^n, n), as for `order_mixture`; entries of visible tokens are 0.
 
     Example:
         >>> area(np.log([[1.0, 1.0], [0.5, 1.0], [1.0, 0.5], [0.25, 0.25]])) / math.log(2)

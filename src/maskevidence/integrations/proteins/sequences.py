@@ -20,7 +20,6 @@ class Letters:
     """The tokens of single letters, each looked up once.
 
     Args:
-        model: a model with `tokens(texts)`.
         letters: letters to look up in one call, if the model has a tokenizer.
     """
 
@@ -59,11 +58,7 @@ class Letters:
 
 
 def as_base(letters: Letters, sequence: str) -> Base:
-    """A sequence as tokens.
-
-    Raises:
-        InputError: the tokenizer does not give each letter its own token.
-    """
+    """A sequence as tokens."""
     tokens = letters.model.tokens([sequence])
     column = np.flatnonzero(tokens.maskable[0].cpu().numpy())
     own = tokens.values[0].cpu().numpy()[column]
@@ -106,12 +101,7 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
 
 
 def pairs_of(letters: Letters, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
-    """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows.
-
-    Raises:
-        InputError: letters that the model does not know, sites that are too far apart for a window, or an
-            insertion or deletion of a sequence that the model cannot read as a whole.
-    """
+    """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows."""
     letters.check(wild_type, "the wild type")
     room, n = room_of(letters, wild_type), len(wild_type)
     bases: dict[str, Base] = {}

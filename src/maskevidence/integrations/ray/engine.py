@@ -142,11 +142,7 @@ class RayEngine:
             ray.shutdown()
 
     def _room(self, ray: Any) -> int:
-        """The number of workers that all machines of the cluster hold together.
-
-        Raises:
-            InputError: no machine has room for a worker.
-        """
+        """The number of workers that all machines of the cluster hold together."""
         max_cpus, max_gpus, room = 0.0, 0.0, 0
         for node in ray.nodes():
             if node["Alive"]:
@@ -228,11 +224,7 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 def _check_answer(address: str) -> None:
-    """Check that a cluster answers, because Ray itself tries for minutes and has no timeout.
-
-    Raises:
-        InputError: nothing is at the address, or it does not answer another process that connects to Ray.
-    """
+    """Check that a cluster answers, because Ray itself tries for minutes and has no timeout."""
     try:
         if address != "auto":
             host, _, port = address.rpartition(":")

@@ -44,9 +44,6 @@ class WorkerPool:
     """Workers that each score one piece at a time; a worker that dies is replaced.
 
     Args:
-        ray: the module, connected to a cluster.
-        start: starts a `Worker` as an actor.
-        loading: the arguments of `Worker.load`.
         option: option of the command line that makes calls of the model smaller.
     """
 
@@ -64,11 +61,7 @@ class WorkerPool:
     def score(
         self, n_workers: int, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done
     ) -> None:
-        """Score every piece once, and stop the workers.
-
-        Raises:
-            InputError: workers cannot load the model, die repeatedly at the same block, or run out of memory.
-        """
+        """Score every piece once, and stop the workers."""
         waiting, n_left = deque(work), len(work)
         advance(0, "starting workers")
         try:
@@ -115,11 +108,7 @@ class WorkerPool:
         return answer
 
     def count_death(self, error: Exception, work: Work | None) -> None:
-        """Count the death of a worker at a block, or while it loaded the model.
-
-        Raises:
-            InputError: too many workers died at the same point.
-        """
+        """Count the death of a worker at a block, or while it loaded the model."""
         piece = None if work is None else work.piece
         self.deaths[piece] += 1
         self.n_replaced += 1

@@ -50,13 +50,8 @@ def checked_table(
 
     Args:
         estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
-        X: shape (N, D).
         reset: True in `fit`: the names are set, and every column needs an observed value.
-        min_features: the smallest number of columns.
         named: False if X has lost the names of its columns, which were compared before.
-
-    Raises:
-        ValueError: a table that cannot be used, in scikit-learn's words.
     """
     X = with_names(X)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
@@ -210,16 +205,7 @@ def evidence_of_rows(
     design: MaskDesign | None,
     seed: int,
 ) -> EvidenceEstimate:
-    """The estimate of the rows that have an observed value, with a note on how many have none.
-
-    Args:
-        model: a fitted model.
-        data: the user's rows, which may have names.
-        table: shape (N, D), NaN where a value is missing.
-        to_tokens: the tokens of rows that have an observed value.
-        design: how masks are drawn.
-        seed: seed of the masks.
-    """
+    """The estimate of the rows that have an observed value, with a note on how many have none."""
     seen = with_values(table)
     estimate = estimate_evidence(model, to_tokens(table[seen]), design, seed=seed)
     if names := labels_of(data):
@@ -243,11 +229,7 @@ class LatentDensity(
     """
 
     def transform(self, X: Any) -> Float64[np.ndarray, "N K"]:
-        """E[z | the observed values] of each row, shape (N, K).
-
-        Args:
-            X: shape (N, D), NaN where a value is missing.
-        """
+        """E[z | the observed values], shape (N, K), of rows (N, D) with NaN where a value is missing."""
         table = self._fitted_table(X)
         seen = with_values(table)
         latent = np.zeros((len(table), self.n_components_))
@@ -258,11 +240,7 @@ class LatentDensity(
         return latent
 
     def inverse_transform(self, X: Any) -> Float64[np.ndarray, "N D"]:
-        """E[x | z] of each row of latent variables, shape (N, D), in the units of the data.
-
-        Args:
-            X: shape (N, K), as `transform` gives it.
-        """
+        """E[x | z] of each row of latent variables, shape (N, D), in the units of the data."""
         _validation.check_is_fitted(self)
         latent = _utils.check_array(X, dtype=np.float64)
         if latent.shape[1] != self.n_components_:
@@ -279,11 +257,7 @@ class LatentDensity(
         return int(self.n_components_)
 
     def _checked_components(self, n_features: int, largest: int | None) -> int:
-        """K: the argument, or min(2, D - 1) if it is None, but at least 1.
-
-        Raises:
-            ValueError: more components than the model can have.
-        """
+        """K: the argument, or min(2, D - 1) if it is None, but at least 1."""
         if self.n_components is None:
             return max(1, min(2, n_features - 1))
         n_components = _utils.check_scalar(

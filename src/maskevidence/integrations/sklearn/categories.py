@@ -39,11 +39,6 @@ class Categories:
 
         Args:
             estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
-            X: shape (N, D), as `with_names` gives it.
-            reset: True in `fit`: the words are learned.
-
-        Raises:
-            ValueError: a selection of columns that X does not have, or a word where a number should be.
         """
         if reset:
             self._chosen = self._columns(estimator, X)
@@ -69,12 +64,7 @@ class Categories:
         return table
 
     def filled(self, X: Any, table: Float64[np.ndarray, "N D"]) -> Any:
-        """X with its missing cells replaced by those of a table of codes, words by words.
-
-        Args:
-            X: shape (N, D), a data frame or an array, with words.
-            table: shape (N, D), complete.
-        """
+        """X with its missing cells replaced by those of a table of codes, words by words."""
         if hasattr(X, "columns"):
             columns = [self._filled_column(X.iloc[:, k], table[:, k], k) for k in range(table.shape[1])]
             return pandas.concat(columns, axis=1)
@@ -113,9 +103,6 @@ class Categories:
 
 def chosen_columns(selection: Any, X: Any, names: list[str]) -> Bool[np.ndarray, " D"]:
     """The mask of the columns that a user selects, by positions, names or a mask as in scikit-learn.
-
-    Raises:
-        ValueError: a column that X does not have, or a selection of another type.
 
     Example:
         >>> chosen_columns([2], np.zeros((4, 3)), []).tolist()

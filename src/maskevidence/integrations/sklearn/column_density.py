@@ -31,11 +31,6 @@ class ColumnCodes:
 
         Args:
             estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
-            X: shape (N, D).
-            reset: True in `fit`: names and categories are learned.
-
-        Raises:
-            ValueError: a table that cannot be used, or a category that was not there in `fit`.
         """
         if self.categorical is None:
             self.encoder, self.is_category = None, np.zeros(np.shape(X)[-1], dtype=bool)
@@ -80,14 +75,6 @@ def features_of(
 
     A category is one-hot, and absent if all its columns are 0. A number that is absent is NaN for regressors
     that take it; for others it is the mean of its column, with an indicator column.
-
-    Args:
-        table: shape (n, D); numbers and codes.
-        visible: shape (n, D); entries that are not visible are not read.
-        target: the column to predict, which is left out.
-        n_categories: for each column, 0 for numbers.
-        takes_nan: whether the regressor takes NaN.
-        centre: shape (D,); the means of the columns.
 
     Example:
         >>> x = np.array([[5.0, 1.0, 7.0]])
@@ -135,12 +122,7 @@ class Examples(NamedTuple):
 
 
 class ColumnDensity(ABC):
-    """The density of one column given the others, fitted to all examples and once per fold without that fold.
-
-    Args:
-        estimator: an unfitted regressor or classifier.
-        examples: the training examples.
-    """
+    """The density of one column given the others, fitted to all rows, and per fold to the rows outside it."""
 
     def __init__(self, estimator: Any, examples: Examples) -> None:
         held_out = np.empty((len(examples.target), *self._width(examples)))
@@ -222,11 +204,6 @@ class CategoryDensity(ColumnDensity):
     """(1 - ε) predict_proba + ε marginal, so that no category has probability 0; ε by cross-fitting.
 
     The marginal counts each category once more than it was seen.
-
-    Args:
-        estimator: an unfitted classifier.
-        examples: the training examples.
-        n_categories: the number of categories.
     """
 
     def __init__(self, estimator: Any, examples: Examples, n_categories: int) -> None:

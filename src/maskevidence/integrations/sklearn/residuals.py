@@ -43,10 +43,6 @@ class HeldOutResiduals(NamedTuple):
         With n residuals in ascending order, these are number ⌊(n + 1)(1 - level)/2⌋ from either end. The new
         residual has to be exchangeable with the others.
 
-        Args:
-            column: its position.
-            level: the share, in (0, 1).
-
         Source:
             Vovk, Gammerman, Shafer (2005), Algorithmic Learning in a Random World, section 2.2 (inductive
             conformal predictors).
@@ -72,9 +68,6 @@ def held_out_residuals(
 
     Args:
         estimator: a density of this package, whose `impute` gives means and variances.
-        table: shape (N, D), NaN where a value is missing; each row has a value.
-        cv: the number of folds.
-        rng: draws the folds and the hidden values, at most 2,000.
         is_category: which columns are categories, which have no residuals; by default none.
     """
     columns, residuals = [], []
@@ -97,15 +90,7 @@ def hidden_residuals(
     most: int,
     rng: np.random.Generator,
 ) -> HeldOutResiduals:
-    """Residuals of values that are hidden and predicted from the others of their row, each on its own.
-
-    Args:
-        impute: gives means and variances of the missing values of a table.
-        rows: shape (N, D), NaN where a value is missing; not those of the fit.
-        numbers: which columns have residuals: those without categories.
-        most: the largest number of values.
-        rng: draws the values.
-    """
+    """Residuals of values that are hidden and predicted from the others of their row, each on its own."""
     row, column = np.nonzero(~np.isnan(rows) & numbers)
     order = rng.permutation(len(row))[:most]
     row, column = row[order], column[order]

@@ -39,8 +39,6 @@ class LinearEncoder(nn.Module):
     """q(z | x) = N(A x + a, diag exp(2 (C x + c))).
 
     Args:
-        n_features: D.
-        n_components: K.
         generator: of the initial A, whose entries have standard deviation 1/√D; C, a and c start at 0.
     """
 

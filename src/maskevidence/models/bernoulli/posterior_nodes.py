@@ -30,9 +30,6 @@ def posterior_mode(
     """The mode of log p(z | x_visible) of each row, and the Cholesky factor of its curvature there.
 
     Newton's method with step halving, until no step is longer than the tolerance, relative to 1 + |z|.
-
-    Raises:
-        NumericalError: the method does not converge.
     """
     loadings, k = decoder.loadings, decoder.loadings.shape[1]
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)

@@ -59,11 +59,7 @@ def _log_mass(decoder: Decoder, rule: Integration, values: Tensor, visible: Tens
 def integrate_by_importance(
     decoder: Decoder, rule: Importance, tokens: Tokens, tolerance: float, max_nodes: int
 ) -> Integral:
-    """Importance sampling with more and more nodes until no log evidence changes by more than the tolerance.
-
-    Raises:
-        NumericalError: the tolerance is not reached; names the change that was.
-    """
+    """Importance sampling with ever more nodes until no log evidence changes by more than the tolerance."""
     last, reached = None, math.inf
     while rule.n_nodes <= max_nodes:
         evidence = log_evidence(decoder, rule, tokens)
@@ -84,9 +80,6 @@ def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_n
 
     The spacing is halved while a log evidence changes by more. Then the box grows at each end whose outer
     tenth holds too much of a posterior.
-
-    Raises:
-        NumericalError: the tolerance is not reached; names the change that was.
     """
     values, n_terms = tokens.values, 1 + bool(tokens.context.any())
     joint = _masses(decoder, values, tokens.maskable | tokens.context, tolerance / n_terms, max_nodes)

@@ -174,9 +174,6 @@ def score_one_order(
 
     Args:
         decoder: of the tokens to hide, in the order in which they become visible.
-        nodes: the nodes of the row.
-        values: shape (n,); the tokens' values in that order.
-        context: decoder and values of the tokens that are always visible.
     """
     n = len(values)
     sign, context_sign = 2 * values - 1, 2 * context[1] - 1

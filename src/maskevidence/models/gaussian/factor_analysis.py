@@ -128,15 +128,6 @@ def fit_each_rank(
 
     PPCA of complete rows has one decomposition for all. Every other fit starts from the last one.
 
-    Args:
-        kind: the class of the models.
-        table: shape (N, D), NaN where a value is missing.
-        components: K of each model, ascending.
-
-    Raises:
-        InputError: a table that cannot be fitted.
-        NumericalError: PPCA whose components leave no noise; raised where this model would follow.
-
     Example:
         >>> x = PPCA(n_features=5, n_components=2, seed=3).sample(200)
         >>> models = list(fit_each_rank(PPCA, x, (1, 2, 4)))

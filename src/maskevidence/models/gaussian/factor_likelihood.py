@@ -123,11 +123,8 @@ def fit_factor_analysis(
     from the variance of each column that the others leave unexplained; the best of the three ends is kept.
 
     Args:
-        table: shape (N, D), without missing values.
-        n_components: K.
         tolerance: a climb ends when a thousandth of it is more than a step promises to gain, relative to the
             log evidence in standard units.
-        max_iterations: the largest number of steps.
         like: a fit with fewer components, whose noise takes the place of the first two starts.
 
     Source:

@@ -47,15 +47,6 @@ def choose_kernels(
     the Gaussian gives the held-out rows the highest evidence; it falls from 0.5 until that falls, too. With
     it, up to 2,000 observed values of held-out rows are hidden one at a time and predicted from the others of
     their row, in units of the columns.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-        shrinkage: λ in (0, 1], if it is chosen already.
-        bandwidth: h in (0, 1), likewise.
-        seed: of the folds and of the values that are predicted.
-
-    Raises:
-        InputError: too few rows, or a column that does not vary.
     """
     check_kernel_table(table)
     bandwidths = BANDWIDTHS if bandwidth is None else (bandwidth,)

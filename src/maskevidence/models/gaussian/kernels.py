@@ -146,17 +146,7 @@ def check_kernel_table(
     max_iterations: int = 1000,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Check that a `KernelGaussian` can be fitted to a table.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-        tolerance: of EM.
-        max_iterations: the largest number of its iterations.
-        names: of the columns, if they have names.
-
-    Raises:
-        InputError: too few rows, a column that does not vary, or impossible settings of EM.
-    """
+    """Check that a `KernelGaussian` can be fitted to a table."""
     check_table(table, 0, tolerance, max_iterations, names)
     spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
     if not spread.all():

@@ -38,18 +38,7 @@ _LARGEST = 1e150  # of a value whose squares can be summed
 def check_table(
     table: Table, n_components: int, tolerance: float, max_iterations: int, names: Sequence[str] | None = None
 ) -> None:
-    """Check that a model can be fitted to a table.
-
-    Args:
-        table: shape (N, D), NaN where a value is missing.
-        n_components: K; 0 for a full covariance.
-        tolerance: of the iterations, relative to the log evidence.
-        max_iterations: their largest number.
-        names: of the columns, if they have names.
-
-    Raises:
-        InputError: too few rows, no column that varies, or an impossible tolerance or number of iterations.
-    """
+    """Check that a model can be fitted to a table."""
     if len(table) < max(2, n_components + 1):
         what = f" for {n_components} components" if n_components else ""
         raise InputError(f"{len(table)} rows are too few{what}; give at least {max(2, n_components + 1)}")
@@ -96,9 +85,6 @@ class PrincipalAxes(NamedTuple):
     def of(self, n_components: int) -> LowRankParameters:
         """Maximum likelihood PPCA with K components, in closed form.
 
-        Raises:
-            NumericalError: the components leave no noise.
-
         Source:
             Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
         """
@@ -113,9 +99,6 @@ class PrincipalAxes(NamedTuple):
 
 def principal_axes(table: Table, ddof: int = 0) -> PrincipalAxes:
     """The eigenvectors of the covariance of complete data.
-
-    Raises:
-        InputError: too few rows for `ddof`.
 
     Example:
         >>> axes = principal_axes(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [2.0, 1.0]]))

@@ -62,9 +62,6 @@ class MissingRows(NamedTuple):
 def gather_rows(table: Table) -> MissingRows:
     """Bring a table into standard units, and its rows into patterns.
 
-    Args:
-        table: shape (N, D), NaN where a value is missing; every column has a value.
-
     Example:
         >>> rows = gather_rows(np.array([[1.0, 2.0], [3.0, np.nan], [5.0, np.nan], [3.0, 4.0]]))
         >>> rows.seen.tolist(), rows.n_rows.tolist(), rows.shift.tolist()
@@ -103,8 +100,6 @@ class LowRankLikelihood:
     gradient of (w_j, μ_j) times ψ_j (Σ E (z, 1)(z, 1)ᵀ)⁻¹, and that of log ψ_j times 2/n_j.
 
     Args:
-        rows: the table.
-        n_components: K.
         isotropic: True for PPCA, whose noise is one number, in the units of the data; False for factor
             analysis.
 
@@ -262,16 +257,8 @@ def fit_low_rank(
     filled by the mean of its column; or, `like` a fit with fewer components, by what that fit expects there.
 
     Args:
-        table: shape (N, D), NaN where a value is missing.
-        n_components: K.
         tolerance: the ascent ends when 20 iterations raise the log evidence in standard units by less,
             relative to its size.
-        max_iterations: the largest number of iterations.
-        isotropic: True for PPCA, False for factor analysis.
-        like: a fit with fewer components.
-
-    Raises:
-        NumericalError: PPCA whose components leave no noise.
     """
     rows = gather_rows(table)
     objective = LowRankLikelihood(rows, n_components, isotropic=isotropic)
@@ -321,9 +308,6 @@ def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vecto
 
     Returns:
         Mean, shape (D,), covariance, shape (D, D), in the units of the table, and the number of iterations.
-
-    Raises:
-        NumericalError: a covariance that is not positive definite.
     """
     rows = gather_rows(table)
     objective = FullLikelihood(rows)

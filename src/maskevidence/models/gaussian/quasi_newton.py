@@ -52,9 +52,6 @@ def maximise(
     long as the gradient pushes against it.
 
     Args:
-        objective: its value, gradient and metric at a point.
-        start: shape (n,).
-        lower: shape (n,); bounds, -inf for none.
         tolerance: the ascent ends when 20 iterations raise the value by less, relative to the value (or to 1,
             if its size is smaller).
         max_iterations: the largest number of iterations; beyond it, a `ConvergenceWarning` says what the last
@@ -63,9 +60,6 @@ def maximise(
 
     Returns:
         The maximum, and the number of iterations.
-
-    Raises:
-        NumericalError: the objective is not finite at the start.
 
     Source:
         Jamshidian and Jennrich (1997), Acceleration of the EM Algorithm by Using Quasi-Newton Methods;

@@ -54,10 +54,7 @@ def fit_shrunk(
     Args:
         table: shape (N, D), NaN where a value is missing. A column that does not vary, or has no value, gets
             the prior's variance of 1.
-        shrinkage: λ, in (0, 1].
         tolerance: EM ends when no entry of the covariance, in units of the columns, changes by more.
-        max_iterations: the largest number of iterations.
-        start: where EM begins; by default uncorrelated columns.
 
     Source:
         Little and Rubin (2002), Statistical Analysis with Missing Data, section 11.2; Schafer (1997),
@@ -97,10 +94,6 @@ def fit_shrunk(
 
 def log_evidence_under(fitted: ShrunkFit, table: Table) -> float:
     """The total log evidence of rows under N(mean, covariance), nats; a missing value is integrated out.
-
-    Args:
-        fitted: mean and covariance.
-        table: shape (N, D), NaN where a value is missing.
 
     Example:
         >>> fitted = ShrunkFit(np.zeros(2), np.eye(2), np.zeros((0, 2)), 1)

@@ -52,11 +52,7 @@ def save_vit_mae(
     pixel_std: list[float],
     density: PixelDensity | None,
 ) -> None:
-    """Write what `load_vit_mae` reads: the files of transformers, and the density if there is one.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """Write what `load_vit_mae` reads: the files of transformers, and the density if there is one."""
     path = Path(folder)
     size = network.config.image_size
     preprocessing = {
@@ -130,15 +126,6 @@ class ViTMAENetwork(nn.Module):
 
         ViT-MAE hides the fraction `mask_ratio` of the patches, those with the largest noise, and keeps the
         others in the order of their noise.
-
-        Args:
-            model: a `ViTMAEForPreTraining`.
-            pixels: preprocessed images.
-            hidden: the patches to hide, the same number in each row.
-            through: the model wrapped for distributed training, if it is.
-
-        Raises:
-            NumericalError: the model hid other patches.
         """
         d, n_hidden = hidden.shape[1], int(hidden[0].sum())
         noise = hidden * d + torch.arange(d, device=hidden.device)
@@ -178,9 +165,6 @@ class PatchNetwork:
         norm_pix_loss: whether it predicts normalised patches.
         conditionals: what its predictions of pixels are; see `MaskedModel`.
         transformer: the transformers model behind it; None for a function.
-
-    Raises:
-        InputError: patches that do not fill the image.
     """
 
     predict: Callable[[Tensor, Tensor], Tensor]
@@ -204,11 +188,7 @@ class PatchNetwork:
 
 
 def vit_mae_adapter(model: Any) -> PatchNetwork:
-    """A `ViTMAEForPreTraining` as a `PatchNetwork`.
-
-    Raises:
-        InputError: another model, or images or patches that are not square.
-    """
+    """A `ViTMAEForPreTraining` as a `PatchNetwork`."""
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) != "vit_mae" or not hasattr(model, "decoder"):
         raise InputError(f"{type(model).__name__} has no decoder that predicts patches; {A_VIT_MAE}")

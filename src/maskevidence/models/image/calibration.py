@@ -34,8 +34,6 @@ def fit_variances(
 
     Args:
         predicted: from a mask to the hidden patches and their predictions, one call after the other.
-        tokens: the images.
-        density: its sizes are fitted; its variances are not read.
     """
     variances = []
     with torch.no_grad(), progress("calibrating", len(density.sizes) * len(tokens)) as advance:
@@ -66,16 +64,6 @@ def fit_variance(
     For the Gaussian it is the mean squared error. For the discretised density there is no closed form: a
     golden-section search over log v ends within 10⁻⁶ of it, on about 65,536 randomly chosen pixels if there
     are more.
-
-    Args:
-        density: its name.
-        pixels: batches of values and their predictions.
-        n_pixels: how many will come, over all batches.
-        seed: seed of the choice of pixels.
-
-    Raises:
-        NumericalError: pixels that are predicted without error, whose likeliest variance is 0, or predictions
-            that are not numbers.
 
     Example:
         >>> fit_variance("gaussian", [(torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0]))], n_pixels=2)

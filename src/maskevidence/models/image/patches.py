@@ -44,9 +44,6 @@ def calls_by_size(
     Args:
         predict: from patches (b, D, K) and hidden ones (b, D) to predictions (b, D, K).
         tokens: the images' patches. Those that are neither visible nor masked are hidden, too.
-        masked: the patches to score.
-        images_at_once: images in one call.
-        device: device of the network.
     """
     hidden = ~tokens.visible(masked)
     n_hidden = hidden.sum(1)
@@ -87,9 +84,6 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
     Returns:
         Shape (N, D, K) with D = (H / P)·(W / P), of the same dtype.
 
-    Raises:
-        InputError: a patch size that does not divide the image size.
-
     Example:
         >>> import torch
         >>> image = torch.arange(16).reshape(1, 4, 4, 1)
@@ -116,12 +110,6 @@ def unpatchify(
     patches: Shaped[Tensor, "N D K"], height: int, width: int, channels: int
 ) -> Shaped[Tensor, "N H W C"]:
     """Put patches together to images: the inverse of `patchify`.
-
-    Returns:
-        Shape (N, H, W, C).
-
-    Raises:
-        InputError: patches that do not form such images.
 
     Example:
         >>> import torch

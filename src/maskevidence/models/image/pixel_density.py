@@ -48,9 +48,6 @@ class PixelDensity:
         patch_mean: with "visible": the mean of a patch if none is visible, in the model's pixel units.
         patch_variance: with "visible": its variance in that case.
 
-    Raises:
-        InputError: an unknown name, or sizes and variances that do not match.
-
     Example:
         >>> density = PixelDensity("gaussian", sizes=(1, 3), variances=(1.0, 4.0), n_patches=4)
         >>> density.variance(torch.tensor([1, 2, 3, 4])).tolist()
@@ -103,9 +100,6 @@ class PixelDensity:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "PixelDensity":
         """The density that `to_dict` described.
-
-        Raises:
-            InputError: content that does not describe a density.
 
         Example:
             >>> density = PixelDensity("discretised", (1,), (9.0,), n_patches=4)

@@ -29,7 +29,6 @@ class ColumnHeads(nn.Module):
     logistic distributions of u, whose mass over a cell of width δ about x, divided by δ, is the density.
 
     Args:
-        columns: D columns.
         density: whether yes/no columns count as densities per unit, too; False for a table without numbers.
 
     Attributes:

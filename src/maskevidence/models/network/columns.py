@@ -71,12 +71,7 @@ def column_from(
     """A column from its values in the training rows.
 
     Args:
-        values: shape (N,), NaN where a value is missing.
         kind: by default "yes/no" for two different values, otherwise "number".
-        name: of the column in a message; None if it has none.
-
-    Raises:
-        InputError: no value, or "yes/no" for a column that has not two values.
 
     Example:
         >>> column_from(np.array([0.0, 1.0, np.nan, 1.0])).kind, column_from(np.array([3.0, 0.0, 8.0])).step
@@ -136,11 +131,7 @@ def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
 
 
 def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Columns from their settings.
-
-    Raises:
-        InputError: settings that describe no column.
-    """
+    """Columns from their settings."""
     try:
         return [
             Column(**{**setting, "values": tuple(map(float, setting.get("values", ())))})  # type: ignore
@@ -187,9 +178,6 @@ def note_on_unseen(
     """A sentence on the cells of a category that training has not seen; none if there are none.
 
     Args:
-        name: of the column, as a message calls it.
-        column: a category.
-        codes: shape (n,); the cells that are present.
         words: of the codes 0, 1, ..., the last one of all further words together, "" if they are not known;
             None if the categories are numbers.
 
@@ -221,8 +209,6 @@ def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> 
 
     Args:
         x: a `Table`, whose words are positions among its own levels, or a data frame.
-        names: of its columns.
-        levels: the words of some columns.
 
     Example:
         >>> import pandas

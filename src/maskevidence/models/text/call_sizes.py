@@ -55,9 +55,6 @@ class CallSizes:
 
     Attributes:
         note: what a trial has found, in one sentence; None if there was none.
-
-    Raises:
-        InputError: a size below 1.
     """
 
     def __init__(self, asked: int | None) -> None:
@@ -76,14 +73,7 @@ class CallSizes:
         pads: bool,
         width: int | None = None,
     ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """The rows of each call, longest first; calls all have the same size.
-
-        Args:
-            n_present: shape (n,); the number of tokens of each row.
-            device: where the model is.
-            pads: whether rows of different lengths may share a call.
-            width: of the network, if calls of narrow networks may be larger.
-        """
+        """The rows of each call, longest first; calls all have the same size."""
         size = self._in_call or self.asked or tokens_for_width(device, width)
         rows = _Rows(n_present, pads)
         while rows.left:

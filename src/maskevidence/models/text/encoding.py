@@ -114,11 +114,7 @@ class Encoding:
 
 
 def shortened(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
-    """The rows, each within the model's positions; adds a sentence on what was done to `notes`.
-
-    Raises:
-        InputError: a row that is too long and may not be shortened, or a prompt that leaves no room.
-    """
+    """The rows, each within the model's positions; adds a sentence on what was done to `notes`."""
     if options.max_tokens is None:
         return rows
     room = options.max_tokens - frame.n_tokens
@@ -168,11 +164,7 @@ def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
 
 
 def room_in_block(frame: Frame, options: Encoding) -> int:
-    """The number of tokens of a block, without special ones.
-
-    Raises:
-        InputError: a block size that the model does not read, or that special tokens fill.
-    """
+    """The number of tokens of a block, without special ones."""
     block_size = options.block_size or 0
     room = block_size - frame.n_tokens
     if room < 1:
@@ -217,9 +209,6 @@ def joined_blocks(
 
     The tokens are the first ids of the encoded names, as the repositories of MDLM and SEDD read them: of a
     tokenizer that puts a token before each text, such as BERT's, both are that token.
-
-    Raises:
-        InputError: a tokenizer without such a token, or as for `blocks`.
     """
     names = (tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token)
     if names[1] is None or (names[0] is None and joining.ends):

@@ -39,17 +39,10 @@ def load_checkpoint(
     """A network in float32 from a folder or the hub, and notes on its weights.
 
     Args:
-        name: a folder, or OWNER/NAME on the hub.
         model_class: the name of a class in transformers, or MODULE:CLASS of an installed package, with a
             `from_pretrained`; by default the class that the configuration names for masked language models.
         state_prefix: what the names of the weights begin with in the folder's file of weights; others are
             left out.
-        revision: branch, tag or commit on the hub.
-        trust_remote_code: whether code that comes with the model may run.
-
-    Raises:
-        InputError: no such class, model, file or weights, or weights that do not fit.
-        MissingExtraError: transformers is not installed.
 
     Example:
         >>> load_checkpoint("a/b", "BertForMaskedLMs", None)

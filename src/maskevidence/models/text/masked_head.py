@@ -82,11 +82,6 @@ def only_after(cut: Cut, shape: torch.Size, places: Places) -> Iterator[list[Cut
 
     A network that pads its input by itself (Longformer) works on all positions.
 
-    Args:
-        cut: the call.
-        shape: of the ids, (B, L).
-        places: the row and the column of each place that is kept.
-
     Yields:
         A list that holds the cut once it is made.
     """
@@ -243,11 +238,7 @@ def trial_inputs(
 
 
 def trial_tells(name: str, logits: Float[Tensor, "n V"]) -> bool:
-    """Whether the logits of a trial differ between places, so that a wrong place would be seen.
-
-    Raises:
-        InputError: logits so large that float32 rounds their differences away.
-    """
+    """Whether the logits of a trial differ between places, so that a wrong place would be seen."""
     largest = float(logits.amax(-1).abs().max())
     if largest > _LARGEST_LOGIT:
         raise InputError(

@@ -54,9 +54,6 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
 
     Special tokens that a text spells out are treated as text. Spaces between the letters of a protein are no
     bytes.
-
-    Raises:
-        InputError: something other than text.
     """
     for position, text in enumerate(texts):
         if not isinstance(text, str):
@@ -189,11 +186,7 @@ def with_spaces(text: str) -> str:
 
 
 def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
-    """The special tokens that a tokenizer puts around one text, or around two.
-
-    Raises:
-        InputError: a tokenizer that changes the texts themselves.
-    """
+    """The special tokens that a tokenizer puts around one text, or around two."""
     texts = ("a", "b") if pair else ("a",)
     rest = list(tokenizer(*texts)["input_ids"])
     gaps = []

@@ -19,11 +19,7 @@ _SPECIAL = {
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The words of a `vocab.txt`, one per line, in the order of their numbers.
-
-    Raises:
-        InputError: a file that cannot be read, is not UTF-8, or has a word twice.
-    """
+    """The words of a `vocab.txt`, one per line, in the order of their numbers."""
     with reading(file):
         content = file.read_bytes()
     try:
@@ -48,14 +44,7 @@ def pattern_tokenizer(words: Sequence[str], pattern: str, mask_token: str | None
     unknown tokens, and spaces alone are dropped.
 
     Args:
-        words: the vocabulary, in the order of its numbers.
-        pattern: what a part is, such as `\S` for single letters.
         mask_token: the word that stands for a hidden token, if it is neither [MASK] nor <mask>.
-
-    Raises:
-        InputError: a pattern that is no regular expression, or a vocabulary without a word for unknown or for
-            hidden tokens.
-        MissingExtraError: transformers is not installed.
 
     Example:
         >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] C Cl ( ) = O".split()
@@ -103,10 +92,6 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 def letter_tokenizer(sequences: Sequence[str]) -> Any:
     """A tokenizer whose tokens are the single letters of some sequences, in alphabetical order.
-
-    Raises:
-        InputError: sequences without a letter.
-        MissingExtraError: transformers is not installed.
 
     Example:
         >>> tokenizer = letter_tokenizer(["ACGT"])

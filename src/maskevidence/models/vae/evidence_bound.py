@@ -121,18 +121,7 @@ class EvidenceBound:
 def warn_if_collapsed(
     sizes: Float64[np.ndarray, " N"], samples: int, share: float, so: str, remedy: str
 ) -> bool:
-    """Warn in one line if the effective sample size is below 2 for more than a share of the observations.
-
-    Args:
-        sizes: shape (N,); effective sample sizes.
-        samples: S, the number of draws.
-        share: of the observations.
-        so: what follows for the numbers, in words.
-        remedy: what to do, in words.
-
-    Returns:
-        Whether it warned.
-    """
+    """Warn in one line if the effective sample size is below 2 for more than a share of the observations."""
     collapsed = int((sizes < _MIN_SIZE).sum())
     is_too_many = samples > _MIN_SIZE and collapsed > share * len(sizes)
     if is_too_many:

@@ -24,10 +24,6 @@ class GaussianTokens(nn.Module):
     have one scale, so that the noise has one variance. Shift and scale are float64, whatever the dtype of the
     networks, and rows are brought into standard units before they are cast.
 
-    Args:
-        n_features: D.
-        dtype: of σ²; shift starts at 0, scale and σ² at 1.
-
     Attributes:
         blank: the value that replaces a token that is not visible: the mean, in standard units.
         domain: the values that the likelihood takes, and advice for others.
@@ -61,11 +57,7 @@ class GaussianTokens(nn.Module):
         return torch.log(self.scale)
 
     def set_noise_variance(self, variance: float) -> None:
-        """Set σ², in standard units.
-
-        Raises:
-            InputError: a number that is not finite and above 0.
-        """
+        """Set σ², in standard units."""
         if not 0 < variance < math.inf:
             raise InputError(f"a noise variance of {variance}; give a finite number above 0")
         with torch.no_grad():

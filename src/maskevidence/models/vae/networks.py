@@ -56,11 +56,7 @@ def width_of(encoder: nn.Module) -> int:
 def encoded(
     encoder: nn.Module, x: Float[Tensor, "B D"], spread: Spread = "log_scale"
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]]:
-    """Mean and log scale of q(z | x), from a pair of tensors or one tensor of twice the width.
-
-    Raises:
-        InputError: the encoder gives something else.
-    """
+    """Mean and log scale of q(z | x), from a pair of tensors or one tensor of twice the width."""
     answer = encoder(x)
     halved = 0.5 if spread == "log_variance" else 1.0
     if isinstance(answer, Tensor) and answer.shape[:-1] == x.shape[:1] and answer.shape[-1] % 2 == 0:
@@ -99,11 +95,7 @@ def check_logits(decoder: nn.Module) -> None:
 
 
 def check_pair(encoder: nn.Module, decoder: nn.Module, n_features: int, like: Tensor) -> int:
-    """The number K of latent dimensions, from one call of both networks.
-
-    Raises:
-        InputError: shapes that do not fit.
-    """
+    """The number K of latent dimensions, from one call of both networks."""
     training = encoder.training, decoder.training
     encoder.eval(), decoder.eval()  # batch norm must not learn from a blank row
     try:
