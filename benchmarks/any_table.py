@@ -204,7 +204,7 @@ def tables_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
         numbers[name] = splits
         rows, columns = table.values.shape
         title = (
-            f"{name}: {rows:,} rows, {columns} columns ({len(set(table.kinds))} kinds), "
+            f"{name}: {rows:,} rows, {columns} columns ({', '.join(sorted(set(table.kinds)))}), "
             f"{int(np.isnan(table.values).sum())} cells missing; {options.splits} splits"
         )
         lines = []
