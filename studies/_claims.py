@@ -13,7 +13,7 @@ from _records import Record
 
 FILE = Path(__file__).with_name("claims.toml")
 FIXED = {"images": True, "tables": False, "text": True}  # whether the data sets are all there are
-HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot be told at this size", "not run yet"
+HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot be told", "not run yet"
 
 
 class Result(NamedTuple):
@@ -51,7 +51,7 @@ def verdict(claim: Mapping[str, Any], mean: Mean) -> str:
 
     Example:
         >>> verdict({"above": 0.0}, Mean(0.5, -0.1, 1.1, 5)), verdict({"below": 0.0}, Mean(0.5, 0.2, 0.8, 5))
-        ('cannot be told at this size', 'does not hold')
+        ('cannot be told', 'does not hold')
     """
     if math.isnan(mean.value):
         return NOT_RUN
