@@ -153,7 +153,7 @@ def smiles_model(*, bfloat16: bool = False) -> me.models.MaskedLM | None:
 
 
 def smiles_tokenizer(words: list[str]) -> Any:
-    """Atoms and bonds as whole words, as docs/masked_lm.md builds it."""
+    """Atoms and bonds as whole words."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
