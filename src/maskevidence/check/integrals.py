@@ -23,19 +23,13 @@ _LEVELS = 256
 
 
 class IntegralNodes(NamedTuple):
-    """Nodes of an integral, which is Σ exp(log_prob + log_weight).
+    """Nodes of an integral, which is Σ exp(log_prob + log_weight)."""
 
-    Attributes:
-        log_prob: shape (n,); the log-density at the nodes.
-        log_weight: shape (n,); the log weight of each.
-        error: the standard error of a sample; or the change of the last refinement, added up over intervals.
-        note: why the integral is not to be trusted; empty if it is.
-    """
-
-    log_prob: Floats
-    log_weight: Floats
+    log_prob: Floats  # shape (n,); the log-density at the nodes
+    log_weight: Floats  # shape (n,); the log weight of each
+    # the standard error of a sample; or the change of the last refinement, added up over intervals
     error: float
-    note: str = ""
+    note: str = ""  # why the integral is not to be trusted; empty if it is
 
 
 def integrate(

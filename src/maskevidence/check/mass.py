@@ -31,30 +31,19 @@ _TIMES_OTHERS = 3.0  # the median of all values, of which networks with random w
 
 @dataclass(frozen=True)
 class Mass:
-    """Values of a hidden token with their log-probabilities, whose sum or integral is the total probability.
+    """Values of a hidden token with their log-probabilities, which sum or integrate to the total."""
 
-    Attributes:
-        row: the pair of the trial.
-        column: the hidden token.
-        log_prob: shape (n,); the answers at the values.
-        log_weight: shape (n,); the log weight of each value in the sum or integral.
-        error: the numerical or standard error of the total.
-        note: why the total is not to be trusted; empty if it is.
-        complete: whether the token has no other values; otherwise the sum is at most 1.
-        density: whether the sum is an integral; None if that is unknown, for a vector of levels.
-        n_samples: the number of draws, if the values are random; 0 if they are enumerated.
-        n_values: the number of the column's values in the data, at which an integral looks for narrow modes.
-    """
-
-    row: int
-    column: int
-    log_prob: Floats
-    log_weight: Floats
-    error: float = 0.0
-    note: str = ""
-    complete: bool = True
+    row: int  # the pair of the trial
+    column: int  # the hidden token
+    log_prob: Floats  # shape (n,); the answers at the values
+    log_weight: Floats  # shape (n,); the log weight of each value in the sum or integral
+    error: float = 0.0  # the numerical or standard error of the total
+    note: str = ""  # why the total is not to be trusted; empty if it is
+    complete: bool = True  # whether the token has no other values; otherwise the sum is at most 1
+    # whether the sum is an integral; None if that is unknown, for a vector of levels
     density: bool | None = False
-    n_samples: int = 0
+    n_samples: int = 0  # the number of draws, if the values are random; 0 if they are enumerated
+    # the number of the column's values in the data, at which an integral looks for narrow modes
     n_values: int = 0
 
     def total(self, base: float = math.e) -> float:

@@ -24,27 +24,17 @@ _N_ATTEMPTS = 8  # draws until a value differs from the value that it replaces
 
 @dataclass
 class Trial:
-    """Pairs of a row and a mask, on which a model is checked.
-
-    Attributes:
-        model: the model.
-        data: all observations.
-        tokens: the row of each pair.
-        masked: shape (b, D); the mask of each pair.
-        tolerance: the largest difference that rounding can explain, relative to 1 + |answer|.
-        seed: of all random numbers.
-        texts: the texts behind the observations, one or two for each, or None.
-        n_passes: how many rows with a mask went through the model so far.
-    """
+    """Pairs of a row and a mask, on which a model is checked."""
 
     model: Any
-    data: Tokens
-    tokens: Tokens
-    masked: Bool[Tensor, "b D"]
-    tolerance: float
-    seed: int = 0
+    data: Tokens  # all observations
+    tokens: Tokens  # the row of each pair
+    masked: Bool[Tensor, "b D"]  # the mask of each pair
+    tolerance: float  # the largest difference that rounding can explain, relative to 1 + |answer|
+    seed: int = 0  # of all random numbers
+    # the texts behind the observations, one or two for each, or None
     texts: tuple[tuple[str, ...], ...] | None = None
-    n_passes: int = 0
+    n_passes: int = 0  # how many rows with a mask went through the model so far
 
     @cached_property
     def answer(self) -> Float64[Tensor, "b D"]:
@@ -160,32 +150,20 @@ def new_trial(
 
 
 class Change(NamedTuple):
-    """Answers that have to be equal up to rounding.
+    """Answers that have to be equal up to rounding."""
 
-    Attributes:
-        before: shape (b, D); the answers as they were.
-        after: shape (b, D); the answers after a change that may not matter.
-        where: shape (b, D); which answers are compared.
-    """
-
-    before: Float64[Tensor, "b D"]
-    after: Float64[Tensor, "b D"]
-    where: Bool[Tensor, "b D"]
+    before: Float64[Tensor, "b D"]  # the answers as they were
+    after: Float64[Tensor, "b D"]  # the answers after a change that may not matter
+    where: Bool[Tensor, "b D"]  # which answers are compared
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The part of a finding that depends on the model.
+    """The part of a finding that depends on the model."""
 
-    Attributes:
-        status: as in `Finding`.
-        message: its `found`.
-        fields: other fields of the finding.
-    """
-
-    status: Status
-    message: str
-    fields: dict[str, Any] = field(default_factory=dict)
+    status: Status  # as in `Finding`
+    message: str  # its `found`
+    fields: dict[str, Any] = field(default_factory=dict)  # other fields of the finding
 
     def finding(self, check: str, did: str, **defaults: Any) -> Finding:
         """The finding of a check, with defaults for the fields that the outcome leaves out."""
@@ -239,21 +217,14 @@ def _compare(trial: Trial, change: Change) -> Outcome:
 
 @dataclass(frozen=True)
 class Check:
-    """A question to a model, whose answer on a trial is a finding.
+    """A question to a model, whose answer on a trial is a finding."""
 
-    Attributes:
-        name: the name of the finding.
-        run: from a trial, the outcome; or the changes that may not change an answer.
-        did: what it does, one sentence.
-        look_at: what to look at in the model if the check fails.
-        explains: whether its fault may make the checks behind it fail.
-    """
-
-    name: str
+    name: str  # the name of the finding
+    # from a trial, the outcome; or the changes that may not change an answer
     run: Callable[..., Outcome | Iterable[Change]]
-    did: str
-    look_at: str = ""
-    explains: bool = True
+    did: str  # what it does, one sentence
+    look_at: str = ""  # what to look at in the model if the check fails
+    explains: bool = True  # whether its fault may make the checks behind it fail
 
     def __call__(self, trial: Trial, *more: Any) -> Finding:
         """The finding of a trial; a model that raises an error has failed."""

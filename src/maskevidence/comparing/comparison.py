@@ -544,15 +544,10 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
 
 
 class Conclusion(NamedTuple):
-    """The conclusion of a comparison.
+    """The conclusion of a comparison."""
 
-    Attributes:
-        headline: which model is best, and which models cannot be told apart from it.
-        words: how far it is ahead, with its error.
-    """
-
-    headline: str
-    words: str
+    headline: str  # which model is best, and which models cannot be told apart from it
+    words: str  # how far it is ahead, with its error
 
 
 def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:

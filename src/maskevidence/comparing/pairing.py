@@ -31,36 +31,22 @@ Unit = Literal["nats per observation", "nats per byte"]
 
 
 class Paired(NamedTuple):
-    """A mean difference with its errors, the values behind the mean, and its curve.
+    """A mean difference with its errors, the values behind the mean, and its curve."""
 
-    Attributes:
-        difference: mean over observations.
-        mask_se: Monte-Carlo standard error of the masks; None if not known.
-        mask_df: its degrees of freedom; None if unknown or infinite.
-        data_se: sampling standard error of the observations; None if not resolved.
-        per_observation: shape (n_observations,).
-        curve: the difference by mask size; None unless paired by masks.
-        tails: how far rare masks move the ends of an interval (standard_errors.py).
-    """
-
-    difference: float
-    mask_se: float | None
-    mask_df: float | None
-    data_se: float | None
+    difference: float  # mean over observations
+    mask_se: float | None  # Monte-Carlo standard error of the masks; None if not known
+    mask_df: float | None  # its degrees of freedom; None if unknown or infinite
+    data_se: float | None  # sampling standard error of the observations; None if not resolved
     per_observation: Float64[np.ndarray, " n_observations"]
-    curve: Curve | None
-    tails: Tails
+    curve: Curve | None  # the difference by mask size; None unless paired by masks
+    tails: Tails  # how far rare masks move the ends of an interval (standard_errors.py)
 
 
 class CommonMasks(NamedTuple):
-    """The masks that two estimates share.
+    """The masks that two estimates share."""
 
-    Attributes:
-        design: that draws these masks.
-        repeats: how often each of the two estimates repeats them, such as the number of its draws.
-    """
-
-    design: MaskDesign
+    design: MaskDesign  # that draws these masks
+    # how often each of the two estimates repeats them, such as the number of its draws
     repeats: tuple[int, int]
 
     @property

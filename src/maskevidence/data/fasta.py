@@ -16,17 +16,11 @@ _GAPS = "-."
 
 
 class Records(NamedTuple):
-    """The records of a FASTA file.
+    """The records of a FASTA file."""
 
-    Attributes:
-        names: the first word of each header, without ">".
-        sequences: the letters of each record.
-        notes: changes of the letters, one sentence each.
-    """
-
-    names: list[str]
-    sequences: list[str]
-    notes: list[str]
+    names: list[str]  # the first word of each header, without ">"
+    sequences: list[str]  # the letters of each record
+    notes: list[str]  # changes of the letters, one sentence each
 
 
 def is_fasta(file: Path) -> bool:

@@ -28,17 +28,11 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}")
 
 
 class HubSet(NamedTuple):
-    """A data set with its own name on the command line.
+    """A data set with its own name on the command line."""
 
-    Attributes:
-        folder: its folder below MASKEVIDENCE_DATA.
-        hub: its name on the hub; None if it is not there.
-        config: its configuration on the hub.
-    """
-
-    folder: str
-    hub: str | None
-    config: str | None = None
+    folder: str  # its folder below MASKEVIDENCE_DATA
+    hub: str | None  # its name on the hub; None if it is not there
+    config: str | None = None  # its configuration on the hub
 
     def local(self) -> Path | None:
         """Its folder below MASKEVIDENCE_DATA, or None if there is none."""

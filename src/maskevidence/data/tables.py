@@ -45,49 +45,30 @@ _TRUE, _FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 
 @dataclass(frozen=True)
 class RawTable:
-    """The columns of a file.
+    """The columns of a file."""
 
-    Attributes:
-        name: the file as the user named it.
-        columns: a `pyarrow.Table`; the cells of a CSV file are text, as in the file.
-        first_line: the line of the first row in a CSV file; 0 for other files.
-        notes: guesses of the reader, one sentence each.
-        delimiter: what separates the cells of a CSV file; a comma for other files.
-        decimal: what separates the decimals of a number in a CSV file.
-        index: the column that pandas wrote as the index, if there is one.
-    """
-
-    name: str
-    columns: Any
-    first_line: int = 0
-    notes: tuple[str, ...] = ()
-    delimiter: str = ","
-    decimal: str = "."
-    index: str | None = None
+    name: str  # the file as the user named it
+    columns: Any  # a `pyarrow.Table`; the cells of a CSV file are text, as in the file
+    first_line: int = 0  # the line of the first row in a CSV file; 0 for other files
+    notes: tuple[str, ...] = ()  # guesses of the reader, one sentence each
+    delimiter: str = ","  # what separates the cells of a CSV file; a comma for other files
+    decimal: str = "."  # what separates the decimals of a number in a CSV file
+    index: str | None = None  # the column that pandas wrote as the index, if there is one
 
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """Which columns of a file are used, and how.
+    """Which columns of a file are used, and how."""
 
-    Attributes:
-        columns: the columns to use, in this order; None for all.
-        drop: columns to leave out.
-        id_column: the column with the names of the rows, which is not data; None for none.
-        one_hot: columns of categories.
-        missing: words and numbers that stand for missing values.
-        words: whether columns of text are categories, which are read as positions among their words.
-        categories: columns that are categories, whatever they hold; with `words`.
-        numbers: columns that are numbers, even if they hold two different ones; with `words`.
-    """
-
-    columns: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    id_column: str | None = None
-    one_hot: Sequence[str] = ()
-    missing: Sequence[str] = ()
+    columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
+    drop: Sequence[str] = ()  # columns to leave out
+    id_column: str | None = None  # the column with the names of the rows, which is not data; None for none
+    one_hot: Sequence[str] = ()  # columns of categories
+    missing: Sequence[str] = ()  # words and numbers that stand for missing values
+    # whether columns of text are categories, which are read as positions among their words
     words: bool = False
-    categories: Sequence[str] = ()
+    categories: Sequence[str] = ()  # columns that are categories, whatever they hold; with `words`
+    # columns that are numbers, even if they hold two different ones; with `words`
     numbers: Sequence[str] = ()
 
 
@@ -335,21 +316,13 @@ def is_number(cell: str) -> bool:
 
 
 class _Unusable(NamedTuple):
-    """Why a column cannot be read as numbers.
+    """Why a column cannot be read as numbers."""
 
-    Attributes:
-        name: of the column.
-        where: the line of the first cell that is not a number, and its text; or the type of the column.
-        words: the different cells that are no numbers, at most one more than `_FEW_WORDS`.
-        among_numbers: whether other cells are numbers.
-        is_text: whether the cells are text, which may be the words of a category.
-    """
-
-    name: str
-    where: str
-    words: frozenset[str]
-    among_numbers: bool
-    is_text: bool = True
+    name: str  # of the column
+    where: str  # the line of the first cell that is not a number, and its text; or the type of the column
+    words: frozenset[str]  # the different cells that are no numbers, at most one more than `_FEW_WORDS`
+    among_numbers: bool  # whether other cells are numbers
+    is_text: bool = True  # whether the cells are text, which may be the words of a category
 
 
 def to_table(

@@ -69,19 +69,12 @@ class Texts:
 
 
 class TextColumns(NamedTuple):
-    """TextColumns by name, whose values are read on demand.
+    """TextColumns by name, whose values are read on demand."""
 
-    Attributes:
-        columns: lists by name, or anything with `column_names`, such as a table of pyarrow.
-        header: the file whose first row gave the names; None if they do not come from a row.
-        labels: the column with the names of the rows, where the format has one.
-        notes: changes of the values, one sentence each.
-    """
-
-    columns: Any
-    header: Path | None = None
-    labels: str | None = None
-    notes: tuple[str, ...] = ()
+    columns: Any  # lists by name, or anything with `column_names`, such as a table of pyarrow
+    header: Path | None = None  # the file whose first row gave the names; None if they do not come from a row
+    labels: str | None = None  # the column with the names of the rows, where the format has one
+    notes: tuple[str, ...] = ()  # changes of the values, one sentence each
 
     @property
     def names(self) -> list[str]:

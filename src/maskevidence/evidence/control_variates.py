@@ -50,15 +50,10 @@ _PENALTIES = 10.0 ** np.arange(-6, 7)  # relative to the mean diagonal entry of 
 
 
 class SizeCurves(NamedTuple):
-    """The curves ĉ_r, one for each fold of replicates, from the masks of all other folds.
+    """The curves ĉ_r, one for each fold of replicates, from the masks of all other folds."""
 
-    Attributes:
-        knots: shape (n_knots,); logit of the rate, ascending.
-        values: shape (n_folds, n_knots); nats per masked token.
-    """
-
-    knots: Float64[np.ndarray, " n_knots"]
-    values: Float64[np.ndarray, "n_folds n_knots"]
+    knots: Float64[np.ndarray, " n_knots"]  # logit of the rate, ascending
+    values: Float64[np.ndarray, "n_folds n_knots"]  # nats per masked token
 
     def at(
         self,
@@ -87,19 +82,14 @@ class SizeCurves(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The prediction of each mask's score from the other replicates: ĝ_r(M) = ĉ_r(M) + level.
+    """The prediction of each mask's score from the other replicates: ĝ_r(M) = ĉ_r(M) + level."""
 
-    Attributes:
-        curves: the curves of all folds.
-        fold: shape (n_masks,); the fold of each mask; its curve and level are fitted to the other folds.
-        level: shape (n_masks,); nats per masked token.
-        token: shape (n_masks,); what the hidden tokens add to ĝ_r, nats per masked token, with expectation 0
-            over the masks of each size (token_means.py); None without scores of tokens.
-    """
-
-    curves: SizeCurves
+    curves: SizeCurves  # the curves of all folds
+    # the fold of each mask; its curve and level are fitted to the other folds
     fold: Int64[np.ndarray, " n_masks"]
-    level: Float64[np.ndarray, " n_masks"]
+    level: Float64[np.ndarray, " n_masks"]  # nats per masked token
+    # shape (n_masks,); what the hidden tokens add to ĝ_r, nats per masked token, with expectation 0 over the
+    # masks of each size (token_means.py); None without scores of tokens
     token: Float64[np.ndarray, " n_masks"] | None = None
 
     def contributions(

@@ -34,31 +34,24 @@ class ObservationTable:
     The mean of `log_evidence` is the estimate. The square of `mask_se` is unbiased for the variance
     over masks; an interval takes Student's t with `mask_df` degrees of freedom, which are few unless an
     observation has many masks.
-
-    Attributes:
-        id: shape (N,).
-        label: N names, empty where an observation has none.
-        n_tokens: shape (N,); tokens that can be hidden.
-        n_bytes: shape (N,); bytes of text behind them; None without text.
-        log_evidence: shape (N,).
-        mask_se: shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates
-            or all of them gave the same number, 0 where every mask was scored.
-        mask_df: shape (N,); its degrees of freedom (Welch-Satterthwaite); NaN where there are none.
-        pll: shape (N,); the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone;
-            None for other designs.
-        order: N best or worst orders, as the design `policy:order=...` takes them; None for other designs.
-        closed_form: shape (N,); the log evidence by the model itself, without masks; None where it has none.
     """
 
     id: Int64[np.ndarray, " N"]
-    label: tuple[str, ...]
-    n_tokens: Int64[np.ndarray, " N"]
-    n_bytes: Int64[np.ndarray, " N"] | None
+    label: tuple[str, ...]  # N names, empty where an observation has none
+    n_tokens: Int64[np.ndarray, " N"]  # tokens that can be hidden
+    n_bytes: Int64[np.ndarray, " N"] | None  # bytes of text behind them; None without text
     log_evidence: Float64[np.ndarray, " N"]
+    # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
+    # them gave the same number, 0 where every mask was scored
     mask_se: Float64[np.ndarray, " N"]
+    # its degrees of freedom (Welch-Satterthwaite); NaN where there are none
     mask_df: Float64[np.ndarray, " N"]
+    # shape (N,); the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone; None
+    # for other designs
     pll: Float64[np.ndarray, " N"] | None
+    # the log evidence by the model itself, without masks; None where it has none
     closed_form: Float64[np.ndarray, " N"] | None
+    # N best or worst orders, as the design `policy:order=...` takes them; None for other designs
     order: tuple[str, ...] | None = None
 
     @property

@@ -180,21 +180,13 @@ def _notes(precise: Precise, pilot: "_Pilot", lengths: Int64[np.ndarray, " N"]) 
 
 
 class _Pilot(NamedTuple):
-    """The first stage of `Precise` on some observations.
+    """The first stage of `Precise` on some observations."""
 
-    Attributes:
-        estimate: with the errors that as many draws for all observations would have.
-        draws: masks of each of its observations.
-        passes: its masks.
-        seconds: of one pass.
-        uncertainty: the relative standard error of mask_se².
-    """
-
-    estimate: EvidenceEstimate
-    draws: int
-    passes: int
-    seconds: float
-    uncertainty: float
+    estimate: EvidenceEstimate  # with the errors that as many draws for all observations would have
+    draws: int  # masks of each of its observations
+    passes: int  # its masks
+    seconds: float  # of one pass
+    uncertainty: float  # the relative standard error of mask_se²
 
 
 def _pilot(model: MaskedModel, tokens: Tokens, precise: Precise, seed: int, *, per_token: bool) -> _Pilot:

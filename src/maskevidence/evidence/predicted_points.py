@@ -34,25 +34,17 @@ PointOf = Callable[[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]], Int64[np.
 
 
 class Points(NamedTuple):
-    """Points of a curve in ascending order, each of shape (n_points,).
+    """Points of a curve in ascending order, each of shape (n_points,)."""
 
-    Attributes:
-        point: their numbers.
-        rate: the mean rate of the sizes of a point.
-        score: nats per masked token.
-        mask_se: Monte-Carlo standard error; NaN where all residuals are equal by chance.
-        mask_df: its degrees of freedom.
-        data_se: sampling standard error of the observations, including the masks' error; NaN for one row.
-        n_masks: how many masks were scored.
-    """
-
-    point: Int64[np.ndarray, " n_points"]
-    rate: Float64[np.ndarray, " n_points"]
-    score: Float64[np.ndarray, " n_points"]
+    point: Int64[np.ndarray, " n_points"]  # their numbers
+    rate: Float64[np.ndarray, " n_points"]  # the mean rate of the sizes of a point
+    score: Float64[np.ndarray, " n_points"]  # nats per masked token
+    # Monte-Carlo standard error; NaN where all residuals are equal by chance
     mask_se: Float64[np.ndarray, " n_points"]
-    mask_df: Float64[np.ndarray, " n_points"]
+    mask_df: Float64[np.ndarray, " n_points"]  # its degrees of freedom
+    # sampling standard error of the observations, including the masks' error; NaN for one row
     data_se: Float64[np.ndarray, " n_points"]
-    n_masks: Int64[np.ndarray, " n_points"]
+    n_masks: Int64[np.ndarray, " n_points"]  # how many masks were scored
 
 
 def predicted_points(

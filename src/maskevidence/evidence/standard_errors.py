@@ -46,23 +46,16 @@ UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
 
 
 class MeanWithErrors(NamedTuple):
-    """A mean over observations and its two standard errors; an error is None where it cannot be known.
+    """A mean over observations and its two standard errors; an error is None where it cannot be known."""
 
-    Attributes:
-        mean: the estimate.
-        mask_se: Monte-Carlo standard error of the masks, given the observations.
-        mask_df: its degrees of freedom; infinite without Monte-Carlo error.
-        data_se: sampling standard error of the observations; None for a single observation, and if the masks'
-            error is too large to resolve it. If mask_se is None, it includes the error of own masks (shared
-            masks move all observations together, which it cannot show).
-        tails: d/n below and above, in the unit of the mean; 0 for light tails.
-    """
-
-    mean: float
-    mask_se: float | None
-    mask_df: float | None
+    mean: float  # the estimate
+    mask_se: float | None  # Monte-Carlo standard error of the masks, given the observations
+    mask_df: float | None  # its degrees of freedom; infinite without Monte-Carlo error
+    # sampling standard error of the observations; None for a single observation, and if the masks' error is
+    # too large to resolve it. If mask_se is None, it includes the error of own masks (shared masks move all
+    # observations together, which it cannot show).
     data_se: float | None
-    tails: Tails = (0.0, 0.0)
+    tails: Tails = (0.0, 0.0)  # d/n below and above, in the unit of the mean; 0 for light tails
 
     def interval(self, level: float) -> tuple[float, float]:
         """The interval of the masks' error, where it is known, with its lower end moved for rare masks.

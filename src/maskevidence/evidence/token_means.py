@@ -40,29 +40,18 @@ MAX_CELLS = 2_000_000  # pairs of an observation and a column that are held at o
 
 
 class _Cells(NamedTuple):
-    """Residuals of the hidden tokens of some masks, by observation and column.
+    """Residuals of the hidden tokens of some masks, by observation and column."""
 
-    Attributes:
-        total: shape (n_rows, n_columns); their sums.
-        times: shape (n_rows, n_columns); how many there are.
-        square: the sum of all their squares.
-    """
-
-    total: Float64[np.ndarray, "n_rows n_columns"]
-    times: Float64[np.ndarray, "n_rows n_columns"]
-    square: float
+    total: Float64[np.ndarray, "n_rows n_columns"]  # their sums
+    times: Float64[np.ndarray, "n_rows n_columns"]  # how many there are
+    square: float  # the sum of all their squares
 
 
 class _Effects(NamedTuple):
-    """How the columns and tokens differ, estimated from the masks of some replicates.
+    """How the columns and tokens differ, estimated from the masks of some replicates."""
 
-    Attributes:
-        column_means: shape (n_columns,); the shrunk mean residual of each column.
-        shrinkage: the variance of the residuals of one token over the variance between tokens.
-    """
-
-    column_means: Float64[np.ndarray, " n_columns"]
-    shrinkage: float
+    column_means: Float64[np.ndarray, " n_columns"]  # the shrunk mean residual of each column
+    shrinkage: float  # the variance of the residuals of one token over the variance between tokens
 
     def means(self, cells: _Cells) -> Float64[np.ndarray, "n_rows n_columns"]:
         """τ of each token."""
@@ -73,21 +62,13 @@ class _Effects(NamedTuple):
 
 @dataclass(frozen=True)
 class _Fold:
-    """The scores of hidden tokens, and what the other folds predict of the masks of one fold.
+    """The scores of hidden tokens, and what the other folds predict of the masks of one fold."""
 
-    Attributes:
-        table: the scores, sorted by observation.
-        hidden: the scores of hidden tokens.
-        row: shape (n_masks,); the position of each mask's observation.
-        expected: shape (n_masks,); the prediction by size, nats per masked token.
-        n_columns: the number of columns.
-    """
-
-    table: ScoreTable
-    hidden: HiddenTokens
-    row: Int64[np.ndarray, " n_masks"]
-    expected: Float64[np.ndarray, " n_masks"]
-    n_columns: int
+    table: ScoreTable  # the scores, sorted by observation
+    hidden: HiddenTokens  # the scores of hidden tokens
+    row: Int64[np.ndarray, " n_masks"]  # the position of each mask's observation
+    expected: Float64[np.ndarray, " n_masks"]  # the prediction by size, nats per masked token
+    n_columns: int  # the number of columns
 
     def cells(self, masks: Int64[np.ndarray, " n"], rows: range) -> _Cells:
         """The residuals of some masks, which are of these rows."""

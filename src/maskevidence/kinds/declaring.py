@@ -22,35 +22,22 @@ NOUNS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Argument:
-    """A word of the command line that is given by its place.
+    """A word of the command line that is given by its place."""
 
-    Attributes:
-        metavar: its name on the help page.
-        help: what it is.
-    """
-
-    metavar: str
-    help: str
+    metavar: str  # its name on the help page
+    help: str  # what it is
 
 
 @dataclass(frozen=True)
 class Option:
-    """Everything that is said about an option, apart from its name, type and default.
+    """Everything that is said about an option, apart from its name, type and default."""
 
-    Attributes:
-        help: one sentence for the help page.
-        metavar: what stands for the value on the help page; by default the type.
-        min: the smallest value.
-        max: the largest value.
-        panel: the part of the help page; by default that of the dataclass.
-        writes: what is written to the place that it names. The place is checked before any work.
-    """
-
-    help: str
-    metavar: str | None = None
-    min: float | None = None
-    max: float | None = None
-    panel: str | None = None
+    help: str  # one sentence for the help page
+    metavar: str | None = None  # what stands for the value on the help page; by default the type
+    min: float | None = None  # the smallest value
+    max: float | None = None  # the largest value
+    panel: str | None = None  # the part of the help page; by default that of the dataclass
+    # what is written to the place that it names. The place is checked before any work.
     writes: Literal["file", "folder"] | None = None
 
 

@@ -39,20 +39,14 @@ DRAW = "draw"
 
 
 class _Filling(NamedTuple):
-    """What stands in the holes of a table.
+    """What stands in the holes of a table."""
 
-    Attributes:
-        values: shape (n, N, D); the filled table, or n of them.
-        deviation: shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the
-            probability of the filled value, 1 where it was observed; None for draws.
-        likeliest: the columns that are filled by their most probable value.
-        constant: the columns that do not vary, which are filled by their one value.
-    """
-
-    values: Float64[np.ndarray, "n N D"]
+    values: Float64[np.ndarray, "n N D"]  # the filled table, or n of them
+    # shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the probability
+    # of the filled value, 1 where it was observed; None for draws
     deviation: Float64[np.ndarray, "N D"] | None
-    likeliest: tuple[str, ...] = ()
-    constant: tuple[str, ...] = ()
+    likeliest: tuple[str, ...] = ()  # the columns that are filled by their most probable value
+    constant: tuple[str, ...] = ()  # the columns that do not vary, which are filled by their one value
 
 
 def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:

@@ -15,36 +15,26 @@ from maskevidence.tokens import Tokens
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model that is ready, and the observations to score it on.
+    """A model that is ready, and the observations to score it on."""
 
-    Attributes:
-        model: fitted or loaded.
-        tokens: the observations.
-        source: where they come from, as run.json says it, with notes on what was done to prepare them.
-        fitted: whether the model was fitted for this score.
-        details: what else decides the numbers and is stored with them, such as the density of pixels.
-        code: SHA-256 of the user's file that made the model; None for other models.
-        revision: branch, tag or commit of a model on the hub, if it was given.
-        load: loads the same model in another process; None if the model itself can be sent.
-        tokenizer: of a masked language model; None for other models.
-        texts: the texts that are scored, one or two for each observation unless they were split or joined;
-            None for other models.
-        images: the same observations as pixels, for a masked image model; None for other models.
-        labels: a name for each observation; None if they have none.
-    """
-
-    model: Any
-    tokens: Tokens
+    model: Any  # fitted or loaded
+    tokens: Tokens  # the observations
+    # where they come from, as run.json says it, with notes on what was done to prepare them
     source: DataSource
-    fitted: bool = False
+    fitted: bool = False  # whether the model was fitted for this score
+    # what else decides the numbers and is stored with them, such as the density of pixels
     details: dict[str, Any] = field(default_factory=dict)
-    code: str | None = None
-    revision: str | None = None
+    code: str | None = None  # SHA-256 of the user's file that made the model; None for other models
+    revision: str | None = None  # branch, tag or commit of a model on the hub, if it was given
+    # loads the same model in another process; None if the model itself can be sent
     load: Callable[[], Any] | None = None
-    tokenizer: Any = None
+    tokenizer: Any = None  # of a masked language model; None for other models
+    # the texts that are scored, one or two for each observation unless they were split or joined; None for
+    # other models
     texts: tuple[tuple[str, ...], ...] | None = None
+    # the same observations as pixels, for a masked image model; None for other models
     images: Images | None = None
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None  # a name for each observation; None if they have none
 
     @property
     def notes(self) -> list[str]:

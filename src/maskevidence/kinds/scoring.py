@@ -206,23 +206,14 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
 
 @dataclass(frozen=True)
 class Scored(Result):
-    """The result of scoring.
+    """The result of scoring."""
 
-    Attributes:
-        result: what `estimate.json` holds.
-        folder: the run directory that was written, or None.
-        tokens: with `per_token`, log p of each token given all others, nats.
-        files: the names of the files in `folder`.
-        finished_before: whether the run was finished already, so that nothing was scored.
-        missing: one line on what could not be drawn, or None.
-    """
-
-    result: dict[str, Any]
-    folder: Path | None = None
-    tokens: list[dict[str, Any]] | None = None
-    files: tuple[str, ...] = ()
-    finished_before: bool = False
-    missing: str | None = None
+    result: dict[str, Any]  # what `estimate.json` holds
+    folder: Path | None = None  # the run directory that was written, or None
+    tokens: list[dict[str, Any]] | None = None  # with `per_token`, log p of each token given all others, nats
+    files: tuple[str, ...] = ()  # the names of the files in `folder`
+    finished_before: bool = False  # whether the run was finished already, so that nothing was scored
+    missing: str | None = None  # one line on what could not be drawn, or None
 
     def page(self) -> Page:
         """The numbers of the estimate, and the scores of the first tokens."""

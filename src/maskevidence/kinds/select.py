@@ -59,36 +59,22 @@ class _Word(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """What is known of a candidate after some folds.
+    """What is known of a candidate after some folds."""
 
-    Attributes:
-        n_parameters: free parameters of its models.
-        by_row: shape (N,); the log evidence of each row in closed form, NaN where not known yet.
-        estimates: of each fold, if it is scored by masks.
-    """
-
-    n_parameters: int
-    by_row: Float64[np.ndarray, " N"]
-    estimates: list[EvidenceEstimate]
+    n_parameters: int  # free parameters of its models
+    by_row: Float64[np.ndarray, " N"]  # the log evidence of each row in closed form, NaN where not known yet
+    estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is scored, and how.
+    """What is scored, and how."""
 
-    Attributes:
-        table: N rows of D columns, without columns that do not vary in some fold.
-        words: the candidates.
-        folds: the rows of each fold.
-        design: the mask design; None to use the closed form.
-        key: of the masks.
-    """
-
-    table: Table
-    words: tuple[_Word, ...]
-    folds: tuple[Held, ...]
-    design: MaskDesign | None
-    key: MaskKey
+    table: Table  # N rows of D columns, without columns that do not vary in some fold
+    words: tuple[_Word, ...]  # the candidates
+    folds: tuple[Held, ...]  # the rows of each fold
+    design: MaskDesign | None  # the mask design; None to use the closed form
+    key: MaskKey  # of the masks
 
     @property
     def values(self) -> Rows:
@@ -379,19 +365,12 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
 
 
 class _Compared(NamedTuple):
-    """What the comparison of the candidates says, by name.
+    """What the comparison of the candidates says, by name."""
 
-    Attributes:
-        values: log evidence, mask_se and data_se.
-        behind: the difference from the candidate with the highest evidence.
-        beaten: the candidate by which another one is beaten.
-        kind: of the numbers.
-    """
-
-    values: dict[str, tuple[float, float | None, float | None]]
-    behind: dict[str, Difference]
-    beaten: dict[str, str]
-    kind: Kind
+    values: dict[str, tuple[float, float | None, float | None]]  # log evidence, mask_se and data_se
+    behind: dict[str, Difference]  # the difference from the candidate with the highest evidence
+    beaten: dict[str, str]  # the candidate by which another one is beaten
+    kind: Kind  # of the numbers
 
 
 def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:

@@ -37,29 +37,17 @@ _DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model among which is chosen.
+    """A model among which is chosen."""
 
-    Attributes:
-        name: its word, such as "ppca:3".
-        family: the part of the word before the colon.
-        n_components: K; None for a model without components.
-        n_parameters: free parameters.
-        log_evidence: mean over the observations, each held out once, nats.
-        mask_se: Monte-Carlo standard error of the masks; 0 if the log evidence has a closed form.
-        data_se: sampling standard error of the observations.
-        behind: the candidate with the highest evidence minus this one; None for that one.
-        beaten_by: the name of the candidate that is better beyond doubt; None if none is.
-    """
-
-    name: str
-    family: str
-    n_components: int | None
-    n_parameters: int
-    log_evidence: float
-    mask_se: float | None
-    data_se: float | None
-    behind: Difference | None
-    beaten_by: str | None
+    name: str  # its word, such as "ppca:3"
+    family: str  # the part of the word before the colon
+    n_components: int | None  # K; None for a model without components
+    n_parameters: int  # free parameters
+    log_evidence: float  # mean over the observations, each held out once, nats
+    mask_se: float | None  # Monte-Carlo standard error of the masks; 0 if the log evidence has a closed form
+    data_se: float | None  # sampling standard error of the observations
+    behind: Difference | None  # the candidate with the highest evidence minus this one; None for that one
+    beaten_by: str | None  # the name of the candidate that is better beyond doubt; None if none is
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers in a form for JSON."""

@@ -27,18 +27,12 @@ _LITTLE = 0.05  # nats per token that a context is worth
 
 @dataclass(frozen=True)
 class TrainingResult(Result):
-    """The result of a training.
+    """The result of a training."""
 
-    Attributes:
-        result: what `train.json` holds.
-        folder: the folder with the model.
-        files: the names of the files that were written.
-        finished_before: whether the folder held the finished training, so that nothing was trained.
-    """
-
-    result: dict[str, Any]
-    folder: Path
-    files: tuple[str, ...] = ()
+    result: dict[str, Any]  # what `train.json` holds
+    folder: Path  # the folder with the model
+    files: tuple[str, ...] = ()  # the names of the files that were written
+    # whether the folder held the finished training, so that nothing was trained
     finished_before: bool = False
 
     def page(self) -> Page:

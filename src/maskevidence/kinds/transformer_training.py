@@ -32,25 +32,15 @@ from maskevidence.support.files import write_atomic
 
 @dataclass(frozen=True)
 class TransformerJob:
-    """The training of one transformer.
+    """The training of one transformer."""
 
-    Attributes:
-        model: "masked-lm" or "vit-mae".
-        data: the DATA word.
-        options: how the model is trained.
-        design: the masks of training, one for each observation and step.
-        recipe: steps, batch size and learning rate.
-        checkpoint_every: the number of steps between two checkpoints.
-        device: where the model is trained; None leaves it to the Trainer.
-    """
-
-    model: str
-    data: str
-    options: TransformerTraining
-    design: MaskDesign
-    recipe: Recipe
-    checkpoint_every: int
-    device: torch.device | None
+    model: str  # "masked-lm" or "vit-mae"
+    data: str  # the DATA word
+    options: TransformerTraining  # how the model is trained
+    design: MaskDesign  # the masks of training, one for each observation and step
+    recipe: Recipe  # steps, batch size and learning rate
+    checkpoint_every: int  # the number of steps between two checkpoints
+    device: torch.device | None  # where the model is trained; None leaves it to the Trainer
 
     def settings(self, start: Mapping[str, Any]) -> dict[str, Any]:
         """Everything that the training depends on."""

@@ -71,12 +71,6 @@ _EXAMPLES: dict[Any, str] = {float: "0.15", tuple: "0.1-0.9-0.2"}
 class DesignWord:
     """The meaning of a word: a design, whether all observations share its masks, and what is recorded.
 
-    Attributes:
-        design: how masks are drawn.
-        masks: "own" for each observation, or "shared" by all.
-        per_token: whether the score of each hidden token is kept.
-        named: the arguments of the design that the word names.
-
     Example:
         >>> import maskevidence as me
         >>> str(DesignWord(me.RandomSize(16), per_token=True))
@@ -85,9 +79,10 @@ class DesignWord:
         'exhaustive:order-mixture,blocks=4,shared'
     """
 
-    design: MaskDesign
-    masks: Masks = "own"
-    per_token: bool = False
+    design: MaskDesign  # how masks are drawn
+    masks: Masks = "own"  # "own" for each observation, or "shared" by all
+    per_token: bool = False  # whether the score of each hidden token is kept
+    # the arguments of the design that the word names
     named: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __str__(self) -> str:

@@ -65,19 +65,14 @@ class MaskKey:
 
 
 class Summation(NamedTuple):
-    """How the scores of a design's masks add up, one entry per mask, each of shape (B,).
+    """How the scores of a design's masks add up, one entry per mask, each of shape (B,)."""
 
-    Attributes:
-        weight: Σ weight · score over an observation's masks estimates its log evidence.
-        stratum: strata are independent of each other, and their contributions add up.
-        replicate: 0..R-1; the replicates of one stratum are independent and equally distributed.
-        unseen: 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
-            correction of the variance (0 where all were drawn); None for 1 everywhere.
-    """
-
+    # Σ weight · score over an observation's masks estimates its log evidence
     weight: Float64[np.ndarray, " B"]
-    stratum: Integers
-    replicate: Integers
+    stratum: Integers  # strata are independent of each other, and their contributions add up
+    replicate: Integers  # 0..R-1; the replicates of one stratum are independent and equally distributed
+    # 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
+    # correction of the variance (0 where all were drawn); None for 1 everywhere
     unseen: Float64[np.ndarray, " B"] | None = None
 
 

@@ -14,23 +14,13 @@ BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and co
 
 @dataclass(frozen=True)
 class DrawnMasks:
-    """Masks of a design for B observations: the observation, draw and size of each mask.
+    """Masks of a design for B observations: the observation, draw and size of each mask."""
 
-    Attributes:
-        design: how they were drawn.
-        key: the seed of the masks, and whether all observations share them.
-        ids: shape (B,); the observations.
-        maskable: shape (B, D).
-        row: shape (n_masks,); the position 0..B-1 of each mask's observation.
-        draw: shape (n_masks,).
-        size: shape (n_masks,).
-    """
-
-    design: MaskDesign
-    key: MaskKey
-    ids: Int64[np.ndarray, " B"]
+    design: MaskDesign  # how they were drawn
+    key: MaskKey  # the seed of the masks, and whether all observations share them
+    ids: Int64[np.ndarray, " B"]  # the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Int64[np.ndarray, " n_masks"]
+    row: Int64[np.ndarray, " n_masks"]  # the position 0..B-1 of each mask's observation
     draw: Int64[np.ndarray, " n_masks"]
     size: Int64[np.ndarray, " n_masks"]
 

@@ -38,17 +38,11 @@ from maskevidence.show.words import (
 
 @dataclass(frozen=True)
 class Ranking:
-    """How the runs of a report compare.
+    """How the runs of a report compare."""
 
-    Attributes:
-        notes: what the reader should know, one sentence each, without full stops.
-        refusal: why the runs are not compared, if they are not.
-        comparison: the comparison, if there is one.
-    """
-
-    notes: list[str]
-    refusal: str | None = None
-    comparison: Comparison | None = None
+    notes: list[str]  # what the reader should know, one sentence each, without full stops
+    refusal: str | None = None  # why the runs are not compared, if they are not
+    comparison: Comparison | None = None  # the comparison, if there is one
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -108,34 +102,21 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the page.
+    """A figure of the page."""
 
-    Attributes:
-        key: unique in the page.
-        title: its heading.
-        svg: the picture.
-        table: its numbers as HTML; empty where the page has them elsewhere.
-        runs: the runs of the legend, which can be switched off; empty for a single one.
-        bands: the names of bands or bars, which can be switched off.
-        off: those that are off at first.
-        few: whether lines have a bar at each point in place of bands.
-        notes: below the picture.
-        where: what is said of a point before its values, with {x} and {share} in place of numbers; empty for
-            a figure from which no values are read off.
-        factor: what {x} is multiplied by for {share}.
-    """
-
-    key: str
-    title: str
-    svg: str
-    table: str
-    runs: Sequence[Drawn] = ()
-    bands: Sequence[str] = ()
-    off: Sequence[str] = ()
-    few: bool = False
-    notes: Sequence[str] = ()
+    key: str  # unique in the page
+    title: str  # its heading
+    svg: str  # the picture
+    table: str  # its numbers as HTML; empty where the page has them elsewhere
+    runs: Sequence[Drawn] = ()  # the runs of the legend, which can be switched off; empty for a single one
+    bands: Sequence[str] = ()  # the names of bands or bars, which can be switched off
+    off: Sequence[str] = ()  # those that are off at first
+    few: bool = False  # whether lines have a bar at each point in place of bands
+    notes: Sequence[str] = ()  # below the picture
+    # what is said of a point before its values, with {x} and {share} in place of numbers; empty for a figure
+    # from which no values are read off
     where: str = ""
-    factor: float = 1.0
+    factor: float = 1.0  # what {x} is multiplied by for {share}
 
 
 def figure(
@@ -467,21 +448,13 @@ def _bar(low: float, high: float) -> Band:
 
 
 class Mark(NamedTuple):
-    """One number of a run.
+    """One number of a run."""
 
-    Attributes:
-        run: the name of the run.
-        name: what it is.
-        value: nats per observation.
-        se: its standard error, of masks or orders; None if it is not known, 0 without one.
-        orders: how many orders it is from, in words; empty for all.
-    """
-
-    run: str
-    name: str
-    value: float
-    se: float | None
-    orders: str = ""
+    run: str  # the name of the run
+    name: str  # what it is
+    value: float  # nats per observation
+    se: float | None  # its standard error, of masks or orders; None if it is not known, 0 without one
+    orders: str = ""  # how many orders it is from, in words; empty for all
 
 
 def orders(runs: Sequence[ReportedRun]) -> Figure | None:

@@ -47,15 +47,10 @@ _CHARACTER = 0.012  # width of a character, as a share of the width of the pictu
 
 @dataclass(frozen=True)
 class Spread:
-    """How the observations of a run differ.
+    """How the observations of a run differ."""
 
-    Attributes:
-        figure: the histogram.
-        words: the outliers, in a sentence.
-    """
-
-    figure: Figure
-    words: str
+    figure: Figure  # the histogram
+    words: str  # the outliers, in a sentence
 
 
 def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
@@ -177,21 +172,13 @@ MAX_RUNS = 2  # the best one and the next: more columns do not fit on a phone
 
 @dataclass(frozen=True)
 class AllObservations:
-    """The table, as the page's script reads it.
+    """The table, as the page's script reads it."""
 
-    Attributes:
-        columns: names of the columns; the first is the observation's name.
-        main: the column of the log evidence, which a filter compares.
-        rows: a name and numbers; None where a number is not known.
-        digits: decimals of each column of numbers.
-        note: what is left out, if anything.
-    """
-
-    columns: list[str]
-    main: int
-    rows: list[list[str | float | None]]
-    digits: list[int]
-    note: str | None
+    columns: list[str]  # names of the columns; the first is the observation's name
+    main: int  # the column of the log evidence, which a filter compares
+    rows: list[list[str | float | None]]  # a name and numbers; None where a number is not known
+    digits: list[int]  # decimals of each column of numbers
+    note: str | None  # what is left out, if anything
 
 
 def all_observations(
@@ -239,69 +226,42 @@ def all_observations(
 
 @dataclass(frozen=True)
 class Shading:
-    """The scores of the tokens of an image, as a picture of shades.
-
-    Attributes:
-        width: width of the image in pixels.
-        height: height of the image in pixels.
-        paths: each step of the shade, with the outline of its pixels as an SVG path.
-        description: what the picture shows.
-    """
+    """The scores of the tokens of an image, as a picture of shades."""
 
     width: int
     height: int
-    paths: list[tuple[int, str]]
-    description: str
+    paths: list[tuple[int, str]]  # each step of the shade, with the outline of its pixels as an SVG path
+    description: str  # what the picture shows
 
 
 @dataclass(frozen=True)
 class Card:
-    """One observation in the page.
+    """One observation in the page."""
 
-    Attributes:
-        id: id of the observation.
-        name: its label, or its number if it has none.
-        log_evidence: nats.
-        per_token: nats per token.
-        n_tokens: number of tokens.
-        spans: the text, split at its tokens if these have scores; None for other data.
-        prompt: the text that was visible before the scored text, if any.
-        cells: name, value and log-density of each column; None for other data.
-        picture: data URI and description of the image; None for other data.
-        shading: the scores of the tokens of the image, if they have any.
-    """
-
-    id: int
-    name: str
-    log_evidence: float
-    per_token: float
-    n_tokens: int
-    spans: list[Span] | None = None
-    prompt: str | None = None
+    id: int  # id of the observation
+    name: str  # its label, or its number if it has none
+    log_evidence: float  # nats
+    per_token: float  # nats per token
+    n_tokens: int  # number of tokens
+    spans: list[Span] | None = None  # the text, split at its tokens if these have scores; None for other data
+    prompt: str | None = None  # the text that was visible before the scored text, if any
+    # name, value and log-density of each column; None for other data
     cells: list[tuple[str, str, float | None]] | None = None
-    picture: tuple[str, str] | None = None
-    shading: Shading | None = None
+    picture: tuple[str, str] | None = None  # data URI and description of the image; None for other data
+    shading: Shading | None = None  # the scores of the tokens of the image, if they have any
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """The hardest and the easiest observations of a run.
+    """The hardest and the easiest observations of a run."""
 
-    Attributes:
-        hardest: the observations with the fewest nats per token, hardest first.
-        easiest: the observations with the most nats per token, easiest first; empty if `hardest` has all.
-        ranked_by: how the observations are ranked, as a sentence.
-        shades: the shades of the tokens, if tokens have scores.
-        missing: why the observations cannot be shown, if they cannot.
-        note: why the texts are not coloured, if they are not.
-    """
-
-    hardest: list[Card]
+    hardest: list[Card]  # the observations with the fewest nats per token, hardest first
+    # the observations with the most nats per token, easiest first; empty if `hardest` has all
     easiest: list[Card]
-    ranked_by: str
-    shades: Shades | None
-    missing: str | None
-    note: str | None
+    ranked_by: str  # how the observations are ranked, as a sentence
+    shades: Shades | None  # the shades of the tokens, if tokens have scores
+    missing: str | None  # why the observations cannot be shown, if they cannot
+    note: str | None  # why the texts are not coloured, if they are not
 
 
 def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") -> Extremes:

@@ -137,23 +137,14 @@ _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says about one run.
-
-    Attributes:
-        run: the run.
-        subject: model and data, in a few words.
-        numbers: the numbers, if there are any yet.
-        caution: what a reader must know before them, if anything.
-        extremes: the hardest and easiest observations, if they are shown.
-        notes: what the reader should know, one sentence each.
-    """
+    """What the page says about one run."""
 
     run: ReportedRun
-    subject: str
-    numbers: Page | None
-    caution: str | None
-    extremes: Extremes | None
-    notes: list[str]
+    subject: str  # model and data, in a few words
+    numbers: Page | None  # the numbers, if there are any yet
+    caution: str | None  # what a reader must know before them, if anything
+    extremes: Extremes | None  # the hardest and easiest observations, if they are shown
+    notes: list[str]  # what the reader should know, one sentence each
 
 
 def write_report(

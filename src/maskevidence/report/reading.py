@@ -31,43 +31,28 @@ _PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 
 @dataclass(frozen=True)
 class TextContent:
-    """An observation that is text.
+    """An observation that is text."""
 
-    Attributes:
-        text: the scored text; the two texts of a pair are on separate lines.
-        prompt: text that was always visible and is not scored.
-    """
-
-    text: str
-    prompt: str | None = None
+    text: str  # the scored text; the two texts of a pair are on separate lines
+    prompt: str | None = None  # text that was always visible and is not scored
 
 
 @dataclass(frozen=True)
 class RowContent:
-    """An observation that is a row of numbers.
+    """An observation that is a row of numbers."""
 
-    Attributes:
-        columns: D names.
-        values: shape (D,); NaN where missing.
-    """
-
-    columns: tuple[str, ...]
-    values: Float64[np.ndarray, " D"]
+    columns: tuple[str, ...]  # D names
+    values: Float64[np.ndarray, " D"]  # NaN where missing
 
 
 @dataclass(frozen=True)
 class ImageContent:
-    """An observation that is an image.
+    """An observation that is an image."""
 
-    Attributes:
-        pixels: shape (H, W, C), levels 0..255; C is 1 or 3.
-        place: row and column of the pixel of each token, shape (D, 2); None if tokens are square patches.
-        row: the columns of a table behind the pixels; None for an image file.
-    """
-
-    pixels: UInt8[np.ndarray, "H W C"]
+    pixels: UInt8[np.ndarray, "H W C"]  # levels 0..255; C is 1 or 3
+    # row and column of the pixel of each token, shape (D, 2); None if tokens are square patches
     place: np.ndarray | None = None
-    row: RowContent | None = None
+    row: RowContent | None = None  # the columns of a table behind the pixels; None for an image file
 
 
 Content = TextContent | RowContent | ImageContent
@@ -204,24 +189,16 @@ _SAME = OF_A_DENSITY | {"approximate"}
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One run, as far as it is scored.
+    """One run, as far as it is scored."""
 
-    Attributes:
-        name: unique among the runs of a report.
-        manifest: what decides the numbers of the run.
-        estimate: over all observations of a finished run, or over those of an unfinished run that have all
-            their masks; None if there are none.
-        n_blocks: number of blocks of rows of the run.
-        n_done: number of blocks that have all their masks.
-        folder: the run directory.
-    """
-
-    name: str
-    manifest: Manifest
+    name: str  # unique among the runs of a report
+    manifest: Manifest  # what decides the numbers of the run
+    # over all observations of a finished run, or over those of an unfinished run that have all their masks;
+    # None if there are none
     estimate: EvidenceEstimate | None
-    n_blocks: int
-    n_done: int
-    folder: Path
+    n_blocks: int  # number of blocks of rows of the run
+    n_done: int  # number of blocks that have all their masks
+    folder: Path  # the run directory
 
     @property
     def finished(self) -> bool:
@@ -338,14 +315,8 @@ def _noun(run: ReportedRun) -> str:
 
 @dataclass(frozen=True)
 class MadeRow:
-    """What decides the numbers, or tells how they came about.
+    """What decides the numbers, or tells how they came about."""
 
-    Attributes:
-        name: what the row is about.
-        values: one value for each run; a single one if it is the same for all.
-        code: whether the values are commands.
-    """
-
-    name: str
-    values: list[str]
-    code: bool = False
+    name: str  # what the row is about
+    values: list[str]  # one value for each run; a single one if it is the same for all
+    code: bool = False  # whether the values are commands

@@ -20,23 +20,14 @@ _HIDDEN_COLOUR = (0.72, 0.80, 0.90)  # neither grey nor common in photographs
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Some images at one mask rate.
+    """Some images at one mask rate."""
 
-    Attributes:
-        rate: the fraction of hidden patches asked for.
-        size: the number of hidden patches.
-        hidden: shape (N, D).
-        levels: shape (N, H, W, C); hidden patches hold their predictions, which are not clipped.
-        log_prob: shape (N,); log p of the hidden patches given the visible ones, nats.
-        per_pixel: shape (N,); the same divided by the number of hidden pixels and channels.
-    """
-
-    rate: float
-    size: int
+    rate: float  # the fraction of hidden patches asked for
+    size: int  # the number of hidden patches
     hidden: Bool[np.ndarray, "N D"]
-    levels: Float[np.ndarray, "N H W C"]
-    log_prob: Float[np.ndarray, " N"]
-    per_pixel: Float[np.ndarray, " N"]
+    levels: Float[np.ndarray, "N H W C"]  # hidden patches hold their predictions, which are not clipped
+    log_prob: Float[np.ndarray, " N"]  # log p of the hidden patches given the visible ones, nats
+    per_pixel: Float[np.ndarray, " N"]  # the same divided by the number of hidden pixels and channels
 
 
 def reconstruct_images(

@@ -30,23 +30,15 @@ from maskevidence.support.files import read_json
 
 @dataclass(frozen=True)
 class ReportedSelection:
-    """A selection, and its chosen model on all rows.
+    """A selection, and its chosen model on all rows."""
 
-    Attributes:
-        page: the answer and the notes.
-        candidates: the best of them, with what each loses.
-        figures: how far the candidates are behind, and their evidence by number of components.
-        holes: the missing values of each column, and how well such values are filled; None without holes.
-        run: the rows under the chosen model, which was fitted to them.
-        made: how many candidates were compared, and how.
-    """
-
-    page: Page
-    candidates: Table
-    figures: list[Figure]
+    page: Page  # the answer and the notes
+    candidates: Table  # the best of them, with what each loses
+    figures: list[Figure]  # how far the candidates are behind, and their evidence by number of components
+    # the missing values of each column, and how well such values are filled; None without holes
     holes: Table | None
-    run: ReportedRun
-    made: MadeRow
+    run: ReportedRun  # the rows under the chosen model, which was fitted to them
+    made: MadeRow  # how many candidates were compared, and how
 
 
 def read_selection(folder: Path) -> ReportedSelection:

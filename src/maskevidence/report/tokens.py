@@ -26,17 +26,11 @@ from maskevidence.tokens import Tokens
 
 @dataclass(frozen=True)
 class Shades:
-    """Steps from certain (0, no shade) to least expected (5, the darkest).
+    """Steps from certain (0, no shade) to least expected (5, the darkest)."""
 
-    Attributes:
-        edges: five decreasing log-probabilities; a value at or above the first has step 0.
-        names: six phrases, one for each step.
-        unit: what the values are.
-    """
-
-    edges: tuple[float, ...]
-    names: tuple[str, ...]
-    unit: str
+    edges: tuple[float, ...]  # five decreasing log-probabilities; a value at or above the first has step 0
+    names: tuple[str, ...]  # six phrases, one for each step
+    unit: str  # what the values are
 
     def step(self, log_prob: float) -> int:
         """The shade of a log-probability.
@@ -70,14 +64,10 @@ _REACH = 24  # characters that a token missing from the text, such as [UNK], may
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of text.
+    """A stretch of text."""
 
-    Attributes:
-        text: the characters as they stand in the source.
-        log_prob: log-probability of the token given all others, nats; None for text between tokens.
-    """
-
-    text: str
+    text: str  # the characters as they stand in the source
+    # log-probability of the token given all others, nats; None for text between tokens
     log_prob: float | None = None
 
 

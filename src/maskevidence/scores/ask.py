@@ -380,19 +380,13 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Distinct:
-    """The distinct contexts of some reads.
+    """The distinct contexts of some reads."""
 
-    Attributes:
-        rows: the ids of each context, with -1 for a hidden and -2 for an absent token.
-        context: shape (n_reads,); the number of the context of each read.
-        column: shape (n_reads,); the column that it reads.
-        value: shape (n_reads,); the value whose log-probability is read.
-    """
-
+    # the ids of each context, with -1 for a hidden and -2 for an absent token
     rows: list[Integer[np.ndarray, " _"]]
-    context: Integer[np.ndarray, " n_reads"]
-    column: Integer[np.ndarray, " n_reads"]
-    value: Integer[np.ndarray, " n_reads"]
+    context: Integer[np.ndarray, " n_reads"]  # the number of the context of each read
+    column: Integer[np.ndarray, " n_reads"]  # the column that it reads
+    value: Integer[np.ndarray, " n_reads"]  # the value whose log-probability is read
 
     @cached_property
     def n_present(self) -> Ints:

@@ -13,17 +13,11 @@ BYTES_PER_TOKEN = 24  # while it is scored and summarised: its column, its score
 
 @dataclass(frozen=True)
 class HiddenTokens:
-    """The scores of the hidden tokens of several masks; each mask has as many entries as its size.
+    """The scores of the hidden tokens of several masks; each mask has as many entries as its size."""
 
-    Attributes:
-        start: shape (n_masks,); where the entries of each mask begin.
-        column: shape (n_entries,); the column of the token in its observation.
-        log_prob: shape (n_entries,); its log-probability, nats, in single precision.
-    """
-
-    start: Int64[np.ndarray, " n_masks"]
-    column: Int32[np.ndarray, " n_entries"]
-    log_prob: Float32[np.ndarray, " n_entries"]
+    start: Int64[np.ndarray, " n_masks"]  # where the entries of each mask begin
+    column: Int32[np.ndarray, " n_entries"]  # the column of the token in its observation
+    log_prob: Float32[np.ndarray, " n_entries"]  # its log-probability, nats, in single precision
 
     def entries(self, size: Int64[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
         """Where the entries of these masks are in `column` and `log_prob`, mask by mask.

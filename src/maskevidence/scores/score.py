@@ -78,23 +78,15 @@ def score_masks(
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores depend on, apart from the model and the observations.
+    """What scores depend on, apart from the model and the observations."""
 
-    Attributes:
-        design: how masks are drawn.
-        key: their seed, and whether they are shared.
-        batch_size: how many masks go into one call; a model with `batches` decides for itself.
-        timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
-        per_token: whether the score of each hidden token is recorded, too; of random sizes.
-        share: whether masks that leave the same tokens visible share one pass of the model, also across
-            observations.
-    """
-
-    design: MaskDesign
-    key: MaskKey
-    batch_size: int = 1024
+    design: MaskDesign  # how masks are drawn
+    key: MaskKey  # their seed, and whether they are shared
+    batch_size: int = 1024  # how many masks go into one call; a model with `batches` decides for itself
+    # whether a model may choose the size of its calls by a trial, which changes the last bits
     timed: bool = False
-    per_token: bool = False
+    per_token: bool = False  # whether the score of each hidden token is recorded, too; of random sizes
+    # whether masks that leave the same tokens visible share one pass of the model, also across observations
     share: bool = False
 
     @property

@@ -32,42 +32,27 @@ class Picture:
 
 @dataclass(frozen=True)
 class Value:
-    """A value with its intervals, in a row of its own.
+    """A value with its intervals, in a row of its own."""
 
-    Attributes:
-        label: the name of the row.
-        value: the value.
-        thin: both ends of the interval for all errors; None if it is not known.
-        thick: both ends of an interval for a part of them, such as that of the masks alone.
-        group: what values with this mark have in common, in the legend; "" for none.
-        number: decides colour and mark.
-        hollow: whether the mark is not filled.
-    """
-
-    label: str
+    label: str  # the name of the row
     value: float
+    # both ends of the interval for all errors; None if it is not known
     thin: tuple[float, float] | None = None
+    # both ends of an interval for a part of them, such as that of the masks alone
     thick: tuple[float, float] | None = None
-    group: str = ""
-    number: int = 0
-    hollow: bool = False
+    group: str = ""  # what values with this mark have in common, in the legend; "" for none
+    number: int = 0  # decides colour and mark
+    hollow: bool = False  # whether the mark is not filled
 
 
 @dataclass(frozen=True)
 class Values(Picture):
-    """Values with their intervals, one below the other.
+    """Values with their intervals, one below the other."""
 
-    Attributes:
-        values: one or more.
-        x_label: what the horizontal axis shows, with its unit.
-        zero: whether a line is drawn at 0.
-        words: what the bars are, said once below the picture.
-    """
-
-    values: Sequence[Value]
-    x_label: str
-    zero: bool = False
-    words: str = "Bars are 95 % intervals."
+    values: Sequence[Value]  # one or more
+    x_label: str  # what the horizontal axis shows, with its unit
+    zero: bool = False  # whether a line is drawn at 0
+    words: str = "Bars are 95 % intervals."  # what the bars are, said once below the picture
 
 
 Part = Table | Picture | str

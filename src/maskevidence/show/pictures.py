@@ -15,69 +15,43 @@ Floats = Float64[np.ndarray, " n_points"]
 
 @dataclass(frozen=True)
 class Band:
-    """An interval at each point of a line.
+    """An interval at each point of a line."""
 
-    Attributes:
-        name: such as "masks"; bands of one name are switched on and off together.
-        low: shape (n_points,); NaN where it is not known.
-        high: shape (n_points,).
-        words: what the interval is for, in the legend.
-        wide: whether it is drawn lighter, behind the others.
-    """
-
-    name: str
-    low: Floats
-    high: Floats
-    words: str
-    wide: bool = False
+    name: str  # such as "masks"; bands of one name are switched on and off together
+    low: Floats  # shape (n_points,); NaN where it is not known
+    high: Floats  # shape (n_points,)
+    words: str  # what the interval is for, in the legend
+    wide: bool = False  # whether it is drawn lighter, behind the others
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line, with a bar at each point in place of its bands if it has fewer than seven points.
+    """A line, with a bar at each point in place of its bands if it has fewer than seven points."""
 
-    Attributes:
-        label: its name in the legend.
-        x: shape (n_points,), ascending.
-        y: shape (n_points,); NaN where nothing is drawn.
-        bands: around it, the widest first.
-        number: 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page.
-        words: what a page says of each point, such as the value with its errors; empty for the value alone.
-    """
-
-    label: str
-    x: Floats
-    y: Floats
-    bands: Sequence[Band] = ()
-    number: int = 0
+    label: str  # its name in the legend
+    x: Floats  # shape (n_points,), ascending
+    y: Floats  # shape (n_points,); NaN where nothing is drawn
+    bands: Sequence[Band] = ()  # around it, the widest first
+    number: int = 0  # 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page
+    # what a page says of each point, such as the value with its errors; empty for the value alone
     words: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Lines(Picture):
-    """Lines over a common axis.
+    """Lines over a common axis."""
 
-    Attributes:
-        lines: one or more.
-        x_label: what the horizontal axis shows, with its unit.
-        y_label: what the vertical axis shows, with its unit.
-        zero: whether a line is drawn at 0.
-        top: the label of a second axis above the picture, and what x is multiplied by there.
-        x_limits: ends of the horizontal axis; by default where the lines end.
-        y_limits: ends of the vertical axis; by default all lines and bands fit.
-        mark: an x with a line of its own, and what it is.
-        points: x, y and name of points that are marked.
-    """
-
-    lines: Sequence[Line]
-    x_label: str
-    y_label: str
-    zero: bool = False
+    lines: Sequence[Line]  # one or more
+    x_label: str  # what the horizontal axis shows, with its unit
+    y_label: str  # what the vertical axis shows, with its unit
+    zero: bool = False  # whether a line is drawn at 0
+    # the label of a second axis above the picture, and what x is multiplied by there
     top: tuple[str, float] | None = None
-    x_limits: tuple[float, float] | None = None
+    x_limits: tuple[float, float] | None = None  # ends of the horizontal axis; by default where the lines end
+    # ends of the vertical axis; by default all lines and bands fit
     y_limits: tuple[float, float] | None = None
-    mark: tuple[float, str] | None = None
-    points: Sequence[tuple[float, float, str]] = ()
+    mark: tuple[float, str] | None = None  # an x with a line of its own, and what it is
+    points: Sequence[tuple[float, float, str]] = ()  # x, y and name of points that are marked
 
 
 @dataclass(frozen=True)
@@ -111,76 +85,45 @@ class Histogram(Picture):
 
 @dataclass(frozen=True)
 class ColourGrid(Picture):
-    """Numbers of -1 to 1 as a grid of colours.
-
-    Attributes:
-        values: shape (n_rows, n_columns).
-        rows: the names of the rows; empty for none.
-        columns: the names of the columns.
-        words: what the colours mean.
-        x_label: what the columns are.
-        y_label: what the rows are.
-    """
+    """Numbers of -1 to 1 as a grid of colours."""
 
     values: Float64[np.ndarray, "n_rows n_columns"]
-    rows: Sequence[str]
-    columns: Sequence[str]
-    words: str
-    x_label: str = ""
-    y_label: str = ""
+    rows: Sequence[str]  # the names of the rows; empty for none
+    columns: Sequence[str]  # the names of the columns
+    words: str  # what the colours mean
+    x_label: str = ""  # what the columns are
+    y_label: str = ""  # what the rows are
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Points with their errors above one name, in front of an interval.
+    """Points with their errors above one name, in front of an interval."""
 
-    Attributes:
-        label: the name.
-        y: shape (n_points,).
-        error: shape (n_points,); one standard deviation of each.
-        low: the lower end of the interval.
-        high: the upper end.
-    """
-
-    label: str
-    y: Floats
-    error: Floats
-    low: float
-    high: float
+    label: str  # the name
+    y: Floats  # shape (n_points,)
+    error: Floats  # shape (n_points,); one standard deviation of each
+    low: float  # the lower end of the interval
+    high: float  # the upper end
 
 
 @dataclass(frozen=True)
 class Strips(Picture):
-    """Points with their errors, side by side.
+    """Points with their errors, side by side."""
 
-    Attributes:
-        strips: any number of them.
-        x_label: what the strips are.
-        y_label: what the vertical axis shows, with its unit.
-        words: what the points are, in the legend.
-        interval: what the intervals are, in the legend.
-    """
-
-    strips: Sequence[Strip]
-    x_label: str
-    y_label: str
-    words: str
-    interval: str
+    strips: Sequence[Strip]  # any number of them
+    x_label: str  # what the strips are
+    y_label: str  # what the vertical axis shows, with its unit
+    words: str  # what the points are, in the legend
+    interval: str  # what the intervals are, in the legend
 
 
 @dataclass(frozen=True)
 class ImageGrid(Picture):
-    """Images in rows and columns.
+    """Images in rows and columns."""
 
-    Attributes:
-        images: shape (n_rows, n_columns, height, width, 3); red, green and blue in [0, 1].
-        columns: the headings of the columns.
-        words: what stands below each image, row by row; "" for nothing.
-    """
-
-    images: Float[np.ndarray, "n_rows n_columns height width 3"]
-    columns: Sequence[str]
-    words: Sequence[Sequence[str]]
+    images: Float[np.ndarray, "n_rows n_columns height width 3"]  # red, green and blue in [0, 1]
+    columns: Sequence[str]  # the headings of the columns
+    words: Sequence[Sequence[str]]  # what stands below each image, row by row; "" for nothing
 
 
 def thinned(line: Line, at_most: int) -> Line:

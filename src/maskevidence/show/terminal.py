@@ -64,12 +64,9 @@ class FittingTable:
     The first form has one line per row, but for sentences, which are folded. The second breaks headings at
     their spaces and folds the first column, which holds names. The third gives every row a block of its own,
     with one line per column.
-
-    Attributes:
-        table: what it shows.
     """
 
-    table: Table
+    table: Table  # what it shows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Called by rich to print the table."""
@@ -140,13 +137,9 @@ class FittingTable:
 
 @dataclass(frozen=True)
 class Bars:
-    """Intervals one below the other, drawn with characters.
+    """Intervals one below the other, drawn with characters."""
 
-    Attributes:
-        values: what is drawn.
-    """
-
-    values: Values
+    values: Values  # what is drawn
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Called by rich to print the bars."""

@@ -21,19 +21,13 @@ _LABELS = {
 
 
 class EpochRecord(NamedTuple):
-    """One row of the history; NaN where a value was not requested or is not known.
+    """One row of the history; NaN where a value was not requested or is not known."""
 
-    Attributes:
-        epoch: 1 for the first.
-        objective: minus the mean loss over the epoch's batches, each before its step, nats per observation.
-        log_evidence: mean exact log evidence of the training data after the epoch, nats per observation.
-        held_out: mean log evidence of the held-out data after the epoch, nats per observation.
-    """
-
-    epoch: int
+    epoch: int  # 1 for the first
+    # minus the mean loss over the epoch's batches, each before its step, nats per observation
     objective: float
-    log_evidence: float
-    held_out: float
+    log_evidence: float  # mean exact log evidence of the training data after the epoch, nats per observation
+    held_out: float  # mean log evidence of the held-out data after the epoch, nats per observation
 
 
 Callback = Callable[[EpochRecord, Any], bool | None]

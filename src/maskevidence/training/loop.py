@@ -53,32 +53,22 @@ class LoopOptions:
 
 @dataclass
 class TrainingLoop:
-    """The loop of `fit`, and what a checkpoint of it holds.
+    """The loop of `fit`, and what a checkpoint of it holds."""
 
-    Attributes:
-        model: the model, trained in place.
-        data: the training data.
-        held_out: data whose evidence is recorded after each epoch; None for none.
-        objective: what is minimised.
-        optimizer: takes the steps.
-        options: how long the loop runs and what it records.
-        records: the epochs so far.
-        best: the parameters of the best epoch; None without patience.
-        best_epoch: the epoch with the highest held-out evidence; None without patience.
-        saved: the last checkpoint and its epoch; None before the first.
-        devices: where the model was trained, in the order of the epochs.
-    """
-
-    model: Any
-    data: Tokens | GaussianMoments
-    held_out: Tokens | None
-    objective: Objective
-    optimizer: torch.optim.Optimizer
-    options: LoopOptions
-    records: list[EpochRecord] = field(default_factory=list, init=False)
+    model: Any  # the model, trained in place
+    data: Tokens | GaussianMoments  # the training data
+    held_out: Tokens | None  # data whose evidence is recorded after each epoch; None for none
+    objective: Objective  # what is minimised
+    optimizer: torch.optim.Optimizer  # takes the steps
+    options: LoopOptions  # how long the loop runs and what it records
+    records: list[EpochRecord] = field(default_factory=list, init=False)  # the epochs so far
+    # the parameters of the best epoch; None without patience
     best: dict[str, Tensor] | None = field(default=None, init=False)
+    # the epoch with the highest held-out evidence; None without patience
     best_epoch: int | None = field(default=None, init=False)
+    # the last checkpoint and its epoch; None before the first
     saved: tuple[Path, int] | None = field(default=None, init=False)
+    # where the model was trained, in the order of the epochs
     devices: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:

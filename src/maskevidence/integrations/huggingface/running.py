@@ -31,20 +31,13 @@ _COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "schedul
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """The checkpoints and reports of a training.
+    """The checkpoints and reports of a training."""
 
-    Attributes:
-        out: a folder for checkpoints and reports; None for neither.
-        checkpoint_every: steps between two checkpoints.
-        report_to: where the Trainer reports to, such as "tensorboard"; "none" for no report.
-        callbacks: functions of the trainer that return a callback for it.
-        device: where to train, as for `choose_device`; None for all GPUs, if there is one.
-    """
-
-    out: str | Path | None
-    checkpoint_every: int
-    report_to: str
-    callbacks: Sequence[Callable[[Any], Any]]
+    out: str | Path | None  # a folder for checkpoints and reports; None for neither
+    checkpoint_every: int  # steps between two checkpoints
+    report_to: str  # where the Trainer reports to, such as "tensorboard"; "none" for no report
+    callbacks: Sequence[Callable[[Any], Any]]  # functions of the trainer that return a callback for it
+    # where to train, as for `choose_device`; None for all GPUs, if there is one
     device: str | torch.device | None = None
 
 

@@ -38,17 +38,11 @@ ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, an
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A question in words.
+    """A question in words."""
 
-    Attributes:
-        pairs: the context and continuation of each choice.
-        contests: the raced decisions; empty if the task reads the values.
-        greedy: whether the task reads which choices are greedy.
-    """
-
-    pairs: tuple[Pair, ...]
-    contests: tuple[Contest, ...] = ()
-    greedy: bool = False
+    pairs: tuple[Pair, ...]  # the context and continuation of each choice
+    contests: tuple[Contest, ...] = ()  # the raced decisions; empty if the task reads the values
+    greedy: bool = False  # whether the task reads which choices are greedy
 
     @property
     def after_nothing(self) -> tuple[Pair, ...]:

@@ -17,42 +17,30 @@ from maskevidence.integrations.lm_eval.values import ScoredValue
 
 @dataclass(frozen=True)
 class Question:
-    """Choices whose values are estimated with the same masks.
+    """Choices whose values are estimated with the same masks."""
 
-    Attributes:
-        key: the key of the masks.
-        choices: the continuations with their contexts.
-        contests: the decisions between the choices; without one, all masks are scored for every choice.
-        offsets: for each contest, shape (n_choices,); added to the scaled values.
-    """
-
-    key: int
-    choices: tuple[Continuation, ...]
+    key: int  # the key of the masks
+    choices: tuple[Continuation, ...]  # the continuations with their contexts
+    # the decisions between the choices; without one, all masks are scored for every choice
     contests: tuple[Contest, ...] = ()
+    # for each contest, shape (n_choices,); added to the scaled values
     offsets: tuple[Float64[np.ndarray, " n_choices"], ...] = ()
 
 
 @dataclass
 class _State:
-    """A question under way.
+    """A question under way."""
 
-    Attributes:
-        question: its choices and contests.
-        exact: the choices whose value has no error, with that value.
-        values: shape (n_masks, n_choices); n times the score of each mask, NaN once a choice is out.
-        controls: shape (n_masks,); u - 1/2 of the size of each mask, with expectation 0.
-        tokens: of each choice, shape (2, n): the sum of each token's log-probabilities, and their number.
-        running: which choices run in each contest.
-        finished: for each contest, whether it is decided or a tie.
-    """
-
-    question: Question
-    exact: dict[int, ScoredValue]
+    question: Question  # its choices and contests
+    exact: dict[int, ScoredValue]  # the choices whose value has no error, with that value
+    # n times the score of each mask, NaN once a choice is out
     values: Float64[np.ndarray, "n_masks n_choices"] = field(init=False)
+    # u - 1/2 of the size of each mask, with expectation 0
     controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
+    # of each choice, shape (2, n): the sum of each token's log-probabilities, and their number
     tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
-    running: list[Bool[np.ndarray, " n_choices"]] = field(init=False)
-    finished: list[bool] = field(init=False)
+    running: list[Bool[np.ndarray, " n_choices"]] = field(init=False)  # which choices run in each contest
+    finished: list[bool] = field(init=False)  # for each contest, whether it is decided or a tie
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)

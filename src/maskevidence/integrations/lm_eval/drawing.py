@@ -29,13 +29,9 @@ def key_of_texts(texts: Iterable[str]) -> int:
 
 @dataclass(frozen=True)
 class QuestionKey(MaskKey):
-    """The key of masks that depend on the question that an observation belongs to.
+    """The key of masks that depend on the question that an observation belongs to."""
 
-    Attributes:
-        questions: the key of the question of each observation, by its id.
-    """
-
-    questions: tuple[int, ...] = ()
+    questions: tuple[int, ...] = ()  # the key of the question of each observation, by its id
 
     def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n"]:
         return np.stack([np.array(self.questions)[ids], *draw], axis=1)

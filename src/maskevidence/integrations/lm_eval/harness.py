@@ -26,17 +26,11 @@ _own_files: set[Path] = set()  # caches that were empty when this process opened
 
 
 class Contest(NamedTuple):
-    """A decision between choices: the largest of scale · log evidence + the offset of the choice.
+    """A decision between choices: the largest of scale · log evidence + the offset of the choice."""
 
-    Attributes:
-        name: the metric that reads it.
-        scale: shape (n_choices,); 1 over the choice's length for a normalised metric.
-        against_empty: whether to subtract the log evidence after an empty context.
-    """
-
-    name: str
-    scale: Float64[np.ndarray, " n_choices"]
-    against_empty: bool = False
+    name: str  # the metric that reads it
+    scale: Float64[np.ndarray, " n_choices"]  # 1 over the choice's length for a normalised metric
+    against_empty: bool = False  # whether to subtract the log evidence after an empty context
 
 
 def calling_tasks() -> dict[str, Any]:

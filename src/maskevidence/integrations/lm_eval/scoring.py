@@ -18,17 +18,11 @@ from maskevidence.scores.score import Scoring, score_by
 
 @dataclass(frozen=True)
 class Continuation:
-    """A continuation and its context as token ids.
+    """A continuation and its context as token ids."""
 
-    Attributes:
-        context: visible, never scored; special tokens of the model are not among them.
-        scored: the tokens of the continuation.
-        n_cut: how many tokens of the context did not fit and were cut from the left.
-    """
-
-    context: tuple[int, ...]
-    scored: tuple[int, ...]
-    n_cut: int = 0
+    context: tuple[int, ...]  # visible, never scored; special tokens of the model are not among them
+    scored: tuple[int, ...]  # the tokens of the continuation
+    n_cut: int = 0  # how many tokens of the context did not fit and were cut from the left
 
 
 class Encoder:

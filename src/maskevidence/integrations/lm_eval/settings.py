@@ -14,25 +14,15 @@ _CONFIDENCE = 0.995
 
 @dataclass(frozen=True)
 class Settings:
-    """How answers are estimated.
+    """How answers are estimated."""
 
-    Attributes:
-        score: the score of a continuation; see `design_of`.
-        race: the looks and the confidence of decisions; a single look without a race.
-        racing: whether decisions are raced.
-        n_masks: the largest number of masks of a continuation.
-        seed: seed of the masks.
-        greedy: "auto", "always" or "never".
-        metrics: the metrics of tasks whose metrics are unknown; None for no assumption.
-    """
-
-    score: str
-    race: Race
-    racing: bool
-    n_masks: int
-    seed: int
-    greedy: str
-    metrics: tuple[str, ...] | None
+    score: str  # the score of a continuation; see `design_of`
+    race: Race  # the looks and the confidence of decisions; a single look without a race
+    racing: bool  # whether decisions are raced
+    n_masks: int  # the largest number of masks of a continuation
+    seed: int  # seed of the masks
+    greedy: str  # "auto", "always" or "never"
+    metrics: tuple[str, ...] | None  # the metrics of tasks whose metrics are unknown; None for no assumption
 
     @classmethod
     def parse(

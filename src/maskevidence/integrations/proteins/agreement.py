@@ -13,19 +13,12 @@ MIN_PAIRS = 3
 
 
 class Correlation(NamedTuple):
-    """Spearman's rank correlation with its interval.
+    """Spearman's rank correlation with its interval."""
 
-    Attributes:
-        value: the correlation.
-        low: the lower end of its interval.
-        high: the upper end.
-        n: how many mutants have both numbers.
-    """
-
-    value: float
-    low: float
-    high: float
-    n: int
+    value: float  # the correlation
+    low: float  # the lower end of its interval
+    high: float  # the upper end
+    n: int  # how many mutants have both numbers
 
 
 def spearman(a: Floats, b: Floats) -> float:

@@ -46,30 +46,20 @@ Reduce = Callable[[Answers], Score]
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """A sequence as token ids, or a window of one.
+    """A sequence as token ids, or a window of one."""
 
-    Attributes:
-        ids: shape (m,); special tokens included, -2 where there is no token.
-        column: shape (n,); the column of each letter.
-    """
-
-    ids: Int64[np.ndarray, " m"]
-    column: Int64[np.ndarray, " n"]
+    ids: Int64[np.ndarray, " m"]  # special tokens included, -2 where there is no token
+    column: Int64[np.ndarray, " n"]  # the column of each letter
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison, the mutant or the wild type.
+    """One side of a comparison, the mutant or the wild type."""
 
-    Attributes:
-        base: its sequence.
-        filled: the tokens that differ from it, by site.
-        columns: shape (n,); numbers that are equal for letters that belong together on both sides; None for
-            the numbers of the sites.
-    """
-
-    base: Base
-    filled: Mapping[int, int]
+    base: Base  # its sequence
+    filled: Mapping[int, int]  # the tokens that differ from it, by site
+    # shape (n,); numbers that are equal for letters that belong together on both sides; None for the numbers
+    # of the sites
     columns: Letters | None = None
 
     def __len__(self) -> int:
@@ -89,15 +79,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """A mutant and its wild type.
+    """A mutant and its wild type."""
 
-    Attributes:
-        sites: the substituted sites, in ascending order.
-        mutant: the mutant.
-        wild_type: the wild type.
-    """
-
-    sites: tuple[int, ...]
+    sites: tuple[int, ...]  # the substituted sites, in ascending order
     mutant: Side
     wild_type: Side
 
@@ -114,21 +98,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks for log-probabilities of letters on behalf of one convention.
+    """Asks for log-probabilities of letters on behalf of one convention."""
 
-    Attributes:
-        reads: all contexts, and the letters to read in each.
-        design: how masks are drawn if they cannot be enumerated.
-        seed: the seed of the masks.
-        used: the numbers of the contexts of this convention.
-        shared: the reads of the wild type, which all mutants share.
-    """
-
-    reads: Reads
-    design: RandomSize
-    seed: int
-    used: set[int]
-    shared: dict[Any, Any]
+    reads: Reads  # all contexts, and the letters to read in each
+    design: RandomSize  # how masks are drawn if they cannot be enumerated
+    seed: int  # the seed of the masks
+    used: set[int]  # the numbers of the contexts of this convention
+    shared: dict[Any, Any]  # the reads of the wild type, which all mutants share
 
     def read(
         self,

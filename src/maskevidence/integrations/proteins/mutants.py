@@ -12,18 +12,12 @@ WILD_TYPE = ("WT", "wt", "_wt")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutant of a wild type.
+    """A mutant of a wild type."""
 
-    Attributes:
-        name: the text of the user.
-        sites: the positions that differ from the wild type, from 0, in ascending order.
-        residues: the letters of the mutant there.
-        sequence: the whole sequence if letters were inserted or deleted, which has no sites; otherwise None.
-    """
-
-    name: str
-    sites: tuple[int, ...]
-    residues: str
+    name: str  # the text of the user
+    sites: tuple[int, ...]  # the positions that differ from the wild type, from 0, in ascending order
+    residues: str  # the letters of the mutant there
+    # the whole sequence if letters were inserted or deleted, which has no sites; otherwise None
     sequence: str | None = None
 
 

@@ -104,21 +104,13 @@ _PRIOR_COUNT = 10.0  # values that the variance over all numbers of visible toke
 
 
 class Examples(NamedTuple):
-    """The training examples of a column density: one row per observed value and mask.
-
-    Attributes:
-        features: shape (n, F).
-        target: shape (n,); numbers, or codes of categories.
-        n_visible: shape (n,); how many other tokens are visible.
-        n_others: how many there are.
-        fold: shape (n,); the fold of the row, the same for all of its masks.
-    """
+    """The training examples of a column density: one row per observed value and mask."""
 
     features: Float64[np.ndarray, "n F"]
-    target: Float64[np.ndarray, " n"]
-    n_visible: Int64[np.ndarray, " n"]
-    n_others: int
-    fold: Int64[np.ndarray, " n"]
+    target: Float64[np.ndarray, " n"]  # numbers, or codes of categories
+    n_visible: Int64[np.ndarray, " n"]  # how many other tokens are visible
+    n_others: int  # how many there are
+    fold: Int64[np.ndarray, " n"]  # the fold of the row, the same for all of its masks
 
 
 class ColumnDensity(ABC):

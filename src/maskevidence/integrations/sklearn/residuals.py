@@ -18,15 +18,10 @@ _OWN = 50  # a column with fewer values shares the error bars of all columns
 
 
 class HeldOutResiduals(NamedTuple):
-    """Residuals of held-out rows: each value is hidden and predicted from the others of its row.
+    """Residuals of held-out rows: each value is hidden and predicted from the others of its row."""
 
-    Attributes:
-        columns: shape (n,); the columns of the values.
-        residuals: shape (n,); (value - predicted mean) / predicted standard deviation.
-    """
-
-    columns: Int64[np.ndarray, " n"]
-    residuals: Float64[np.ndarray, " n"]
+    columns: Int64[np.ndarray, " n"]  # the columns of the values
+    residuals: Float64[np.ndarray, " n"]  # (value - predicted mean) / predicted standard deviation
 
     def of_column(self, column: int) -> Float64[np.ndarray, " m"]:
         """The residuals of a column, or of all columns if it has fewer than 50."""

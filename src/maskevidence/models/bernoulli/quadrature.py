@@ -14,15 +14,11 @@ _MAX_NODES = 2**22
 
 
 class Nodes(NamedTuple):
-    """Points z_q and log weights of a quadrature, Σ_q w_q f(z_q) ≈ E f(z), z ~ N(0, I_K).
-
-    Attributes:
-        points: shape (Q, K).
-        log_weights: shape (Q,); normalised, Σ_q w_q = 1, so that the quadrature is itself a density: a
-            mixture of Q components.
-    """
+    """Points z_q and log weights of a quadrature, Σ_q w_q f(z_q) ≈ E f(z), z ~ N(0, I_K)."""
 
     points: Float[Tensor, "Q K"]
+    # shape (Q,); normalised, Σ_q w_q = 1, so that the quadrature is itself a density: a mixture of Q
+    # components
     log_weights: Float[Tensor, " Q"]
 
 

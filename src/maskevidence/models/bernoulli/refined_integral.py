@@ -27,18 +27,13 @@ _MAX_ELEMENTS = 2**19  # of an array over rows and nodes
 
 @dataclass(frozen=True)
 class Integral:
-    """Log evidences and their numerical error.
+    """Log evidences and their numerical error."""
 
-    Attributes:
-        log_evidence: shape (B,); nats per observation, float64.
-        error: the largest change of a log evidence at the last refinement, plus, for a grid, what may lie
-            beyond its ends; nats, an upper bound if refinement converges.
-        n_nodes: the largest number of nodes that a row needed.
-    """
-
-    log_evidence: Float[Tensor, " B"]
+    log_evidence: Float[Tensor, " B"]  # nats per observation, float64
+    # the largest change of a log evidence at the last refinement, plus, for a grid, what may lie beyond its
+    # ends; nats, an upper bound if refinement converges
     error: float
-    n_nodes: int
+    n_nodes: int  # the largest number of nodes that a row needed
 
 
 def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[Tensor, " B"]:

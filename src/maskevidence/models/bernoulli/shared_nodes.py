@@ -31,15 +31,10 @@ _MIN_ALIKE = 4  # rows per mask, on average, above which it pays to share its co
 
 
 class Decoder(NamedTuple):
-    """logit p(x_j = 1 | z) = w_j·z + b_j.
+    """logit p(x_j = 1 | z) = w_j·z + b_j."""
 
-    Attributes:
-        loadings: W, shape (D, K).
-        bias: b, shape (D,).
-    """
-
-    loadings: Float[Tensor, "D K"]
-    bias: Float[Tensor, " D"]
+    loadings: Float[Tensor, "D K"]  # W, shape (D, K)
+    bias: Float[Tensor, " D"]  # b, shape (D,)
 
     def logits(self, points: Float[Tensor, "*Q K"]) -> Float[Tensor, "*Q D"]:
         """η at every point and token."""

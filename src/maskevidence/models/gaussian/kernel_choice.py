@@ -23,19 +23,12 @@ _Fold = tuple[Float64[np.ndarray, "_ D"], Float64[np.ndarray, "_ D"]]  # the row
 
 
 class KernelChoice(NamedTuple):
-    """What cross-validation chose, and how far its predictions were off.
+    """What cross-validation chose, and how far its predictions were off."""
 
-    Attributes:
-        shrinkage: λ.
-        bandwidth: h.
-        columns: shape (n,); the columns of the values that were predicted.
-        residuals: shape (n,); (value - predicted mean) / predicted standard deviation.
-    """
-
-    shrinkage: float
-    bandwidth: float
-    columns: Int64[np.ndarray, " n"]
-    residuals: Float64[np.ndarray, " n"]
+    shrinkage: float  # λ
+    bandwidth: float  # h
+    columns: Int64[np.ndarray, " n"]  # the columns of the values that were predicted
+    residuals: Float64[np.ndarray, " n"]  # (value - predicted mean) / predicted standard deviation
 
 
 def choose_kernels(
@@ -84,19 +77,12 @@ def _best_shrinkage(parts: list[_Fold], shrinkages: tuple[float, ...]) -> tuple[
 
 
 class _Hidden(NamedTuple):
-    """Values of held-out rows, each hidden alone.
-
-    Attributes:
-        columns: shape (n,); their columns.
-        parts: their rows, as the kernels see them.
-        wanted: shape (b, m) for each part; which of the hidden tokens is the value.
-        truth: shape (b,) for each part; the values about μ.
-    """
+    """Values of held-out rows, each hidden alone."""
 
     columns: Int64[np.ndarray, " n"]
-    parts: list[KernelPart]
-    wanted: list[Tensor]
-    truth: list[Tensor]
+    parts: list[KernelPart]  # their rows, as the kernels see them
+    wanted: list[Tensor]  # shape (b, m) for each part; which of the hidden tokens is the value
+    truth: list[Tensor]  # shape (b,) for each part; the values about μ
 
     def residuals(self, bandwidth: float) -> Float64[np.ndarray, " n"]:
         """Value - predicted mean."""

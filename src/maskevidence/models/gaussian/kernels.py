@@ -25,33 +25,20 @@ class KernelPart(NamedTuple):
     With H the hidden and R the visible tokens, c_i the centres about the mean and a = √(1 - h²), the squared
     distance (x - a c_i)_Rᵀ Σ_RR⁻¹ (x - a c_i)_R is base - 2a cross_i + a² own_i, and kernel i expects the
     hidden tokens at shift + a moves_i, about the mean.
-
-    Attributes:
-        rows: shape (b,); their positions in the batch.
-        hidden: shape (b, m); the columns that are hidden in each.
-        base: shape (b, 1).
-        cross: shape (b, N).
-        own: shape (b, N).
-        shift: shape (b, m).
-        moves: shape (b, m, N).
-        inverse: shape (b, m, m); A⁻¹, the covariance of the hidden tokens given the visible ones under Σ.
-        pulls: shape (N, D); Λ c_i.
-        log_determinant: shape (b,); of 2π Σ_RR.
-        n_features: D.
     """
 
-    rows: Int64[Tensor, " b"]
-    hidden: Int64[Tensor, "b m"]
+    rows: Int64[Tensor, " b"]  # their positions in the batch
+    hidden: Int64[Tensor, "b m"]  # the columns that are hidden in each
     base: Float[Tensor, "b 1"]
     cross: Float[Tensor, "b N"]
     own: Float[Tensor, "b N"]
     shift: Float[Tensor, "b m"]
     moves: Float[Tensor, "b m N"]
-    inverse: Float[Tensor, "b m m"]
-    pulls: Float[Tensor, "N D"]
-    log_determinant: Float[Tensor, " b"]
+    inverse: Float[Tensor, "b m m"]  # A⁻¹, the covariance of the hidden tokens given the visible ones under Σ
+    pulls: Float[Tensor, "N D"]  # Λ c_i
+    log_determinant: Float[Tensor, " b"]  # of 2π Σ_RR
 
-    n_features: int
+    n_features: int  # D
 
     @property
     def within(self) -> Float[Tensor, "b m"]:
@@ -82,15 +69,10 @@ class KernelPart(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """Kernels around rows, without their bandwidth.
+    """Kernels around rows, without their bandwidth."""
 
-    Attributes:
-        gaussian: N(μ, Σ).
-        centres: shape (N, D); the rows about μ.
-    """
-
-    gaussian: Gaussian
-    centres: Float[Tensor, "N D"]
+    gaussian: Gaussian  # N(μ, Σ)
+    centres: Float[Tensor, "N D"]  # the rows about μ
 
     def centred(self, values: Float[Tensor, "b D"], known: Bool[Tensor, "b D"]) -> Float[Tensor, "b D"]:
         """x - μ in the dtype of the centres, 0 where not known."""

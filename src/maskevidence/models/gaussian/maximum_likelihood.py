@@ -17,19 +17,12 @@ NOISE_BOUND = 1e-4  # share of a column's variance; below it a factor model's li
 
 
 class LowRankParameters(NamedTuple):
-    """Parameters of N(mean, loadings loadingsᵀ + diag(noise)).
-
-    Attributes:
-        mean: shape (D,).
-        loadings: shape (D, K).
-        noise: shape (D,); variances.
-        n_iterations: of the fit; 0 for a closed form.
-    """
+    """Parameters of N(mean, loadings loadingsᵀ + diag(noise))."""
 
     mean: Float64[np.ndarray, " D"]
     loadings: Float64[np.ndarray, "D K"]
-    noise: Float64[np.ndarray, " D"]
-    n_iterations: int = 0
+    noise: Float64[np.ndarray, " D"]  # variances
+    n_iterations: int = 0  # of the fit; 0 for a closed form
 
 
 _LARGEST = 1e150  # of a value whose squares can be summed
@@ -70,17 +63,11 @@ def refuse_constant(table: Table, names: Sequence[str] | None = None) -> None:
 
 
 class PrincipalAxes(NamedTuple):
-    """The eigenvectors of a covariance, from which PPCA with any number of components follows.
-
-    Attributes:
-        mean: shape (D,).
-        eigenvalues: shape (D,), descending.
-        axes: shape (r, D); the eigenvectors of the first r = min(N, D) eigenvalues.
-    """
+    """The eigenvectors of a covariance, from which PPCA with any number of components follows."""
 
     mean: Float64[np.ndarray, " D"]
-    eigenvalues: Float64[np.ndarray, " D"]
-    axes: Float64[np.ndarray, "r D"]
+    eigenvalues: Float64[np.ndarray, " D"]  # descending
+    axes: Float64[np.ndarray, "r D"]  # the eigenvectors of the first r = min(N, D) eigenvalues
 
     def of(self, n_components: int) -> LowRankParameters:
         """Maximum likelihood PPCA with K components, in closed form.

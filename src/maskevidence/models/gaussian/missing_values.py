@@ -25,24 +25,15 @@ class MissingRows(NamedTuple):
 
     The rows of a pattern enter it only through the Gram matrix of [1, x]. If they are more than D + 1,
     the triangular factor of a QR decomposition, which has the same Gram matrix, stands for them.
-
-    Attributes:
-        shift: shape (D,); the mean of the observed values of each column.
-        scale: shape (D,); their standard deviation, 1 for a constant column.
-        seen: shape (P, D); 1 where a value is observed, for each pattern.
-        n_rows: shape (P,); the rows of each pattern.
-        pattern_of: shape (R,); the pattern of each of the kept rows, in ascending order.
-        weight: shape (R,); what stands for 1 in the kept rows.
-        values: shape (R, D); the kept rows of (x - shift) / scale, 0 where missing.
     """
 
-    shift: Vector
-    scale: Vector
-    seen: Float64[np.ndarray, "P D"]
-    n_rows: Float64[np.ndarray, " P"]
-    pattern_of: Int64[np.ndarray, " R"]
-    weight: Float64[np.ndarray, " R"]
-    values: Float64[np.ndarray, "R D"]
+    shift: Vector  # shape (D,); the mean of the observed values of each column
+    scale: Vector  # shape (D,); their standard deviation, 1 for a constant column
+    seen: Float64[np.ndarray, "P D"]  # 1 where a value is observed, for each pattern
+    n_rows: Float64[np.ndarray, " P"]  # the rows of each pattern
+    pattern_of: Int64[np.ndarray, " R"]  # the pattern of each of the kept rows, in ascending order
+    weight: Float64[np.ndarray, " R"]  # what stands for 1 in the kept rows
+    values: Float64[np.ndarray, "R D"]  # the kept rows of (x - shift) / scale, 0 where missing
 
     @property
     def total(self) -> float:

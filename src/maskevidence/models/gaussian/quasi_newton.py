@@ -20,17 +20,12 @@ _MIN_CURVATURE = 1e-12  # of a pair, relative to the lengths of step and change
 
 
 class Evaluation(NamedTuple):
-    """An objective at one point.
+    """An objective at one point."""
 
-    Attributes:
-        value: to be made as large as possible; -inf where the point is not allowed.
-        gradient: shape (n,).
-        metric: turns a gradient into a step by a symmetric, positive definite linear map; for the likelihood
-            of incomplete data, the step of EM.
-    """
-
-    value: float
-    gradient: Point
+    value: float  # to be made as large as possible; -inf where the point is not allowed
+    gradient: Point  # shape (n,)
+    # turns a gradient into a step by a symmetric, positive definite linear map; for the likelihood of
+    # incomplete data, the step of EM
     metric: Callable[[Point], Point]
 
 

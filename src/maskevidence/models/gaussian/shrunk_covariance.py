@@ -9,31 +9,19 @@ from maskevidence.models.gaussian.maximum_likelihood import Matrix, Table, Vecto
 
 
 class ShrunkFit(NamedTuple):
-    """What `fit_shrunk` finds.
-
-    Attributes:
-        mean: shape (D,).
-        covariance: shape (D, D).
-        filled: shape (N, D); the rows, with the conditional means of their missing values.
-        n_iterations: of EM; 1 if no value is missing.
-    """
+    """What `fit_shrunk` finds."""
 
     mean: Float64[np.ndarray, " D"]
     covariance: Float64[np.ndarray, "D D"]
-    filled: Float64[np.ndarray, "N D"]
-    n_iterations: int
+    filled: Float64[np.ndarray, "N D"]  # the rows, with the conditional means of their missing values
+    n_iterations: int  # of EM; 1 if no value is missing
 
 
 class _Holes(NamedTuple):
-    """Rows with equally many missing values.
+    """Rows with equally many missing values."""
 
-    Attributes:
-        rows: shape (b,); their positions.
-        columns: shape (b, m); the columns that are missing in each.
-    """
-
-    rows: Int64[np.ndarray, " b"]
-    columns: Int64[np.ndarray, "b m"]
+    rows: Int64[np.ndarray, " b"]  # their positions
+    columns: Int64[np.ndarray, "b m"]  # the columns that are missing in each
 
 
 def fit_shrunk(

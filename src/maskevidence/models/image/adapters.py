@@ -154,26 +154,17 @@ def _mask_ratio(config: Any, ratio: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PatchNetwork:
-    """A network that predicts hidden patches, and the images it reads.
+    """A network that predicts hidden patches, and the images it reads."""
 
-    Attributes:
-        predict: a function or `torch.nn.Module` from images (b, C, H, W) and hidden patches (b, D), the same
-            number in each row, to predictions (b, D, P·P·C).
-        image_size: H and W, in pixels.
-        patch_size: P, in pixels.
-        channels: C.
-        norm_pix_loss: whether it predicts normalised patches.
-        conditionals: what its predictions of pixels are; see `MaskedModel`.
-        transformer: the transformers model behind it; None for a function.
-    """
-
+    # a function or `torch.nn.Module` from images (b, C, H, W) and hidden patches (b, D), the same number in
+    # each row, to predictions (b, D, P·P·C)
     predict: Callable[[Tensor, Tensor], Tensor]
-    image_size: int
-    patch_size: int
-    channels: int
-    norm_pix_loss: bool = False
-    conditionals: Conditionals = "learned"
-    transformer: Any = None
+    image_size: int  # H and W, in pixels
+    patch_size: int  # P, in pixels
+    channels: int  # C
+    norm_pix_loss: bool = False  # whether it predicts normalised patches
+    conditionals: Conditionals = "learned"  # what its predictions of pixels are; see `MaskedModel`
+    transformer: Any = None  # the transformers model behind it; None for a function
 
     def __post_init__(self) -> None:
         check_patch_size(self.image_size, self.image_size, self.patch_size)

@@ -15,21 +15,13 @@ from maskevidence.tokens import Tokens
 
 
 class PatchCall(NamedTuple):
-    """One call of the network, for images with the same number of hidden patches.
+    """One call of the network, for images with the same number of hidden patches."""
 
-    Attributes:
-        rows: (b,), positions of the images in the batch.
-        scored: (b, D), the hidden patches to score.
-        hidden: (b, D), all patches that the network does not see.
-        levels: (b, D, K), the patches.
-        outputs: (b, D, K), the network's predictions, in its own units.
-    """
-
-    rows: Int64[Tensor, " b"]
-    scored: Bool[Tensor, "b D"]
-    hidden: Bool[Tensor, "b D"]
-    levels: Shaped[Tensor, "b D K"]
-    outputs: Float[Tensor, "b D K"]
+    rows: Int64[Tensor, " b"]  # (b,), positions of the images in the batch
+    scored: Bool[Tensor, "b D"]  # (b, D), the hidden patches to score
+    hidden: Bool[Tensor, "b D"]  # (b, D), all patches that the network does not see
+    levels: Shaped[Tensor, "b D K"]  # (b, D, K), the patches
+    outputs: Float[Tensor, "b D K"]  # (b, D, K), the network's predictions, in its own units
 
 
 def calls_by_size(

@@ -36,33 +36,24 @@ class PixelDensity:
 
     Between two fitted sizes log v is interpolated linearly in the size; beyond them the nearest is used.
 
-    Attributes:
-        name: "gaussian" or "discretised".
-        sizes: the numbers of hidden patches that a variance was fitted for, ascending.
-        variances: one for each size, in levels², or in the units of a normalised patch.
-        n_patches: D, the number of patches of an image.
-        n_images: the number of images that the variances were fitted to.
-        seed: seed of the masks that the variances were fitted with.
-        patch_statistics: "visible" for a model of normalised patches whose predictions are brought back to
-            pixels with mean and variance of the visible patches; None otherwise.
-        patch_mean: with "visible": the mean of a patch if none is visible, in the model's pixel units.
-        patch_variance: with "visible": its variance in that case.
-
     Example:
         >>> density = PixelDensity("gaussian", sizes=(1, 3), variances=(1.0, 4.0), n_patches=4)
         >>> density.variance(torch.tensor([1, 2, 3, 4])).tolist()
         [1.0, 2.0, 4.0, 4.0]
     """
 
-    name: Density
-    sizes: tuple[int, ...]
-    variances: tuple[float, ...]
-    n_patches: int
-    n_images: int | None = None
-    seed: int | None = None
+    name: Density  # "gaussian" or "discretised"
+    sizes: tuple[int, ...]  # the numbers of hidden patches that a variance was fitted for, ascending
+    variances: tuple[float, ...]  # one for each size, in levels², or in the units of a normalised patch
+    n_patches: int  # D, the number of patches of an image
+    n_images: int | None = None  # the number of images that the variances were fitted to
+    seed: int | None = None  # seed of the masks that the variances were fitted with
+    # "visible" for a model of normalised patches whose predictions are brought back to pixels with mean and
+    # variance of the visible patches; None otherwise
     patch_statistics: PatchStatistics | None = None
+    # with "visible": the mean of a patch if none is visible, in the model's pixel units
     patch_mean: float | None = None
-    patch_variance: float | None = None
+    patch_variance: float | None = None  # with "visible": its variance in that case
 
     def __post_init__(self) -> None:
         if self.name not in DENSITIES:

@@ -30,9 +30,6 @@ class ColumnHeads(nn.Module):
 
     Args:
         density: whether yes/no columns count as densities per unit, too; False for a table without numbers.
-
-    Attributes:
-        widening: what is added to the log scales of all numbers.
     """
 
     centre: Tensor
@@ -43,7 +40,7 @@ class ColumnHeads(nn.Module):
     no: Tensor
     yes: Tensor
     on_grid: Tensor
-    widening: Tensor
+    widening: Tensor  # what is added to the log scales of all numbers
 
     def __init__(self, columns: Sequence[Column], *, density: bool) -> None:
         super().__init__()

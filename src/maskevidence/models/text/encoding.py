@@ -50,41 +50,28 @@ class Row(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """Blocks of texts that are joined by the tokenizer's end-of-text token, all of whose tokens are scored.
+    """Blocks of texts joined by the tokenizer's end-of-text token; all of their tokens are scored."""
 
-    Attributes:
-        ends: whether each block begins and ends with the tokenizer's special tokens, which are scored, too.
-        visible: how many first tokens of a block are context.
-    """
-
+    # whether each block begins and ends with the tokenizer's special tokens, which are scored, too
     ends: bool = False
-    visible: int = 0
+    visible: int = 0  # how many first tokens of a block are context
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How texts become observations; see `MaskedLM.encode` for the options it shares.
+    """How texts become observations; see `MaskedLM.encode` for the options it shares."""
 
-    Attributes:
-        second: second texts of pairs.
-        context: texts that stand before the scored ones.
-        ids: whole numbers that masks are keyed by.
-        long: what happens to texts that are too long.
-        block_size: tokens of a block of running text; None for one observation per text.
-        max_tokens: the longest text that the model reads, special tokens included; None if there is no limit.
-        separator_id: the token that ends a segment, if the model numbers segments.
-        allow_unknown: encode texts of which the tokenizer does not know a large share of the tokens.
-        joining: how the texts of a block are joined; None for running text between special tokens.
-    """
-
-    second: Sequence[str] | None = None
-    context: Sequence[str] | None = None
-    ids: Sequence[int] | None = None
-    long: Long = "error"
-    block_size: int | None = None
+    second: Sequence[str] | None = None  # second texts of pairs
+    context: Sequence[str] | None = None  # texts that stand before the scored ones
+    ids: Sequence[int] | None = None  # whole numbers that masks are keyed by
+    long: Long = "error"  # what happens to texts that are too long
+    block_size: int | None = None  # tokens of a block of running text; None for one observation per text
+    # the longest text that the model reads, special tokens included; None if there is no limit
     max_tokens: int | None = None
-    separator_id: int | None = None
+    separator_id: int | None = None  # the token that ends a segment, if the model numbers segments
+    # encode texts of which the tokenizer does not know a large share of the tokens
     allow_unknown: bool = False
+    # how the texts of a block are joined; None for running text between special tokens
     joining: Joining | None = None
 
     @property
@@ -228,20 +215,15 @@ _TOO_LARGE_SHARE = 0.2
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Texts as a masked language model reads them.
+    """Texts as a masked language model reads them."""
 
-    Attributes:
-        tokens: the token ids; special tokens and prompts are context.
-        words: shape (B, D); the number of the word that a maskable token is a part of, -1 elsewhere; None
-            if the tokenizer does not know.
-        source: shape (B,); the position of the text that an observation comes from, the first one of a block.
-        notes: what was split, truncated, left out or unknown, one sentence each.
-    """
-
-    tokens: Tokens
+    tokens: Tokens  # the token ids; special tokens and prompts are context
+    # shape (B, D); the number of the word that a maskable token is a part of, -1 elsewhere; None if the
+    # tokenizer does not know
     words: Int64[Tensor, "B D"] | None
+    # the position of the text that an observation comes from, the first one of a block
     source: Int64[np.ndarray, " B"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was split, truncated, left out or unknown, one sentence each
 
 
 def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None = None) -> EncodedTexts:

@@ -151,26 +151,17 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "voc
 
 @dataclass(frozen=True)
 class Reading:
-    """How a checkpoint is read.
+    """How a checkpoint is read."""
 
-    Attributes:
-        revision: branch, tag or commit on the hub.
-        trust_remote_code: whether code that comes with the model may run.
-        dtype: of the weights: the name of one, or "auto" for that of the checkpoint; None for float32, and
-            for that of the checkpoint of a diffusion language model.
-        device_map: how accelerate spreads the weights over devices; None for one device.
-        mask_id: the id of the mask token; None for that of the tokenizer or of the family.
-        diffusion: the family of a diffusion language model, for one that is not recognised.
-        attn_implementation: which attention transformers uses; None leaves it to the model.
-    """
-
-    revision: str | None = None
-    trust_remote_code: bool = False
+    revision: str | None = None  # branch, tag or commit on the hub
+    trust_remote_code: bool = False  # whether code that comes with the model may run
+    # of the weights: the name of one, or "auto" for that of the checkpoint; None for float32, and for that of
+    # the checkpoint of a diffusion language model
     dtype: str | None = None
-    device_map: str | None = None
-    mask_id: int | None = None
-    diffusion: str | None = None
-    attn_implementation: str | None = None
+    device_map: str | None = None  # how accelerate spreads the weights over devices; None for one device
+    mask_id: int | None = None  # the id of the mask token; None for that of the tokenizer or of the family
+    diffusion: str | None = None  # the family of a diffusion language model, for one that is not recognised
+    attn_implementation: str | None = None  # which attention transformers uses; None leaves it to the model
 
 
 def load_masked_lm(

@@ -127,17 +127,13 @@ class Head:
 
     A network with `shifted` predicts a token at the place before it; `left_out` is the id of a token without
     probability.
-
-    Attributes:
-        network: called with keywords.
-        module: the outermost module whose output at a position is the logits of that position.
-        tied: the embeddings that the module's output is multiplied by, if the network does so by itself.
-        cut: the first call after which each position is treated by itself; None if there is none.
     """
 
-    network: Any
-    module: nn.Module
+    network: Any  # called with keywords
+    module: nn.Module  # the outermost module whose output at a position is the logits of that position
+    # the embeddings that the module's output is multiplied by, if the network does so by itself
     tied: Tensor | None = None
+    # the first call after which each position is treated by itself; None if there is none
     cut: Cut | None = None
 
     def log_probs(

@@ -12,17 +12,11 @@ from maskevidence.tokens import Tokens
 
 
 class Size(NamedTuple):
-    """The shape of a BERT, with the vocabulary and the blocks of text that suit it.
+    """The shape of a BERT, with the vocabulary and the blocks of text that suit it."""
 
-    Attributes:
-        config: arguments of `transformers.BertConfig`.
-        vocabulary_size: word pieces of a vocabulary learned from the text.
-        block_size: tokens of a block of text, special tokens included; the number of the model's positions.
-    """
-
-    config: dict[str, Any]
-    vocabulary_size: int
-    block_size: int
+    config: dict[str, Any]  # arguments of `transformers.BertConfig`
+    vocabulary_size: int  # word pieces of a vocabulary learned from the text
+    block_size: int  # tokens of a block of text, special tokens included; the number of the model's positions
 
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

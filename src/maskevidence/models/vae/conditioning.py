@@ -130,16 +130,10 @@ class ImportanceSampling:
 
 
 class WeightedDraws(NamedTuple):
-    """Draws of z with their weights.
+    """Draws of z with their weights."""
 
-    Attributes:
-        decoded: shape (B, S, D); the decoder's answer at each draw.
-        log_likelihood: shape (B, S, D); log p(x_j | z_s), nats.
-        log_weights: shape (B, S).
-    """
-
-    decoded: Float[Tensor, "B S D"]
-    log_likelihood: Float[Tensor, "B S D"]
+    decoded: Float[Tensor, "B S D"]  # the decoder's answer at each draw
+    log_likelihood: Float[Tensor, "B S D"]  # log p(x_j | z_s), nats
     log_weights: Float[Tensor, "B S"]
 
 

@@ -44,17 +44,11 @@ class LatentModel(Protocol):
 
 
 class StandardRows(NamedTuple):
-    """Rows in a model's standard units.
+    """Rows in a model's standard units."""
 
-    Attributes:
-        values: shape (N, D); `blank` where a token is neither visible nor to be predicted.
-        visible: shape (N, D); the tokens that are conditioned on, or whose evidence is wanted.
-        ids: shape (N,); the observations' numbers, which key their draws.
-    """
-
-    values: Float[Tensor, "N D"]
-    visible: Bool[Tensor, "N D"]
-    ids: Int64[Tensor, " N"]
+    values: Float[Tensor, "N D"]  # `blank` where a token is neither visible nor to be predicted
+    visible: Bool[Tensor, "N D"]  # the tokens that are conditioned on, or whose evidence is wanted
+    ids: Int64[Tensor, " N"]  # the observations' numbers, which key their draws
 
     def batches(self, n_draws: int, seed: int) -> Iterator[tuple[Tensor, Tensor, KeyedNoise]]:
         """Values, visible tokens and noise of some rows at a time.
