@@ -14,7 +14,7 @@ from maskevidence.evidence.result import summarize_scores
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.token_means import _Cells, _Effects, token_controls
 from maskevidence.masks.design import MaskKey, Masks
-from maskevidence.scores.hidden_tokens import HiddenTokens
+from maskevidence.scores.record import HiddenTokens
 
 DESIGN = me.RandomSize(8, 4)
 

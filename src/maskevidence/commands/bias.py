@@ -3,10 +3,10 @@
 from dataclasses import asdict, replace
 from typing import Annotated
 
-from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, RowSample, TableOptions
+from maskevidence.kinds.result import Reported
 
 
 def bias(

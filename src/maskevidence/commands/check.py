@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from maskevidence.commands.arguments import Data, Model
 from maskevidence.kinds.declaring import one_of_kind
-from maskevidence.kinds.options import Preparation, TextOptions
+from maskevidence.kinds.options import Data, Model, Preparation, TextOptions
 from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.result import Reported
 from maskevidence.show.parts import Table
 from maskevidence.show.words import NOT_KNOWN
 

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from maskevidence.commands.arguments import Data, Model
-from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Option, one_of_kind
-from maskevidence.kinds.options import Preparation, TargetSe
+from maskevidence.kinds.options import Data, Model, Preparation, TargetSe
+from maskevidence.kinds.result import Reported
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page
 
@@ -48,8 +47,8 @@ def plan(
     """
     from maskevidence.evidence.planning import plan as plan_passes
     from maskevidence.evidence.precise import FEWEST
-    from maskevidence.kinds.precision import parse_precise
     from maskevidence.kinds.prepare import prepare
+    from maskevidence.kinds.scoring import parse_precise
     from maskevidence.masks.by_name import parse_design
     from maskevidence.support.provenance import command, versions
 

@@ -5,9 +5,9 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
+from maskevidence.kinds.result import Reported
 from maskevidence.show.parts import Page
 from maskevidence.show.words import count
 

@@ -3,14 +3,21 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from maskevidence.commands.arguments import Data, Model
 from maskevidence.kinds.declaring import Kind, one_of_kind
-from maskevidence.kinds.options import Design, RunOptions, Scorable, ScoredTextOptions, TextOptions
+from maskevidence.kinds.options import (
+    Data,
+    Design,
+    Model,
+    RunOptions,
+    Scorable,
+    ScoredTextOptions,
+    TextOptions,
+)
 from maskevidence.kinds.recipes import RECIPES
 from maskevidence.kinds.words import kind_of_model
 
 if TYPE_CHECKING:
-    from maskevidence.commands.result import Reported
+    from maskevidence.kinds.result import Reported
     from maskevidence.kinds.scoring import Scored
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
@@ -60,8 +67,8 @@ def score(
     from maskevidence.commands.score_pairs import score_pairs
     from maskevidence.evidence.precise import FEWEST
     from maskevidence.kinds import scoring as numbers
-    from maskevidence.kinds.precision import parse_precise
     from maskevidence.kinds.prepare import prepare
+    from maskevidence.kinds.scoring import parse_precise
     from maskevidence.masks.by_name import parse_design
     from maskevidence.masks.design import MaskKey
     from maskevidence.masks.sizes import LeaveOneOut, RandomSize

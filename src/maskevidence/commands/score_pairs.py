@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from maskevidence.commands.result import Reported
 from maskevidence.comparing.text_pairs import pair_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
@@ -10,6 +9,7 @@ from maskevidence.kinds import scoring as numbers
 from maskevidence.kinds import texts
 from maskevidence.kinds.options import RunOptions, ScoredTextOptions
 from maskevidence.kinds.prepared import Prepared
+from maskevidence.kinds.result import Reported
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs import RunDirectory, read_run

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from maskevidence.commands.result import Reported
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.kinds.options import ImageOptions
+from maskevidence.kinds.result import Reported
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page, Table
 

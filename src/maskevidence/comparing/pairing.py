@@ -24,8 +24,7 @@ from maskevidence.evidence.standard_errors import Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.orders import Orderings
-from maskevidence.scores.hidden_tokens import HiddenTokens
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import HiddenTokens, ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
 

@@ -34,8 +34,7 @@ from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import BYTES_PER_MASK
 from maskevidence.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive, RandomSize
 from maskevidence.model import MaskedModel, as_tokens, check_conditionals
-from maskevidence.scores.hidden_tokens import BYTES_PER_TOKEN
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import BYTES_PER_TOKEN, ScoreTable
 from maskevidence.scores.score import Scoring, check_tokens, score_in_memory
 from maskevidence.tokens import Tokens
 

@@ -33,8 +33,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.evidence.control_variates import Prediction
-from maskevidence.scores.hidden_tokens import HiddenTokens
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import HiddenTokens, ScoreTable
 
 MAX_CELLS = 2_000_000  # pairs of an observation and a column that are held at once
 

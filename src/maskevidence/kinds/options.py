@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
-from maskevidence.kinds.declaring import Kind, Option
+from maskevidence.kinds.declaring import Argument, Kind, Option
 from maskevidence.support.choices import (
     Convention,
     Density,
@@ -16,6 +16,22 @@ from maskevidence.support.choices import (
     WeightsDtype,
 )
 
+Model = Annotated[
+    str,
+    Argument(
+        "MODEL",
+        "masked-net, gaussian, kernel-gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20, or a "
+        "saved model or transformer: its folder, or OWNER/NAME on the hub; or your own FILE.py:FUNCTION.",
+    ),
+]
+Data = Annotated[
+    str,
+    Argument(
+        "DATA",
+        "digits, mnist:test, glue/qnli:validation ..., a .csv, .parquet or .npy table or its address, a .txt "
+        "or .jsonl file, a folder of images, or hub:OWNER/NAME[/CONFIG][:SPLIT].",
+    ),
+]
 Json = Annotated[
     str | None,
     Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,31 @@ class Result(ABC):
     def file(self) -> Path | None:
         """The file that an earlier command had written the result into; None if the result is new."""
         return None
+
+
+@dataclass(frozen=True)
+class Reported(Result):
+    """A page, its content for JSON, and lines that follow the page.
+
+    Attributes:
+        shown: the page.
+        content: for JSON.
+        lines: what follows the page.
+    """
+
+    shown: Page
+    content: Mapping[str, Any]
+    lines: Sequence[str] = ()
+
+    def page(self) -> Page:
+        """What people read."""
+        return self.shown
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Content for JSON."""
+        return self.content
+
+    @property
+    def written(self) -> Sequence[str]:
+        """Lines that follow the page: where files are."""
+        return self.lines

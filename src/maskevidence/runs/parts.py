@@ -13,8 +13,7 @@ from jaxtyping import Int64
 
 from maskevidence.errors import InputError
 from maskevidence.runs.blocks import Piece, seal_of_piece
-from maskevidence.scores.hidden_tokens import HiddenTokens
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import HiddenTokens, ScoreTable
 from maskevidence.support.files import reading, write_atomic
 
 SCORES = "scores"

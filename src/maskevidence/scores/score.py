@@ -27,10 +27,9 @@ from maskevidence.model import (
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import Asker, MaskedRows, mean_score, slices
-from maskevidence.scores.hidden_tokens import HiddenTokens
 from maskevidence.scores.mixture import MixtureRecord
 from maskevidence.scores.policies import check_policy, score_policy
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import HiddenTokens, ScoreTable
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
 

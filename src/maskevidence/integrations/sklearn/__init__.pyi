@@ -1,3 +1,4 @@
+from .base import evidence_scorer as evidence_scorer
 from .densities import PPCA as PPCA
 from .densities import BernoulliPCA as BernoulliPCA
 from .densities import FactorAnalysis as FactorAnalysis
@@ -6,4 +7,3 @@ from .densities import KernelGaussianDensity as KernelGaussianDensity
 from .imputer import MaskedImputer as MaskedImputer
 from .network_density import MaskedNetworkDensity as MaskedNetworkDensity
 from .regressor_density import MaskedRegressorDensity as MaskedRegressorDensity
-from .scoring import evidence_scorer as evidence_scorer
