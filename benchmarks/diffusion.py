@@ -1,15 +1,23 @@
-"""Speed and memory of diffusion language models: the vocabulary head at hidden places against full logits.
+"""Diffusion language models: the vocabulary head at hidden places, and the conventions of published numbers.
 
-The same BERT with random weights is scored as a masked language model of transformers, as diffusion models of
-three families (logits of the place itself, of the place before, without the mask token), and as a function
-that gives full logits at every place. All hide the same 15 % of rows of 64 tokens, in calls of 1,024 tokens,
-and must agree on every log-probability. Times are of the processor; peak memory is what a new process needs
-beside its model. Takes about five minutes on one core.
+`head`: the same BERT with random weights is scored as a masked language model of transformers, as diffusion
+models of three families (logits of the place itself, of the place before, without the mask token), and as a
+function that gives full logits at every place. All hide the same 15 % of rows of 64 tokens, in calls of 1,024
+tokens, and must agree on every log-probability. Times are of the processor; peak memory is what a new process
+needs beside its model. Takes about five minutes on one core.
+
+`recipes`: networks of two layers are trained a little on the characters of a play, each as its family is, and
+score its end by the designs of `--recipe`. Each estimate is compared with the repository's own loss on the
+same masks. What a convention changes is Σ over sizes of (w_M - 1)·S(x; M), from masks of every size; for
+blocks of four tokens, from all masks. Mask variances are the means of mask_se² over seeds, at equal numbers
+of passes. Takes about seven minutes on one core and needs MASKEVIDENCE_DATA.
 """
 
 import argparse
+import math
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -18,13 +26,19 @@ from typing import Any
 from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
 
 # isort: split
+import numpy as np
 import torch
 
+import _recipes as public
 import maskevidence as me
+from maskevidence.kinds.recipes import RECIPES
+from maskevidence.masks.by_name import parse_design
+from maskevidence.masks.conventions import LLaDA, RandomTime
+from maskevidence.masks.design import MaskDesign
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.tokens import Tokens
 
-PARTS = ("head",)
+PARTS = ("head", "recipes")
 LENGTH, RATE = 64, 0.15
 # name -> hidden size, layers, heads, vocabulary, rows
 SHAPES = {
@@ -36,6 +50,8 @@ SHAPES = {
 QUICK = {"2 layers of 128, 500 tokens": (128, 2, 2, 500, 4)}
 OWN, FULL = "transformers", "full logits"
 FAMILIES = ("llada", "dream", "mdlm")
+IN_BLOCKS = 8  # texts of which every mask of every block is scored
+SCORED = (16, 24, 33, 48)  # tokens of LLaDA's texts, after a context
 
 
 def main() -> int:
@@ -49,7 +65,7 @@ def main() -> int:
         return 0
     numbers, targets = {}, []
     for part in options.parts.split(","):
-        numbers[part], of_part = {"head": head}[part](quick=options.quick)
+        numbers[part], of_part = {"head": head, "recipes": recipes}[part](quick=options.quick)
         targets += of_part
     return finish(numbers, targets, options.json)
 
@@ -82,6 +98,139 @@ def head(*, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     columns = ("BERT", "read as", "time over transformers' path (range)", "memory over it", "peak, MiB")
     show(f"{RATE:.0%} of {LENGTH} tokens hidden; {machine()}", columns, rows)
     return numbers, targets
+
+
+def recipes(*, quick: bool) -> tuple[dict[str, Any], list[Target]]:
+    """Each convention: equal to its repository's loss, its errors, its bias, and its variance."""
+    length, steps, n_texts, seeds = (16, 2, 12, range(2)) if quick else (128, 400, 32, range(16))
+    text, networks = public.play(), {}
+    numbers, rows, targets = {}, [], []
+    for name, recipe in RECIPES.items():
+        print(name, file=sys.stderr, flush=True)
+        design = parse_design(recipe.design).design
+        network = networks[name] = public.trained(name, text, length, steps, like=networks.get("mdlm"))
+        model, tokens = public.read_as(network), rows_of_play(text, length, n_texts, name)
+        estimate = me.estimate_evidence(model, tokens, design)
+        losses = public.losses(network, design, tokens)
+        n_tokens = tokens.n_tokens.double().numpy()
+        apart = float(np.abs((estimate.per_observation + losses.pop("same")) / n_tokens).max())
+        of_text, bias_se = bias_of(model, tokens, design, seeds)
+        per_token = of_text.mean() / n_tokens.mean()
+        ratio = variance_over_random_sizes(model, tokens, design, seeds)
+        nats = f"{of_text.mean():+.3f} ± {bias_se:.3f}"
+        numbers[name] = {
+            "estimate": estimate.to_dict(),
+            "largest difference": apart,
+            "bias, nats per text": float(of_text.mean()),
+            "bias_se": bias_se,
+            "bias by text": of_text.tolist(),
+            "variance over random sizes": ratio,
+            "loss above ours, nats per token": {
+                way: float((loss + estimate.per_observation).sum() / n_tokens.sum())
+                for way, loss in losses.items()
+            },
+        }
+        rows.append(
+            (
+                name,
+                with_errors(estimate),
+                f"{apart:.1e}",
+                nats,
+                f"{100 * math.expm1(-per_token):+.2f} %",
+                "–" if ratio is None else f"{ratio:.2f}",
+            )
+        )
+        targets.append(
+            Target(f"largest difference from the loss of {name}, nats per token", apart, high=1e-5)
+        )
+    columns = (
+        "recipe",
+        "perplexity (masks, data)",
+        "difference",
+        "bias, nats a text",
+        "of perplexity",
+        "variance",
+    )
+    show(f"{n_texts} texts of at most {length} characters; {machine()}", columns, rows)
+    above = numbers["sedd"]["loss above ours, nats per token"]
+    show("SEDD's loss above ours", ("loss", "nats a token"), [(way, f"{x:+.1e}") for way, x in above.items()])
+    return numbers, targets
+
+
+def rows_of_play(text: public.Play, length: int, n_texts: int, name: str) -> Tokens:
+    """Pieces of the end of the play; LLaDA scores their ends alone, BD3-LM all but the first token."""
+    values = text.held_out[: n_texts * length].reshape(n_texts, length)
+    scored = torch.full((n_texts, 1), length - RECIPES[name].visible)
+    if name == "llada":
+        scored = torch.tensor(SCORED).clamp(max=length).repeat(n_texts // len(SCORED))[:, None]
+    context = torch.arange(length) < length - scored
+    return Tokens(values, ~context, context, torch.arange(n_texts))
+
+
+def with_errors(estimate: me.EvidenceEstimate) -> str:
+    """exp(-nats per token) with the errors of masks and of texts."""
+    unit = estimate.perplexity_bound * estimate.n_observations / estimate.n_tokens
+    errors = [
+        f"{unit * error:.3f}" if error is not None else "?" for error in (estimate.mask_se, estimate.data_se)
+    ]
+    return f"{estimate.perplexity_bound:.3f} ± {errors[0]} ± {errors[1]}"
+
+
+def bias_of(
+    model: me.models.MaskedLM, tokens: Tokens, design: MaskDesign, seeds: range
+) -> tuple[np.ndarray, float]:
+    """Σ over sizes of (w_M - 1)·S(x; M), nats, of each text; and the error of its mean over texts."""
+    if isinstance(design, RandomTime) and design.blocks is not None:
+        return bias_in_blocks(model, tokens, design), 0.0
+    each = []
+    for seed in seeds if isinstance(design, LLaDA) else seeds[:4]:
+        scores = me.estimate_evidence(model, tokens, me.EverySize(1), seed=seed).scores
+        weight = design.weight_by_size(scores.n_tokens, np.zeros_like(scores.size), scores.size)
+        assert weight is not None
+        each.append(np.bincount(scores.id, (weight - 1) * scores.score))
+    means = [of_seed.mean() for of_seed in each]
+    return np.mean(each, axis=0), float(np.std(means, ddof=1) / math.sqrt(len(means)))
+
+
+def bias_in_blocks(model: me.models.MaskedLM, tokens: Tokens, design: RandomTime) -> np.ndarray:
+    """The same for blocks, from every mask of every block, for the first texts."""
+    size, place = design.blocks or 0, torch.arange(tokens.width)
+    subsets = (torch.arange(1, 2**size)[:, None] >> torch.arange(size)) % 2 == 1
+    bias = np.zeros(min(len(tokens), IN_BLOCKS))
+    for row, maskable in enumerate(tokens.maskable[:IN_BLOCKS]):
+        hidden = [
+            torch.zeros(len(subsets), tokens.width, dtype=torch.bool) for _ in range(tokens.width // size)
+        ]
+        for block, masks in enumerate(hidden):
+            masks[:, block * size : (block + 1) * size] = subsets
+        own = torch.cat(hidden)
+        own = own[(own & ~maskable).sum(1) == 0]
+        block = own.float().argmax(1) // size
+        later = place >= (block[:, None] + 1) * size
+        score = scored(model, tokens[torch.full((len(own),), row)], own | later)
+        hidden_size, n = own.sum(1), (maskable & (place // size == block[:, None])).sum(1)
+        mean = ((score * own).sum(1) / hidden_size).double().numpy()
+        m, of_block = hidden_size.numpy(), n.numpy()
+        weight = replace(design, blocks=None, offset=0).weight_by_size(of_block, np.zeros_like(m), m)
+        assert weight is not None
+        n_subsets = [math.comb(*pair) for pair in zip(of_block.tolist(), m.tolist(), strict=True)]
+        bias[row] = float(((weight - 1) * mean / n_subsets).sum())
+    return bias
+
+
+def variance_over_random_sizes(
+    model: me.models.MaskedLM, tokens: Tokens, design: MaskDesign, seeds: range
+) -> float | None:
+    """mask_se² of the design over that of uniform sizes with as many passes; None for blocks."""
+    if isinstance(design, RandomTime) and design.blocks is not None:
+        return None
+    n = int(design.n_draws(np.array([1]))[0])
+    seeds = seeds if n < 64 else seeds[:2]
+    variance = []
+    for each in (design, me.RandomSize(n)):
+        errors = [me.estimate_evidence(model, tokens, each, seed=seed).mask_se for seed in seeds]
+        variance.append(np.mean([error**2 for error in errors if error is not None]))
+    return float(variance[0] / variance[1])
 
 
 def random_bert(shape: tuple[int, ...]) -> Any:

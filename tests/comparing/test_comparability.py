@@ -68,7 +68,7 @@ class TestQuantity:
         assert "'one at a time' is of kind pseudo (leave-one-out), 'all sizes' is of kind unbiased" in message
         assert "estimate both with the same design" in message
         assert "different quantities" in refused(pair("one at a time", "half"))
-        assert "pseudo (fixed-rate 0.5), 'most' is of kind pseudo (fixed-rate 0.8)" in refused(
+        assert "pseudo (fixed-rate rate=0.5), 'most' is of kind pseudo (fixed-rate rate=0.8)" in refused(
             pair("half", "most")
         )
 

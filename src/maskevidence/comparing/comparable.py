@@ -138,5 +138,7 @@ def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
 
 
 def _described(estimate: EvidenceEstimate) -> str:
-    options = " ".join(str(value) for value in _quantity(estimate).values() if value is not None)
+    quantity = {name: value for name, value in _quantity(estimate).items() if value not in (None, False)}
+    words = [str(quantity.pop("name", "")), *(f"{name}={value}" for name, value in quantity.items())]
+    options = " ".join(filter(None, words))
     return f"of kind {estimate.kind.replace('_', ' ')}" + (f" ({options})" if options else "")

@@ -24,6 +24,7 @@ class Recipe:
         block_size: tokens of a block; None for one observation per text.
         ends: whether a block begins and ends with special tokens, which are scored.
         visible: how many first tokens of a block are not scored.
+        apart: in what its own number differs from ours on the same masks; empty where in nothing.
     """
 
     source: str
@@ -33,6 +34,7 @@ class Recipe:
     block_size: int | None = None
     ends: bool = False
     visible: int = 0
+    apart: str = ""
 
     def to_dict(self, name: str) -> dict[str, Any]:
         """What a result says of its recipe."""
@@ -55,6 +57,7 @@ RECIPES: dict[RecipeName, Recipe] = {
         "perplexity bound",
         "token, separators included",
         1024,
+        apart="SEDD's own number is its score entropy, which is larger where scores are not normalised",
     ),
     "bd3lm": Recipe(
         "kuleshov-group/bd3lms, dataloader.py and diffusion.py",

@@ -21,7 +21,7 @@ from maskevidence.kinds.result import Result
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
-from maskevidence.model import HasLogEvidence, base_measure_of, to_device_of
+from maskevidence.model import HasLogEvidence, HasNotesOn, base_measure_of, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
@@ -82,7 +82,7 @@ def score_prepared(
         result["closed_form_se"] = estimate.closed_form_se
     if prepared.details:
         result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
-    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, TableModel) else ()
+    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, HasNotesOn) else ()
     noted = (*of_rows, *prepared.notes)  # by `prepare`, which knows the words of the table
     more = [note for note in result["notes"] if note not in noted]
     result["notes"] = [*prepared.notes, *more]

@@ -169,6 +169,8 @@ def _recipe_notes(reading: TextReading, design: MaskDesign) -> list[str]:
         return []
     recipe = RECIPES[reading.recipe]
     notes = [f"recipe {reading.recipe}: texts, tokens and masks as in {recipe.source}"]
+    if recipe.apart:
+        notes.append(recipe.apart)
     if reading.block_size != recipe.block_size:
         chosen = f"blocks of {reading.block_size} tokens"
         notes.append(f"{chosen} in place of the recipe's {recipe.block_size or 'single texts'}")

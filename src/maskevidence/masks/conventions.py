@@ -12,6 +12,7 @@ from maskevidence.masks.design import (
     Integers,
     MaskDesign,
     MaskKey,
+    Masks,
     Plan,
     Positions,
     Summation,
@@ -100,6 +101,11 @@ class RandomTime(RandomSize):
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.draws * self._blocks(n_tokens)[1]
+
+    def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
+        """As for `RandomSize`, where each block is as an observation of its own."""
+        size, n_blocks = self._blocks(n_tokens)
+        return super().enough_draws(np.repeat(np.minimum(size, n_tokens), n_blocks), masks)
 
     def _time(self, bits: Integers) -> Float64[np.ndarray, " B"]:
         return self.eps + (1.0 - self.eps) * (bits + 0.5) / 2.0**_BITS

@@ -152,7 +152,7 @@ def test_invalid_texts_are_one_clear_line(tokenizer: Any) -> None:
         ({"texts": [" ".join(SENTENCES)], "max_tokens": 9}, "special tokens included, the model reads 9"),
         ({"texts": SENTENCES, "block_size": 2}, "leaves no room beside 2 special tokens"),
         ({"texts": SENTENCES, "block_size": 20, "max_tokens": 9}, "the model reads 9 tokens"),
-        ({"texts": ["a"], "block_size": 20}, "too few for a block of 18"),
+        ({"texts": ["a"], "block_size": 20}, "too few for a block of 20, 2 of them special"),
         ({"texts": ["a"], "second": ["b"], "context": ["c"]}, "takes no context"),
         ({"texts": ["a"], "second": ["b"], "long": "split"}, "cannot be split"),
         ({"texts": ["a"], "second": ["b", "c"]}, "1 texts and 2 of second"),

@@ -248,6 +248,14 @@ def test_the_rounding_of_llada_is_biased_exactly(every_mask: list[tuple[int, flo
     assert LLaDA(16, batch=16).covers_all_sizes(32)
 
 
+def test_the_error_of_blocks_is_known_from_few_texts() -> None:
+    """A text of 16 blocks has 64 masks of 4 sizes, as 16 texts of 4 tokens have."""
+    blocks, texts = RandomTime(4, blocks=4), RandomTime(4)
+    assert blocks.enough_draws(np.array([64]), "own") == texts.enough_draws(np.full(16, 4), "own") == 4
+    assert texts.enough_draws(np.array([64]), "own") > 4
+    assert blocks.unknown_error(np.array([64]), "own") is None
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_blocks_in_continuous_time_estimate_their_sum_over_sizes() -> None:
     """Without eps: the mean over many draws is Σ over blocks and sizes of the mean score within the block."""
@@ -309,6 +317,7 @@ def test_a_recipe_on_the_command_line(run: CommandLine, tmp_path: Path) -> None:
     assert "blocks of 16 tokens in place of the recipe's 1024" in numbers["notes"]
     other = run(*words, "--design", "random-size:8")
     assert other.code == 0, other.err
+    assert "as context" not in other.out  # the special tokens are scored on purpose
     assert "in place of the recipe's random-time:8,eps=0.001,noise-eps=0.001" in " ".join(other.out.split())
 
 
@@ -327,6 +336,14 @@ def test_llada_and_bd3lm_on_the_command_line(run: CommandLine, tmp_path: Path) -
     assert result.code == 0, result.err
     numbers = json.loads((tmp_path / "b.json").read_text())
     assert numbers["n_tokens"] == 11 * numbers["n_observations"]
+    refused = run("score", model, texts, "--recipe", "bd3lm", "--block-size", "1")
+    assert refused.code == 2
+    assert "block_size=1 leaves no token to score after the first 1; give more" in refused.err
+    refused = run("score", model, texts, "--recipe", "sedd", "--block-size", "60")
+    assert refused.code == 2
+    assert "too few for a block of 60; give a smaller --block-size" in refused.err
+    printed = run("score", model, texts, "--recipe", "sedd", "--block-size", "12", "--device", "cpu")
+    assert "SEDD's own number is its score entropy" in " ".join(printed.out.split())
     refused = run("score", model, texts, "--recipe", "sedd")
     assert refused.code == 2
     assert "block_size=1024, but the model reads 64 tokens" in refused.err

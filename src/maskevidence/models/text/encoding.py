@@ -175,9 +175,10 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
     running = joined(texts)
     n_blocks, left = divmod(len(running.ids), room)
     if n_blocks == 0:
+        special = f", {frame.n_tokens} of them special" if frame.n_tokens else ""
         raise InputError(
-            f"the texts have {len(running.ids)} tokens, too few for a block of {room} (and "
-            f"{frame.n_tokens} special tokens); give a smaller --block-size"
+            f"the texts have {len(running.ids)} tokens, too few for a block of {room + frame.n_tokens}"
+            f"{special}; give a smaller --block-size"
         )
     if left:
         notes.append(f"the last {left} of {len(running.ids):,} tokens fill no block and are not scored")
@@ -202,6 +203,11 @@ def joined_blocks(
         raise InputError("the tokenizer has no end-of-text token to join texts with; leave --recipe out")
     before, after = (Pieces([tokenizer.encode(name or names[1])[0]], [0], [0], 0) for name in names)
     frame = Frame(before.ids, [], after.ids) if joining.ends else Frame([], [], [])
+    if joining.visible >= (options.block_size or 0):
+        raise InputError(
+            f"block_size={options.block_size} leaves no token to score after the first {joining.visible}; "
+            "give more"
+        )
     rows = blocks([joined([text, after]) for text in texts], frame, options, notes)
     if joining.ends:
         rows = [row._replace(main=joined([before, row.main, after])) for row in rows]
