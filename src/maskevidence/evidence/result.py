@@ -382,25 +382,13 @@ def summarize_scores(
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]
     prediction, contribution, mean, by_row = mean_of_scores(table, design, key)
-    unknown = design.unknown_error(lengths, key.masks)
-    notes, no_interval = [], None
-    if mean.mask_se is None:
-        no_interval = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
-        if mean.data_se is not None:
-            shared = "does not hold their error, the same for all"
-            no_interval += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
-        notes.append(no_interval)
+    no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
+    notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
     notes += _note_on_weights(table, design, key, contribution)
-    if conditionals == "approximate" and mean.mask_se == 0.0:
-        no_interval = (
-            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
-            "not known"
-        )
-        notes.append(f"there is no interval: {no_interval}")
-    elif conditionals == "approximate":
-        notes.append(MASKS_ALONE)
+    if conditionals == "approximate":
+        notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
     estimate = EvidenceEstimate(
         log_evidence=mean.mean,
         mask_se=mean.mask_se,
@@ -429,6 +417,24 @@ def summarize_scores(
     if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
         return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
     return estimate
+
+
+def _why_no_interval(
+    mean: MeanWithErrors, conditionals: Conditionals, unknown: str | None, key: MaskKey
+) -> str | None:
+    """Why an estimate has no interval; None if it has one."""
+    if conditionals == "approximate" and mean.mask_se == 0.0:
+        return (
+            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
+            "not known"
+        )
+    if mean.mask_se is not None:
+        return None
+    reason = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
+    if mean.data_se is not None:
+        shared = "does not hold their error, the same for all"
+        reason += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
+    return reason
 
 
 def _note_on_rows(

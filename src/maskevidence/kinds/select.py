@@ -155,23 +155,9 @@ def select(
         raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
     if slow:
         notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
-    names = {str(word): word for word in scores}
-    values, behind, beaten, kind = _compared(plan, scores)
-    ranked = []
-    for name in sorted(names, key=lambda name: (-values[name][0], scores[names[name]].n_parameters)):
-        word = names[name]
-        ranked.append(
-            Candidate(
-                name,
-                word.family,
-                word.k,
-                scores[word].n_parameters,
-                *values[name],
-                behind.get(name),
-                beaten.get(name),
-            )
-        )
-    model = plan.build(names[ranked[0].name]).fit(plan.values)
+    ranked, kind = _ranked(plan, scores)
+    best = next(word for word in scores if str(word) == ranked[0].name)
+    model = plan.build(best).fit(plan.values)
     model.columns = list(plan.table.columns) if column_names(data) is not None else None
     if len(ranked) > 2:
         notes.append(
@@ -179,7 +165,7 @@ def select(
             "the pairs of candidates that are not yet beaten)"
         )
     return Selection(
-        candidates=tuple(ranked),
+        candidates=ranked,
         model=model,
         kind=kind,
         n_observations=len(plan.values),
@@ -364,16 +350,8 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     return f"could not be fitted, and left out: {shown} ({next(iter(failed.values()))})"
 
 
-class _Compared(NamedTuple):
-    """What the comparison of the candidates says, by name."""
-
-    values: dict[str, tuple[float, float | None, float | None]]  # log evidence, mask_se and data_se
-    behind: dict[str, Difference]  # the difference from the candidate with the highest evidence
-    beaten: dict[str, str]  # the candidate by which another one is beaten
-    kind: Kind  # of the numbers
-
-
-def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
+def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Kind]:
+    """The candidates with their comparisons, the highest evidence first, and the kind of the numbers."""
     between: Callable[[str, str], Difference]
     behind: tuple[Difference, ...] = ()
     if plan.design is not None:
@@ -398,7 +376,14 @@ def _compared(plan: _Plan, scores: Mapping[_Word, _Scores]) -> _Compared:
         best, *others = sorted(by_row, key=lambda name: -values[name][0])
         behind = held_together([between(best, name) for name in others])
     beaten = beaten_candidates(sorted(values, key=lambda name: -values[name][0]), between) if behind else {}
-    return _Compared(values, {difference.second: difference for difference in behind}, beaten, kind)
+    behind_best = {difference.second: difference for difference in behind}
+    ranked = []
+    for word, score in scores.items():
+        name = str(word)
+        compared = behind_best.get(name), beaten.get(name)
+        ranked.append(Candidate(name, word.family, word.k, score.n_parameters, *values[name], *compared))
+    ranked.sort(key=lambda candidate: (-candidate.log_evidence, candidate.n_parameters))
+    return tuple(ranked), kind
 
 
 def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:

@@ -58,14 +58,13 @@ def save_run(
         raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
     if len(estimate.ids) != estimate.n_observations:
         raise InputError("an estimate of moments knows no observations; make it of the rows")
-    notes = estimate.notes if data is None else (*data.notes, *estimate.notes)
     source = DataSource(
         name=IN_PYTHON if data is None else data.name,
         fingerprint=data.fingerprint() if data is not None else estimate.data_fingerprint or "",
         n_observations=estimate.n_observations,
         columns=[] if data is None else list(data.columns),
         text_fingerprint=estimate.text_fingerprint,
-        notes=list(notes),
+        notes=[*(() if data is None else data.notes), *estimate.notes],
     )
     manifest = Manifest(
         model=name,

@@ -17,6 +17,7 @@ from maskevidence.integrations.proteins.conventions import (
     MAX_SITES_ENUMERATED,
     OF_WHOLE_SEQUENCES,
     Asking,
+    Pair,
     Reduce,
 )
 from maskevidence.integrations.proteins.mutants import parse_mutants
@@ -187,7 +188,8 @@ def variants(
         Meier et al. (2021), Language models enable zero-shot prediction of the effects of mutations on
         protein function, on four of the conventions.
     """
-    asked = _ask(model, wild_type, mutants, conventions, start=start, design=_design(draws), seed=seed)
+    design = _design(draws)
+    asked = _ask(*_pairs(model, wild_type, mutants, conventions, start), conventions, design, seed)
     with progress("scoring contexts", len(asked.reads)) as advance:
         answers = asked.reads.answers(Asker(model, _ROWS, advance=advance))
     scores: dict[str, Float64[np.ndarray, " N"]] = {}
@@ -210,7 +212,8 @@ def plan_variants(
     draws: int = 32,
 ) -> VariantPlan:
     """The number of passes of `variants` with the same arguments, without computing them."""
-    return _ask(model, wild_type, mutants, conventions, start=start, design=_design(draws), seed=0).plan
+    design = _design(draws)
+    return _ask(*_pairs(model, wild_type, mutants, conventions, start), conventions, design, seed=0).plan
 
 
 @dataclass(frozen=True)
@@ -230,17 +233,10 @@ def _design(draws: int) -> RandomSize:
     return RandomSize(draws)
 
 
-def _ask(
-    model: Any,
-    wild_type: str,
-    mutants: Sequence[str],
-    conventions: Sequence[str],
-    *,
-    start: int,
-    design: RandomSize,
-    seed: int,
-) -> _Planned:
-    """Ask for the contexts of all mutants and conventions."""
+def _pairs(
+    model: Any, wild_type: str, mutants: Sequence[str], conventions: Sequence[str], start: int
+) -> tuple[list[Pair], list[str]]:
+    """The mutants as tokens, each with the wild type, and notes; refuses what cannot be scored."""
     wild_type = "".join(wild_type.split())
     if isinstance(mutants, str) or not len(mutants):
         raise InputError("there is no list of mutants; give one with a mutant or more, such as ['A1P']")
@@ -256,7 +252,13 @@ def _ask(
                 "residues at the same sites; ask for pll and whole alone, which compare sequences"
             )
     letters = Letters(model, wild_type + "".join(mutant.residues for mutant in parsed))
-    pairs, notes = pairs_of(letters, wild_type, parsed)
+    return pairs_of(letters, wild_type, parsed)
+
+
+def _ask(
+    pairs: Sequence[Pair], notes: list[str], conventions: Sequence[str], design: RandomSize, seed: int
+) -> _Planned:
+    """Ask for the contexts of all mutants and conventions."""
     largest = max(int(side.ids().max()) for pair in pairs for side in pair.both)
     reads = Reads(largest)
     reduce, asked, distinct = {}, {}, {}
