@@ -1,7 +1,6 @@
 """Sources of random draws for the rows of a batch: a function of each row's key, or a torch generator."""
 
 import math
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -9,19 +8,6 @@ from jaxtyping import Bool, Float, Int64, UInt64
 from torch import Tensor
 
 from maskevidence.support.keyed_random import keyed_bits
-
-
-@runtime_checkable
-class Noise(Protocol):
-    """A source of draws for the rows of a batch; every call gives new draws."""
-
-    def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
-        """Standard normal draws, an array of this shape for every row."""
-        ...
-
-    def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
-        """Uniform draws on (0, 1], an array of this shape for every row."""
-        ...
 
 
 class GeneratorNoise:
@@ -32,11 +18,13 @@ class GeneratorNoise:
         self.dtype, self.device = like.dtype, like.device
 
     def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
+        """Standard normal draws."""
         return torch.randn(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
 
     def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
+        """Uniform draws on (0, 1]."""
         drawn = torch.rand(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
@@ -79,6 +67,9 @@ class KeyedNoise:
         """32 bits as a fraction in (0, 1]."""
         whole = torch.from_numpy(half.astype(np.int64)).to(self.dtype)
         return ((whole + 1) * 2.0**-32).to(self.device)
+
+
+Noise = GeneratorNoise | KeyedNoise  # every call gives new draws, an array of the shape for every row
 
 
 def row_keys(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from maskevidence.model import MaskedModel
 from maskevidence.runs.blocks import Piece
@@ -29,17 +29,8 @@ class Work(NamedTuple):
         return scoring.n_masks(self.rows, self.piece.repeats())
 
 
-@runtime_checkable
-class Scorer(Protocol):
-    """A function that scores all missing pieces of a run, in any order and anywhere."""
-
-    def __call__(
-        self, model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
-    ) -> None:
-        """Score every piece once."""
-        ...
-
-
+# Scores every missing piece of a run once, in any order and anywhere.
+Scorer = Callable[[MaskedModel, Sequence[Work], Scoring, Advance, Done], None]
 # A context that provides what scoring needs. It is entered before anything is written.
 Engine = Callable[[], AbstractContextManager[Scorer]]
 
