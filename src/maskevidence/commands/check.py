@@ -18,17 +18,11 @@ _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
 
 @dataclass(frozen=True)
 class Checked(Result):
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-        data: the DATA word.
-        report: what the checks found.
-        notes: what was done to prepare the model and the data, one sentence each.
-    """
-
-    data: str
-    report: "CheckReport"
-    notes: tuple[str, ...] = ()
+    data: str  # the DATA word
+    report: "CheckReport"  # what the checks found
+    notes: tuple[str, ...] = ()  # what was done to prepare the model and the data, one sentence each
 
     def page(self) -> Page:
         """What the checks found, and the notes."""

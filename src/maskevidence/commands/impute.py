@@ -14,15 +14,10 @@ from maskevidence.show.words import count
 
 @dataclass(frozen=True)
 class Filled(Result):
-    """A table whose missing values were filled.
+    """A table whose missing values were filled."""
 
-    Attributes:
-        out: the file that was written.
-        result: which values were filled, and how surely.
-    """
-
-    out: Path
-    result: dict[str, Any]
+    out: Path  # the file that was written
+    result: dict[str, Any]  # which values were filled, and how surely
 
     def page(self) -> Page:
         """How many values of each column were filled, and how surely."""

@@ -30,15 +30,10 @@ Which = (
 
 @dataclass(frozen=True)
 class Models:
-    """What MODEL may be in a command whose options differ by its kind.
+    """What MODEL may be in a command whose options differ by its kind."""
 
-    Attributes:
-        kind_of: the kind of a MODEL word.
-        examples: a MODEL word of each kind, for the help page.
-    """
-
-    kind_of: Callable[[str], Kind]
-    examples: tuple[str, str, str]
+    kind_of: Callable[[str], Kind]  # the kind of a MODEL word
+    examples: tuple[str, str, str]  # a MODEL word of each kind, for the help page
 
     def pages(self, command: str) -> str:
         """Where the help page of the command without MODEL sends the reader for further options."""

@@ -20,21 +20,13 @@ RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.pn
 
 @dataclass(frozen=True)
 class Selected(Result):
-    """A choice, and where it was written.
+    """A choice, and where it was written."""
 
-    Attributes:
-        selection: the candidates and the choice.
-        result: what `selection.json` holds.
-        folder: the folder, or None.
-        files: the names of its files.
-        missing: one line on what could not be drawn, or None.
-    """
-
-    selection: "Selection"
-    result: dict[str, Any]
-    folder: Path | None = None
-    files: tuple[str, ...] = ()
-    missing: str | None = None
+    selection: "Selection"  # the candidates and the choice
+    result: dict[str, Any]  # what `selection.json` holds
+    folder: Path | None = None  # the folder, or None
+    files: tuple[str, ...] = ()  # the names of its files
+    missing: str | None = None  # one line on what could not be drawn, or None
 
     def page(self) -> Page:
         """The choice, and the best candidates."""

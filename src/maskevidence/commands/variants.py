@@ -22,25 +22,16 @@ TABLE, SUMMARY = "variants.csv", "variants.json"
 
 @dataclass(frozen=True)
 class VariantResult(Result):
-    """What `maskevidence variants` gives.
+    """What `maskevidence variants` gives."""
 
-    Attributes:
-        plan: how many passes it takes.
-        scores: the scores; None if only the plan was asked for.
-        measured: name of the measured column; None without one.
-        correlations: Spearman with the measured effect by convention and by given column.
-        notes: one sentence each.
-        given: the columns of the table that are compared, by name.
-        out: the folder with the scores; None if they were not written.
-    """
-
-    plan: "VariantPlan"
-    scores: "VariantScores | None"
-    measured: str | None
+    plan: "VariantPlan"  # how many passes it takes
+    scores: "VariantScores | None"  # the scores; None if only the plan was asked for
+    measured: str | None  # name of the measured column; None without one
+    # Spearman with the measured effect by convention and by given column
     correlations: "dict[str, Correlation]"
-    notes: tuple[str, ...]
-    given: dict[str, Any] = field(default_factory=dict)
-    out: Path | None = None
+    notes: tuple[str, ...]  # one sentence each
+    given: dict[str, Any] = field(default_factory=dict)  # the columns of the table that are compared, by name
+    out: Path | None = None  # the folder with the scores; None if they were not written
 
     def page(self) -> Page:
         """The passes, the first mutants, and the correlations with the measured effect."""

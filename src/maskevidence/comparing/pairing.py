@@ -67,11 +67,7 @@ class CommonMasks(NamedTuple):
 
 
 def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, CommonMasks | None]:
-    """The difference a - b, and the masks that it uses; None if it is paired by observation.
-
-    Args:
-        unit: the unit of the difference; nats per byte are paired by observation.
-    """
+    """The difference a - b, and the masks that it uses; None if it is paired by observation."""
     common = _common_masks(a, b) if unit == "nats per observation" else None
     if common is None:
         return _by_observations(a, b, unit), None

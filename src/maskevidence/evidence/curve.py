@@ -172,11 +172,7 @@ def _whole_or_float(value: float) -> float:
 def curve_from_scores(
     table: ScoreTable, design: MaskDesign, masks: Masks, prediction: Prediction | None = None
 ) -> Curve:
-    """The curve of a run, computed from its record.
-
-    Args:
-        prediction: what is predicted of the scores, where the estimate has a control variate.
-    """
+    """The curve of a run, computed from its record."""
     lengths = np.unique(table.n_tokens)
     n_tokens = int(lengths[0]) if len(lengths) == 1 else None
     if prediction is not None:

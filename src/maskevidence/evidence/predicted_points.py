@@ -50,11 +50,7 @@ class Points(NamedTuple):
 def predicted_points(
     table: ScoreTable, design: MaskDesign, prediction: Prediction, point_of: PointOf
 ) -> Points:
-    """The points of the curve from the record of a design of random sizes.
-
-    Args:
-        point_of: from sizes and numbers of tokens to the numbers of their points.
-    """
+    """The points of the curve from the record of a design of random sizes."""
     here = point_of(table.size, table.n_tokens)
     residual = prediction.residuals(table)
     weight = design.summation(table.n_tokens, table.draw, table.size).weight

@@ -373,11 +373,7 @@ def summarize_scores(
     base_measure: str | None = None,
     labels: Mapping[int, Any] | None = None,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores.
-
-    Args:
-        labels: the names of the observations by their ids; None where they have none.
-    """
+    """The estimate that follows from a record of scores."""
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]

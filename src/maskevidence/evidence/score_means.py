@@ -93,11 +93,7 @@ def errors_of_sums(
     summation: Summation,
     design: MaskDesign,
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
-    """mask_se and mask_df of the sum of each observation's contributions, as `errors_of_rows` gives them.
-
-    Args:
-        summation: the stratum, replicate and finite-population correction of each mask.
-    """
+    """mask_se and mask_df of the sum of each observation's contributions, as `errors_of_rows` gives them."""
     n = int(observation.max()) + 1
     unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen
     if design.deterministic:

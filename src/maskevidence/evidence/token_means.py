@@ -90,11 +90,7 @@ class _Fold:
 
 
 def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndarray, " n_masks"]:
-    """The control variate of each mask, shape (n_masks,), nats per masked token; its expectation is 0.
-
-    Args:
-        table: the scores, sorted by observation, with the scores of hidden tokens.
-    """
+    """The control variate of each mask, shape (n_masks,), nats per masked token; its expectation is 0."""
     assert table.hidden is not None
     controls = np.empty(len(table))
     _, row = np.unique(table.id, return_inverse=True)

@@ -38,17 +38,11 @@ class Result(ABC):
 
 @dataclass(frozen=True)
 class Reported(Result):
-    """A page, its content for JSON, and lines that follow the page.
+    """A page, its content for JSON, and lines that follow the page."""
 
-    Attributes:
-        shown: the page.
-        content: for JSON.
-        lines: what follows the page.
-    """
-
-    shown: Page
-    content: Mapping[str, Any]
-    lines: Sequence[str] = ()
+    shown: Page  # the page
+    content: Mapping[str, Any]  # for JSON
+    lines: Sequence[str] = ()  # what follows the page
 
     def page(self) -> Page:
         """What people read."""

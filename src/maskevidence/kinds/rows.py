@@ -189,11 +189,7 @@ def read(
     id_column: str | None = None,
     words: bool = False,
 ) -> Table:
-    """Read a table, or images as rows of pixels in [0, 1].
-
-    Args:
-        data: a file or an address of a table, the name of a data set, or images as `read_images` takes them.
-    """
+    """Read a table, or images as rows of pixels in [0, 1]."""
     table = _read(data, reading, limit, id_column, words)
     if reading.binarise is None:
         return table

@@ -54,9 +54,6 @@ def all_pairs(
 ) -> tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]]:
     """Every pair of an observation and one of its masks.
 
-    Args:
-        repeats: which of the design's repeats, with a step of 1; by default all.
-
     Returns:
         The observation's position 0..B-1 and the mask's index, each of shape (n_masks,).
 

@@ -122,11 +122,7 @@ def begin_run(
     exact: Mapping[int, float] | None,
     save: Callable[[Path], object] | None,
 ) -> Manifest:
-    """Write run.json, the fitted model and the log evidence in closed form; return the content of run.json.
-
-    Args:
-        save: saves the model that was fitted for this run into a folder; None for other models.
-    """
+    """Write run.json, the fitted model and the log evidence in closed form; return what run.json holds."""
     mean = None if exact is None else float(np.mean(list(exact.values())))
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
     if exact is not None:

@@ -139,9 +139,6 @@ def score_repeats(
 ) -> tuple[ScoreTable, int]:
     """Score some of a design's repeats on observations that were checked.
 
-    Args:
-        advance: called with the number of masks that were scored since its last call.
-
     Returns:
         The scores, and how many times the model was called.
     """

@@ -210,9 +210,6 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
 
     A perplexity whose error is larger than itself is shown on the log scale, where its error is symmetric.
 
-    Args:
-        tasks: the errors of each task, by its name, as `task_errors` gives them.
-
     Example:
         >>> metrics = {"acc": {"value": 0.5, "mask_se": 0.01}}
         >>> entry = {"documents": 8, "decisions": 8, "ties": {"acc": 2}, "metrics": metrics}

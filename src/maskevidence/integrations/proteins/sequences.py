@@ -17,11 +17,7 @@ _INSERTED = 2**32  # above every position of a wild type
 
 
 class Letters:
-    """The tokens of single letters, each looked up once.
-
-    Args:
-        letters: letters to look up in one call, if the model has a tokenizer.
-    """
+    """The tokens of single letters, each looked up once."""
 
     def __init__(self, model: Any, letters: str = "") -> None:
         self.model = model

@@ -41,11 +41,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Workers that each score one piece at a time; a worker that dies is replaced.
-
-    Args:
-        option: option of the command line that makes calls of the model smaller.
-    """
+    """Workers that each score one piece at a time; a worker that dies is replaced."""
 
     def __init__(
         self, ray: Any, start: Callable[[], Any], loading: tuple[Any, str | None, int], option: str
