@@ -184,7 +184,10 @@ def measure(table: MixedTable, split: int, options: Any) -> dict[str, dict[str, 
     varies = bool((np.nanmax(train, 0) > np.nanmin(train, 0)).all())
     if varies and not table.has_categories:
         for name, fit in densities_of_numbers(train).items():
-            results[name] = evidence(fit(), test)
+            try:
+                results[name] = evidence(fit(), test)
+            except me.NumericalError as error:
+                print(f"{table.name}, split {split}, {name}: {error}", file=sys.stderr)
     for name, impute in IMPUTERS.items():
         start = time.perf_counter()
         filled = impute(table, train[:MOST_TRAIN], shown)
@@ -208,7 +211,7 @@ def tables_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
             f"{int(np.isnan(table.values).sum())} cells missing; {options.splits} splits"
         )
         lines = []
-        for method in splits[0]:
+        for method in dict.fromkeys(method for split in splits for method in split):
             results = [split.get(method, {}) for split in splits]
             cells = [cell([result.get(key) for result in results]) for key in SHOWN]
             lines.append((method, *cells, cell([result.get("seconds") for result in results], 1)))
@@ -220,9 +223,9 @@ def tables_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
 
 
 def cell(values: list[float | None], digits: int = 3) -> str:
-    """Mean and standard error over splits; a dash where a method has no such number."""
+    """Mean and standard error over splits; a dash where a method has no such number in one of them."""
     kept = [value for value in values if value is not None and not math.isnan(value)]
-    if not kept:
+    if not kept or None in values:
         return "–"
     error = f" ± {standard_error(kept):.{digits}f}" if len(kept) > 1 else ""
     return f"{np.mean(kept):.{digits}f}{error}"
