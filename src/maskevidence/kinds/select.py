@@ -214,8 +214,8 @@ def _plan(
         notes.append(f"left out {left_out}: components are fewer than the columns and the rows of a fit")
     if len(words) < 2:
         raise InputError(
-            f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; give "
-            "several families or numbers of components"
+            f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; "
+            "give several families or numbers of components"
         )
     closed = all(isinstance(example, HasLogEvidence) for example in examples)
     if design is None and not closed:
