@@ -24,18 +24,7 @@ FOLDERS = ("text", "against")  # the runs of the first and of the second texts
 def score_pairs(
     model: str, data: str, word: DesignWord, options: ScoredTextOptions, run: RunOptions
 ) -> Reported:
-    """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract.
-
-    Args:
-        model: the MODEL word.
-        data: the DATA word.
-        word: how masks are drawn.
-        options: how the model is loaded, and which two columns the pairs are in.
-        run: how scores are computed, and the folder of the two runs.
-
-    Raises:
-        InputError: options that exclude each other, or a model or pairs that cannot be used.
-    """
+    """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract."""
     _check(word, options, run)
     key = MaskKey(options.sample.seed, word.masks)
     runs = [replace(run, out=None if run.out is None else run.out / name) for name in FOLDERS]

@@ -47,26 +47,18 @@ class TextPairs(Shown):
 
     A pair is a tie if the 95 % interval of its difference, for the error of the masks, contains 0, and if the
     two numbers are equal up to rounding. No tie is decided by the order of the texts: each counts half.
-
-    Attributes:
-        names: what the first and the second texts are called.
-        labels: the name of each pair, or its id.
-        difference: shape (n_pairs,); log p of the first text minus that of the second, nats.
-        mask_se: shape (n_pairs,); the Monte-Carlo standard error of the masks; 0 where every mask was scored,
-            NaN where it is not known, and such a pair is a tie.
-        mask_df: shape (n_pairs,); its degrees of freedom; NaN where there are none.
-        call: shape (n_pairs,); 1 if the first text is more probable, -1 if the second is, 0 for a tie.
-        equal: shape (n_pairs,); whether both numbers are equal up to rounding (1e-5 nats per token).
-        mean: the mean difference with its errors over masks and pairs.
-        estimates: those of the first and of the second texts.
     """
 
-    names: tuple[str, str]
-    labels: tuple[str, ...]
+    names: tuple[str, str]  # what the first and the second texts are called
+    labels: tuple[str, ...]  # the name of each pair, or its id
+    # log p of the first text minus that of the second, nats
     difference: Float64[np.ndarray, " n_pairs"] = field(repr=False)
+    # 0 where every mask was scored, NaN where it is not known, and such a pair is a tie
     mask_se: Float64[np.ndarray, " n_pairs"] = field(repr=False)
-    mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)
+    mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)  # NaN where there are none
+    # 1 if the first text is more probable, -1 if the second is, 0 for a tie
     call: Int64[np.ndarray, " n_pairs"] = field(repr=False)
+    # whether both numbers are equal up to rounding, 1e-5 nats per token
     equal: Bool[np.ndarray, " n_pairs"] = field(repr=False)
     mean: MeanWithErrors
     estimates: tuple[EvidenceEstimate, EvidenceEstimate] = field(repr=False)
@@ -113,13 +105,8 @@ class TextPairs(Shown):
             ["design", f"{a.design}, {a.masks} masks, seed {a.seed}"],
         ]
         shown = [
-            [
-                row["pair"],
-                typeset(row["difference"], 4),
-                standard_error(row["mask_se"], 4),
-                row["more_probable"],
-            ]
-            for row in self._rows()[:MOST_SHOWN]
+            [pair, typeset(nats, 4), standard_error(mask_se, 4), more_probable]
+            for pair, nats, mask_se, _, more_probable in (row.values() for row in self._rows()[:MOST_SHOWN])
         ]
         title = "nats" if n <= MOST_SHOWN else f"nats; the first {MOST_SHOWN} of {n:,} pairs"
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
@@ -193,14 +180,6 @@ def pair_texts(
     the same id, seed and number of tokens have the same masks, so that part of the error cancels. mask_se of
     a pair comes from the spread of the replicates of its difference, whether masks are common or not.
 
-    Args:
-        first: the estimate of the first texts.
-        second: that of the second texts, of the same model and design.
-        names: what the first and the second texts are called.
-
-    Raises:
-        InputError: another design, other pairs, or a base measure or kind that differs.
-
     Example:
         >>> import maskevidence as me
         >>> model = me.models.PPCA(n_features=6, n_components=2)
@@ -266,17 +245,6 @@ def subtract_sets(
     """Subtract the means of two sets of observations under one model that are not pairs.
 
     The squared errors of masks and data of both sets add up; the interval is Welch's.
-
-    Args:
-        first: the estimate of the first set.
-        second: that of the second set, of the same model and design.
-        names: what the sets are called.
-
-    Returns:
-        The page, and its numbers for JSON.
-
-    Raises:
-        InputError: another design or base measure.
     """
     check_same_quantity(names[0], first, names[1], second)
     both = (first, second)
