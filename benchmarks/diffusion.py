@@ -10,7 +10,7 @@ needs beside its model. Takes about five minutes on one core.
 score its end by the designs of `--recipe`. Each estimate is compared with the repository's own loss on the
 same masks. What a convention changes is Σ over sizes of (w_M - 1)·S(x; M), from masks of every size; for
 blocks of four tokens, from all masks. Mask variances are the means of mask_se² over seeds, at equal numbers
-of passes. Takes about seven minutes on one core and needs MASKEVIDENCE_DATA.
+of passes. Takes about five minutes of one core and needs MASKEVIDENCE_DATA.
 """
 
 import argparse

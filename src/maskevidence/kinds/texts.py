@@ -11,6 +11,7 @@ import numpy as np
 
 from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
+from maskevidence.evidence.precise import FEWEST
 from maskevidence.kinds.options import (
     CheckpointOptions,
     ScoredTextOptions,
@@ -177,7 +178,8 @@ def _recipe_notes(reading: TextReading, design: MaskDesign) -> list[str]:
     own = parse_design(recipe.design).design
     draws = {"draws": 0, "replicates": 0}
     if own.settings() | draws != design.settings() | draws:
-        notes.append(f"the masks of {DesignWord(design)} in place of the recipe's {recipe.design}")
+        chosen = design.name if design == FEWEST else str(DesignWord(design))  # which a target extends
+        notes.append(f"the masks of {chosen} in place of the recipe's {recipe.design}")
     return notes
 
 

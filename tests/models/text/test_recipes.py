@@ -318,6 +318,8 @@ def test_a_recipe_on_the_command_line(run: CommandLine, tmp_path: Path) -> None:
     other = run(*words, "--design", "random-size:8")
     assert other.code == 0, other.err
     assert "as context" not in other.out  # the special tokens are scored on purpose
+    other = run(*words, "--target-se", "9")
+    assert "the masks of random-size in place of" in " ".join(other.out.split())
     assert "in place of the recipe's random-time:8,eps=0.001,noise-eps=0.001" in " ".join(other.out.split())
 
 
