@@ -82,3 +82,23 @@ def test_a_page_has_bars_that_fit(width: int) -> None:
     assert behind.index("●") < behind.rindex("─") < zero < close.rindex("─")
     assert behind[zero] == "┊"
     assert lines[-1] == "note: a note"
+
+
+@pytest.mark.parametrize("width", [80, 96])
+def test_a_selection_on_80_columns_has_whole_names_in_one_table(width: int) -> None:
+    """Words of the other columns are folded first."""
+    rows = [
+        ["factor-analysis:3", "chosen", "1,270", "−111.39 ± 0.16", "± 0.03", "best"],
+        ["factor-analysis:2", "smallest not told apart", "32", "−111.44 ± 0.16", "± 0.02", "0.05 ± 0.02"],
+        ["masked-net", "worse", "81,432", "−119.44 ± 0.16", "± 0.02", "8.05 ± 0.12"],
+    ]
+    columns = ["model", "", "parameters", "log evidence", "mask error", "behind the best"]
+    file = StringIO()
+    title = "Held-out log evidence ± data error, nats per row, 160 rows in 5 folds"
+    Console(file=file, width=width).print(FittingTable(Table(columns, rows, title, words=(0, 1))))
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for name, _, *numbers in rows:
+        line = next(line for line in lines if name in line)
+        assert all(number in line for number in numbers)
+    assert "smallest" in file.getvalue()

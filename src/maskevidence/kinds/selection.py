@@ -233,7 +233,7 @@ def _smallest(result: _Entry) -> _Entry:
 
 def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     """A row of the table, with or without the error of the masks."""
-    behind, verdict = "best", f"behind {each['beaten_by']}" if each["beaten_by"] else ""
+    behind, verdict = "best", "worse" if each["beaten_by"] else ""
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
         behind = plus_minus(each["behind"]["difference"], error, digits, typeset)

@@ -1,8 +1,10 @@
 """A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut."""
 
 import io
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -13,7 +15,7 @@ from rich.text import Text
 from maskevidence.show.parts import Page, Table, Values
 
 _MIN_NAME = 12  # the first column is folded down to this width, not further
-_PADDING = 3  # of a column, with the space between columns
+_PADDING = 2  # of a column of the second form, with the space between columns
 _WIDEST_BARS = 60  # characters
 _LONG = 36  # characters of a cell; longer ones of words are folded
 _NAMES = 22  # characters of a name without headings
@@ -61,9 +63,9 @@ def page_text(page: Page, width: int = 110) -> str:
 class FittingTable:
     """A plain table, in the widest of three forms that fits.
 
-    The first form has one line per row, but for sentences, which are folded. The second breaks headings at
-    their spaces and folds the first column, which holds names. The third gives every row a block of its own,
-    with one line per column.
+    The first form has one line per row, but for sentences, which are folded. The second stands closer, breaks
+    headings and words at their spaces, and folds the first column, which holds names, only as far as it must.
+    The third gives every row a block of its own, with one line per column.
     """
 
     table: Table  # what it shows
@@ -73,26 +75,28 @@ class FittingTable:
         if not self.table.columns:
             yield self._named_rows()
             return
-        wide = self._grid(folded=False)
+        wide = self._grid()
         needed = Measurement.get(console, options.update(max_width=10_000), wide)
         if (needed.minimum if self._long else needed.maximum) <= options.max_width:
             yield wide
         elif self._folded_width() <= options.max_width:
-            yield self._grid(folded=True)
+            yield self._grid(options.max_width)
         else:
             yield from self._blocks()
 
-    def _grid(self, *, folded: bool) -> Grid:
+    def _grid(self, room: int | None = None) -> Grid:
+        """The first form, or the second in so many characters."""
         title = self.table.title or None
         grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
-        for number, column in enumerate(self.table.columns):
-            heading = column.replace(" ", "\n") if folded else column
-            if number == 0:
-                grid.add_column(heading, no_wrap=not folded, overflow="fold", vertical="bottom")
+        grid.collapse_padding, grid.pad_edge = room is not None, room is None
+        for number, (column, width) in enumerate(zip(self.table.columns, self._widths(room), strict=True)):
+            justify: Literal["left", "right"] = "left" if number in {0, *self.table.words} else "right"
+            if room is not None:
+                grid.add_column(textwrap.fill(column, width), justify=justify, width=width, overflow="fold")
+            elif number in self._long:
+                grid.add_column(column, justify=justify, min_width=_LONG)
             else:
-                words, long = number in self.table.words, number in self._long
-                width = {"min_width": _LONG, "no_wrap": False} if long else {"no_wrap": True}
-                grid.add_column(heading, justify="left" if words else "right", **width)
+                grid.add_column(column, justify=justify, no_wrap=True)
         for row in self.table.rows:
             grid.add_row(*row)
         return grid
@@ -111,14 +115,29 @@ class FittingTable:
         """The columns of words, after the first, that hold sentences."""
         return {k for k in self.table.words if k and any(len(row[k]) > _LONG for row in self.table.rows)}
 
+    def _widths(self, room: int | None) -> list[int]:
+        """The widths of the columns in the second form: names come first, then words, if there is room."""
+        parts = [
+            [
+                part
+                for cell in (heading, *cells)
+                for part in (cell.split() if cell == heading or number in self.table.words else [cell])
+            ]
+            for number, (heading, *cells) in enumerate(zip(self.table.columns, *self.table.rows, strict=True))
+        ]
+        least = [max(map(len, words), default=1) for words in parts]
+        whole = [max(map(len, cells)) for cells in zip(*self.table.rows, strict=True)] or least
+        whole[0], least[0] = max(least[0], whole[0]), min(least[0], _MIN_NAME)
+        spare = 0 if room is None else room - sum(least) - _PADDING * len(least)
+        for number in sorted({0, *self.table.words}):
+            wider = min(max(0, spare), max(0, whole[number] - least[number]))
+            least[number], spare = least[number] + wider, spare - wider
+        return least
+
     def _folded_width(self) -> int:
         """The smallest width of the second form."""
-        widths = [
-            max(map(len, [*heading.split(" "), *cells]))
-            for heading, *cells in zip(self.table.columns, *self.table.rows, strict=True)
-        ]
-        widths = [min(width, _LONG) if number in self._long else width for number, width in enumerate(widths)]
-        return min(widths[0], _MIN_NAME) + sum(widths[1:]) + _PADDING * len(widths) + 1
+        widths = self._widths(None)
+        return sum(widths) + _PADDING * len(widths)
 
     def _blocks(self) -> Iterator[RenderableType]:
         if self.table.title:
