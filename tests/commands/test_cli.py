@@ -34,7 +34,7 @@ class TestScore:
         text = " ".join(result.out.split())
         for words in (
             "log evidence",
-            "nats per observation",
+            "nats per row",
             "mask error",
             "data error",
             "in closed form",

@@ -71,7 +71,7 @@ def test_a_few_texts_have_more_draws_by_default(
     how, run = TextOptions(TextSample(limit=limit)), RunOptions(out=tmp_path / "r")
     scored = score("models/bert", "data/texts.jsonl", options=how, run=run).result
     assert scored["design"]["draws"] == draws
-    assert any("random sizes per observation instead of 8" in note for note in scored["notes"]) == (draws > 8)
+    assert any("random sizes per text instead of 8" in note for note in scored["notes"]) == (draws > 8)
     low, high = scored["interval_95"]
     assert (high - low) / 2 < -scored["log_evidence"]
     again = score("models/bert", "data/texts.jsonl", options=how, run=run)

@@ -91,20 +91,29 @@ class TestColumns:
             read_table(path)
         assert str(caught.value) == (
             f"{str(path)!r} has text in 3 columns ('name', line 2: 'x'; 'day', line 2: '2024-01-01'; "
-            "'b', line 3: '?'); give numbers only: --drop name,day,b leaves them out, --id-column takes a "
-            "column for the names of the rows, --one-hot encodes categories, the model masked-net takes "
-            "words as they are, --missing '?' reads what stands "
-            "among numbers as missing values"
+            "'b', line 3: '?'); give numbers only: --missing '?' reads what stands among numbers as missing "
+            "values, --drop name,day leaves them out, --one-hot name,day encodes categories, the model "
+            "masked-net takes words as they are"
         )
 
     def test_with_a_few_words_among_numbers_may_be_missing_values(self, tmp_path: Path) -> None:
         path = csv(tmp_path, "a,b\n1,?\n2,3\n?,4\n")
-        with pytest.raises(
-            me.InputError, match=r"--drop a,b leaves them out, .*--missing '\?' reads what stands"
-        ):
+        with pytest.raises(me.InputError, match=r"--missing '\?' reads what stands .* values$"):
             read_table(path)
         table = read_table(path, missing=["?"])
         np.testing.assert_array_equal(table.values, [[1, NAN], [2, 3], [NAN, 4]])
+
+    def test_a_hint_can_be_pasted_as_it_stands(self, tmp_path: Path) -> None:
+        rows = "".join(f"P{k},{'fm'[k % 2]},{k * k if k % 3 else '?'}\n" for k in range(6))
+        path = csv(tmp_path, f"patient id,sex at birth,age\n{rows}")
+        with pytest.raises(me.InputError) as caught:
+            read_table(path)
+        hint = str(caught.value).partition("give numbers only: ")[2]
+        assert hint.startswith(
+            "--missing '?' reads what stands among numbers as missing values, --id-column 'patient id' "
+            "takes that for the names of the rows, --drop 'sex at birth' leaves it out, --one-hot 'sex at "
+            "birth' encodes a category, "
+        )
 
     @pytest.mark.parametrize("start", [0, 1])
     def test_that_count_the_rows_are_noted(self, tmp_path: Path, start: int) -> None:

@@ -9,14 +9,13 @@ from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.kinds.result import Reported
 from maskevidence.show.parts import Table
-from maskevidence.show.words import NOT_KNOWN
+from maskevidence.show.words import NOT_KNOWN, digits_for, typeset
 
 if TYPE_CHECKING:
     from maskevidence.comparing.comparison import Difference
     from maskevidence.runs import Run
 
 MAX_POINTS = 10
-DIGITS = 4
 
 
 def compare_runs(
@@ -48,6 +47,7 @@ def compare_runs(
     from maskevidence.comparing.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
     from maskevidence.runs import read_run
+    from maskevidence.runs.manifest import common_noun
     from maskevidence.runs.pairing import are_two_sets, distinct
 
     if len(runs) < 2:
@@ -59,8 +59,11 @@ def compare_runs(
     if unpaired:
         raise InputError("--unpaired is for two runs of one model on different data; leave it out")
     comparison = pair_runs(read)
-    page = comparison.page()
-    verdicts = [f"{verdict(difference, DIGITS)}." for difference in comparison.behind]
+    noun = common_noun(run.manifest for run in read.values())
+    page = comparison.page(noun)
+    verdicts = [
+        f"{verdict(each, digits_for(each.standard_error), typeset, noun)}." for each in comparison.behind
+    ]
     curves = [_by_rate(each) for each in comparison.behind if len(runs) == 2 and each.curve is not None]
     return Reported(replace(page, parts=[*page.parts, *verdicts, *curves]), comparison.to_dict())
 
@@ -89,8 +92,8 @@ def _by_rate(difference: "Difference") -> Table:
     assert curve is not None
     rows = [
         [
-            f"{curve.rate[k]:.1%}",
-            f"{curve.score[k]:.4f}",
+            f"{100 * curve.rate[k]:.1f} %",
+            typeset(float(curve.score[k]), 4),
             NOT_KNOWN if np.isnan(curve.mask_se[k]) else f"{curve.mask_se[k]:.4f}",
         ]
         for k in np.unique(np.linspace(0, len(curve.rate) - 1, MAX_POINTS).round().astype(int))

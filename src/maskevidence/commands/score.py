@@ -105,7 +105,7 @@ def score(
         scoring, ready = numbers.with_enough_draws(scoring, word, ready)
     if run.out is None:
         result, estimate = numbers.score_prepared(ready, scoring, precise)
-        scored = numbers.Scored(result)
+        scored = numbers.Scored(result, noun=ready.source.noun)
     else:
         scored = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
     if not reports:

@@ -52,7 +52,7 @@ def summarize(
     run = read_run(*runs)
     result = run.result()
     if out is None and len(runs) > 1:
-        return Scored(result)
+        return Scored(result, noun=run.manifest.data.noun)
     folder = RunDirectory(out or runs[0])
     if out is not None:
         folder.check(run.manifest, overwrite=overwrite)
@@ -60,7 +60,13 @@ def summarize(
         if out is not None:
             _copy(run, runs[0], folder)
         missing = write_summary(folder, run, result)
-    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
+    return Scored(
+        result,
+        folder.path,
+        files=tuple(folder.files()),
+        missing=missing,
+        noun=run.manifest.data.noun,
+    )
 
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:

@@ -12,6 +12,7 @@ from maskevidence.kinds.options import CheckpointOptions, TextDevice, VariantOpt
 from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.show.parts import Page, Table
+from maskevidence.show.words import typeset
 
 if TYPE_CHECKING:
     from maskevidence.integrations.proteins.agreement import Correlation
@@ -42,7 +43,12 @@ class VariantResult(Result):
         if self.measured is None:
             return page
         rows = [
-            [name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}", f"{each.n:,}"]
+            [
+                name,
+                typeset(each.value, 3),
+                f"{typeset(each.low, 3)} to {typeset(each.high, 3)}",
+                f"{each.n:,}",
+            ]
             for name, each in self.correlations.items()
         ]
         headings = ["score", "correlation", "95 % interval", "mutants"]
@@ -131,7 +137,7 @@ def variants(
         if all((options.out / name).exists() for name in (SUMMARY, TABLE)) and not options.overwrite:
             raise InputError(f"{str(options.out)!r} holds scores; give another folder, or --overwrite")
     conventions = conventions_of(options.conventions)
-    wild_type = read_wild_type(options.wild_type)
+    wild_type, of_letters = read_wild_type(options.wild_type)
     mutants, sequences, numbers = read_mutants(data, options)
     parse_mutants(wild_type, mutants, options.start, sequences)  # before the model is loaded
     loaded = load(model, checkpoint, device)
@@ -139,12 +145,12 @@ def variants(
         plan = plan_variants(
             loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws
         )
-        return VariantResult(plan, None, None, {}, tuple(loaded.notes))
+        return VariantResult(plan, None, None, {}, (*of_letters, *loaded.notes))
     scores = score_variants(
         loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws, seed=options.seed
     )
     correlations, without = _correlations(scores, numbers, options)
-    notes = (*loaded.notes, *scores.notes, *without)
+    notes = (*of_letters, *loaded.notes, *scores.notes, *without)
     result = VariantResult(scores.plan, scores, options.measured, correlations, notes, numbers, options.out)
     if options.out is not None:
         _write(result, scores, options.out)

@@ -268,8 +268,12 @@ class Comparison(Shown):
         differences = (note for difference in self.behind for note in difference.notes)
         return list(dict.fromkeys([*self.notes, *differences]))
 
-    def page(self) -> Page:
-        """The answer, the ranking with the errors of the differences, and a picture of these."""
+    def page(self, noun: str = "observation") -> Page:
+        """The answer, the ranking with the errors of the differences, and a picture of these.
+
+        Args:
+            noun: what an observation is.
+        """
         digits = self._digits
         rest = ", ".join(
             f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_standing(each)})"
@@ -280,29 +284,33 @@ class Comparison(Shown):
         verdicts = ["best", *map(_standing, self.behind)]
         rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
         names = self.estimates[self.names[0]].names
-        decided = filter(None, (decided_by_few(each, names, typeset) for each in self.behind))
-        summary = answer(self)
+        decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
+        summary = answer(self, noun)
         return Page(
             f"Comparison({best} {self.unit}; behind it {rest})",
             summary.headline,
             parts=[
                 summary.words,
                 Table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
-                self.picture()[0],
-                "Wins: the share of the observations on which the model is higher than the best one.",
+                self._distances(noun),
+                f"Wins: the share of the {noun}s on which the model is higher than the best one.",
             ],
             notes=[*decided, *self.all_notes()],
         )
 
     def picture(self) -> tuple[Values, str]:
         """How far each model is behind the best model, with its interval."""
+        return self._distances("observation"), answer(self).headline
+
+    def _distances(self, noun: str) -> Values:
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
         for each in self.behind:
             words, mark = _LEGEND[each.verdict]
             values.append(Value(each.second, each.difference, each.interval(), group=words, number=mark))
         several = "simultaneous " if len(self.behind) > 1 else ""
         words = f"Bars are {several}95 % intervals, for masks and data."
-        return Values(values, f"behind the best model  ({self.unit})", True, words), answer(self).headline
+        unit = self.unit.replace("observation", noun)
+        return Values(values, f"behind the best model  ({unit})", True, words)
 
     def columns(self) -> Columns:
         """A row for each model, the best one first.
@@ -580,7 +588,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
     if unknown:
-        return Conclusion(headline, f"{verdict(nearest, digits, typeset)}.")
+        return Conclusion(headline, f"{verdict(nearest, digits, typeset, noun)}.")
     by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
@@ -619,7 +627,9 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
     return columns, rows
 
 
-def decided_by_few(difference: Difference, names: Sequence[str], write: Write = number) -> str | None:
+def decided_by_few(
+    difference: Difference, names: Sequence[str], write: Write = number, noun: str = "observation"
+) -> str | None:
     """Which observations put a model ahead that is lower on most of them; None where no model is.
 
     They are the fewest without which the model would not be ahead.
@@ -643,18 +653,18 @@ def decided_by_few(difference: Difference, names: Sequence[str], write: Write = 
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
     share = write(100 * (1 - wins), 0)
     return (
-        f"{other} is higher on {share} % of the observations; {ahead} is ahead because of {few:,} of "
+        f"{other} is higher on {share} % of the {noun}s; {ahead} is ahead because of {few:,} of "
         f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
     )
 
 
-def verdict(difference: Difference, digits: int, write: Write = number) -> str:
+def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
     """Whether one model is better than another, or whether the data cannot tell them apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"
         return f"{first} and {second} cannot be told apart: {why}"
-    between = interval_95(*interval, digits, write)
+    between = f"{interval_95(*interval, digits, write)} {difference.unit.replace('observation', noun)}"
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
     if difference.told_apart:

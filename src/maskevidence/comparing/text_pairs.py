@@ -84,6 +84,7 @@ class TextPairs(Shown):
         """The accuracy with its interval, how many ties there are, and the difference of each pair."""
         (first, second), n, mean = self.names, len(self.call), self.mean
         low, high = self.interval()
+        between = interval_95(100 * low, 100 * high, 1, typeset)
         share = f"{100 * self.accuracy:.1f} % of {count(n, 'pair')}"
         ties, equal = int((self.call == 0).sum()), int(self.equal.sum())
         digits = digits_for(mean.mask_se, mean.data_se)
@@ -91,7 +92,7 @@ class TextPairs(Shown):
         rows = [
             [
                 "accuracy",
-                f"{share}, a tie counts half ({interval_95(100 * low, 100 * high, 1)} %, over pairs)",
+                f"{share}, a tie counts half ({between} %, over pairs)",
             ],
             [f"{first} higher", f"{int((self.call > 0).sum()):,}"],
             [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
@@ -102,13 +103,14 @@ class TextPairs(Shown):
             ["data error", data_error(mean.data_se, mean.mask_se, n, digits, typeset)],
             ["kind", f"{kind_name(a.kind)}: {kind_words(a.kind, a.design['name'])}"],
             ["scored", f"{count(2 * n, 'text')}, {count(a.n_masks + b.n_masks, 'mask')}"],
-            ["design", f"{a.design}, {a.masks} masks, seed {a.seed}"],
+            ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
         ]
         shown = [
             [pair, typeset(nats, 4), standard_error(mask_se, 4), more_probable]
             for pair, nats, mask_se, _, more_probable in (row.values() for row in self._rows()[:MOST_SHOWN])
         ]
-        title = "nats" if n <= MOST_SHOWN else f"nats; the first {MOST_SHOWN} of {n:,} pairs"
+        title = f"{first} minus {second}, nats per pair"
+        title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
         return Page(
             f"TextPairs({first} above {second} in {share}, {count(ties, 'tie')} counted half)",

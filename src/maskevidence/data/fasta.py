@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
 _GZIP = b"\x1f\x8b"
 _GAPS = "-."
+_BREAK = "|"  # between the chains of a protein
+_NO_SINGLE_RESIDUE = "XBZJ"  # any residue, D or N, E or Q, I or L
+_SHOWN = 3
 
 
 class Records(NamedTuple):
@@ -20,7 +24,7 @@ class Records(NamedTuple):
 
     names: list[str]  # the first word of each header, without ">"
     sequences: list[str]  # the letters of each record
-    notes: list[str]  # changes of the letters, one sentence each
+    notes: list[str]  # changes of the letters, letters of no single residue, equal names; one sentence each
 
 
 def is_fasta(file: Path) -> bool:
@@ -44,7 +48,8 @@ def read_fasta(file: Path) -> Records:
         file: the file; gzip is recognised by its content.
 
     Raises:
-        InputError: a file that cannot be read, is not FASTA, or has a record without a letter.
+        InputError: a file that cannot be read, is not FASTA, or has a record without a letter or with
+            another character.
 
     Example:
         >>> import tempfile
@@ -73,7 +78,52 @@ def read_fasta(file: Path) -> Records:
     for place, (name, sequence) in enumerate(zip(names, sequences, strict=True)):
         if not sequence:
             raise InputError(f"record {place} ({name!r}) of {str(file)!r} has no letter; leave it out")
-    return Records(names, sequences, notes)
+        wrong = next((sign for sign in sequence if not sign.isalpha() and sign != _BREAK), None)
+        if wrong is not None:
+            what = "a stop, within its sequence" if wrong == "*" else "which is no letter"
+            raise InputError(
+                f"record {place} ({name!r}) of {str(file)!r} has {wrong!r}, {what}; correct it or "
+                "leave it out"
+            )
+    return Records(names, sequences, [*notes, *_unusual(sequences), *_equal(names)])
+
+
+def _unusual(sequences: list[str]) -> list[str]:
+    """A note on letters that stand for no single residue.
+
+    Example:
+        >>> _unusual(["MKX", "XXB", "MK"])
+        ['letters of no single residue are scored as letters of their own: X (3), B (1), in 2 of 3 sequences']
+    """
+    counts = {
+        letter: sum(sequence.upper().count(letter) for sequence in sequences) for letter in _NO_SINGLE_RESIDUE
+    }
+    found = [f"{letter} ({n:,})" for letter, n in counts.items() if n]
+    if not found:
+        return []
+    n_with = sum(not {*_NO_SINGLE_RESIDUE}.isdisjoint(sequence.upper()) for sequence in sequences)
+    return [
+        f"letters of no single residue are scored as letters of their own: {', '.join(found)}, in "
+        f"{n_with:,} of {len(sequences):,} sequences"
+    ]
+
+
+def _equal(names: list[str]) -> list[str]:
+    """A note on names that several records have.
+
+    Example:
+        >>> _equal(["a", "b", "a", "a"])
+        ["only 2 of the 4 names of the sequences are different: 'a' 3 times"]
+    """
+    several = {name: n for name, n in Counter(names).items() if n > 1}
+    if not several:
+        return []
+    listed = [f"{name!r} {n:,} times" for name, n in several.items()]
+    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    return [
+        f"only {len({*names}):,} of the {len(names):,} names of the sequences are different: "
+        f"{', '.join(listed[:_SHOWN])}{more}"
+    ]
 
 
 def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:

@@ -25,7 +25,7 @@ from maskevidence.data.sources import (
 )
 from maskevidence.data.table import Table, column_of, note_on_codes
 from maskevidence.errors import InputError, import_extra
-from maskevidence.support.checks import NUMBER
+from maskevidence.support.checks import NUMBER, typed
 from maskevidence.support.files import reading, write_atomic
 from maskevidence.tokens import MAX_WHOLE
 
@@ -36,7 +36,8 @@ MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
-_MAX_NAMED = 6  # columns in an error
+_MAX_NAMED = 6  # columns in an error, each with a cell
+_MAX_TYPED = 30  # columns in an option that an error shows
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
 _MAX_SHOWN = 60  # characters of a cell in an error
@@ -323,6 +324,7 @@ class _Unusable(NamedTuple):
     words: frozenset[str]  # the different cells that are no numbers, at most one more than `_FEW_WORDS`
     among_numbers: bool  # whether other cells are numbers
     is_text: bool = True  # whether the cells are text, which may be the words of a category
+    names_rows: bool = False  # whether each row has another text, which may be its name
 
 
 def to_table(
@@ -438,10 +440,11 @@ def _check_few(file: str, name: str, words: Sequence[str], values: Float64[np.nd
     present = int((~np.isnan(values)).sum())
     all_differ = len(words) == present >= _ENOUGH_ROWS
     if all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2):
+        option = typed([name])
         raise InputError(
             f"column {name!r} of {file!r} has {len(words):,} different words in {len(values):,} rows, "
-            f"too many for a category: --drop {name} leaves it out, --id-column {name} takes it for the "
-            f"names of the rows, --categories {name} for a category all the same"
+            f"too many for a category: --drop {option} leaves it out, --id-column {option} takes it for the "
+            f"names of the rows, --categories {option} for a category all the same"
         )
 
 
@@ -527,10 +530,13 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
         true = compute.is_in(cells, pa.array(_TRUE, column.type)).cast(pa.float64())
         return compute.if_else(compute.is_null(cells), None, true)
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
-    words = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()[: _FEW_WORDS + 1]
+    different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
     n_numbers = len(column) - cells.null_count - len(bad)
     where = f"{_line_or_row(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
-    return _Unusable(name, where, frozenset(words), n_numbers > 0)
+    names_rows = len(different) == len(column) >= _ENOUGH_ROWS
+    return _Unusable(
+        name, where, frozenset(different[: _FEW_WORDS + 1]), n_numbers > 0, names_rows=names_rows
+    )
 
 
 def _short(cell: str) -> str:
@@ -541,28 +547,41 @@ def _short(cell: str) -> str:
 def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> InputError:
     """All columns that cannot be read, each with its first cell, and what the user can do."""
     names = [column.name for column in columns]
-    listed = ",".join(names[:_MAX_NAMED]) + (",..." if len(names) > _MAX_NAMED else "")
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {columns[0].where}"
     else:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
         cause = f"text in {len(columns)} columns ({each}{more})"
-    remedies = [
-        f"--drop {listed} leaves {'it' if len(columns) == 1 else 'them'} out",
-        "--id-column takes a column for the names of the rows",
-        "--one-hot encodes categories",
-        f"--categories {listed} calls {'it a category' if len(columns) == 1 else 'them categories'}"
-        if selection.words
-        else "the model masked-net takes words as they are",
-    ]
     if {*names} <= {*selection.numbers}:
-        remedies = ["the saved model, or --numbers, has numbers there"]
+        return InputError(
+            f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
+        )
+    remedies = []
     holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
     words = sorted(frozenset().union(*(column.words for column in holed)))
     if words and len(words) <= _FEW_WORDS:
-        remedies.append(f"--missing '{','.join(words)}' reads what stands among numbers as missing values")
+        remedies.append(f"--missing {_as_typed(words)} reads what stands among numbers as missing values")
+        columns = [column for column in columns if column not in holed]
+    naming = [column for column in columns if column.names_rows][:1]
+    others = [column.name for column in columns if column not in naming]
+    if naming:
+        remedies.append(f"--id-column {typed([naming[0].name])} takes that for the names of the rows")
+    if others:
+        them, category = ("it", "a category") if len(others) == 1 else ("them", "categories")
+        listed = typed(others) if len(others) <= _MAX_TYPED else "with their names"
+        remedies.append(f"--drop {listed} leaves {them} out, --one-hot {listed} encodes {category}")
+        if selection.words:
+            remedies.append(f"--categories {listed} calls {them} {category}")
+        else:
+            remedies.append("the model masked-net takes words as they are")
     return InputError(f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}")
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """Words between commas, always in quotes: a shell may read ? and * as names of files."""
+    text = typed(words)
+    return text if text.startswith("'") else f"'{text}'"
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
@@ -639,9 +658,7 @@ def refuse_empty_columns(table: Table) -> None:
         empty = [name for name, none in zip(table.columns, missing, strict=True) if none]
         which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
         out = "it" if len(empty) == 1 else "them"
-        raise InputError(
-            f"{table.name!r} has no value in {which}; leave {out} out (--drop {','.join(empty)})"
-        )
+        raise InputError(f"{table.name!r} has no value in {which}; leave {out} out (--drop {typed(empty)})")
 
 
 def _encode(

@@ -360,7 +360,7 @@ def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
     """The reconstruction loss, which is the quantity of the paper, at up to four rates."""
     n = min(4, len(losses))
     some = [losses[round(k * (len(losses) - 1) / max(1, n - 1))] for k in range(n)]
-    text = ", ".join(f"{entry['loss']:.4g} at {entry['rate']:.0%}" for entry in some)
+    text = ", ".join(f"{entry['loss']:.4g} at {100 * entry['rate']:.0f} %" for entry in some)
     return f"masked reconstruction loss (squared error): {text} hidden"
 
 

@@ -19,26 +19,26 @@ from maskevidence.support.files import reading
 TABLE, SUMMARY = "variants.csv", "variants.json"
 
 
-def read_wild_type(word: str) -> str:
-    """The letters of a wild type, from a FASTA file with one record or as they are.
+def read_wild_type(word: str) -> tuple[str, list[str]]:
+    """The letters of a wild type, from a FASTA file with one record or as they are, and notes on them.
 
     Example:
         >>> read_wild_type("MKT A")
-        'MKTA'
+        ('MKTA', [])
     """
     file = Path(word)
     if is_fasta(file) or file.is_file():
         with reading(file):
             if not file.is_file():
                 raise InputError(f"there is no file {word!r}; check the path")
-        sequences = read_fasta(file).sequences
+        _, sequences, notes = read_fasta(file)
         if len(sequences) > 1:
             raise InputError(f"{word!r} has {len(sequences)} records; give a file with the wild type alone")
-        return sequences[0]
+        return sequences[0], notes
     letters = "".join(word.split())
     if not letters.isalpha():
         raise InputError(f"{word[:60]!r} is neither a FASTA file nor a sequence of letters; give one")
-    return letters
+    return letters, []
 
 
 def conventions_of(names: str | None) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ from maskevidence.kinds.declaring import flag
 from maskevidence.kinds.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.kinds.own_model import fingerprint_of_code, own_model
 from maskevidence.kinds.prepared import Prepared
-from maskevidence.kinds.words import is_network, join_words, own_file, parse_model, parse_size, parse_words
+from maskevidence.kinds.words import is_network, own_file, parse_model, parse_size, parse_words
 from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.runs import DataSource
+from maskevidence.support.checks import join_words
 from maskevidence.support.devices import choose_device
 
 TEST_FRACTION = 0.2

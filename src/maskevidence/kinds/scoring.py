@@ -42,7 +42,7 @@ from maskevidence.runs.summary import agrees
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Table
-from maskevidence.show.words import model_words
+from maskevidence.show.words import count, model_words
 from maskevidence.support.files import csv_text, write_atomic
 
 MAX_TOKENS_SHOWN = 40
@@ -196,9 +196,10 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
     enough = design.enough_draws(n_tokens, "own")
     if enough <= design.draws:
         return scoring, ready
+    noun = ready.source.noun
     note = (
-        f"{enough} random sizes per observation instead of {design.draws}, so that the error of "
-        f"{len(n_tokens)} observation{'s' * (len(n_tokens) > 1)} is known; --design {DesignWord(design)} has "
+        f"{enough} random sizes per {noun} instead of {design.draws}, so that the error of "
+        f"{count(len(n_tokens), noun)} is known; --design {DesignWord(design)} has "
         f"{design.draws}"
     )
     more = replace(scoring, design=replace(design, draws=enough, replicates=design.n_replicates))
@@ -215,10 +216,11 @@ class Scored(Result):
     files: tuple[str, ...] = ()  # the names of the files in `folder`
     finished_before: bool = False  # whether the run was finished already, so that nothing was scored
     missing: str | None = None  # one line on what could not be drawn, or None
+    noun: str = "observation"  # what an observation is
 
     def page(self) -> Page:
         """The numbers of the estimate, and the scores of the first tokens."""
-        page = page_of_numbers(self.result)
+        page = page_of_numbers(self.result, self.noun)
         return (
             page if self.tokens is None else replace(page, parts=[*page.parts, *self._of_tokens(self.tokens)])
         )
@@ -308,21 +310,21 @@ def score_into(
                 return read_run(folder.path).estimate
 
             precise.drawn(scoring.design, extended)
-    whole = read_run(folder.path)
+    whole, noun = read_run(folder.path), ready.source.noun
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
     if finished is not None:
         if whole.manifest.version != __version__:  # whose summary may differ
-            return Scored(finished, folder.path, finished_before=True)
+            return Scored(finished, folder.path, finished_before=True, noun=noun)
         if not agrees(finished | {"notes": result["notes"]}, result):
             raise InputError(
                 f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
                 f"estimate; maskevidence summarize {folder.path} writes it again"
             )
-        return Scored(result, folder.path, finished_before=True)
+        return Scored(result, folder.path, finished_before=True, noun=noun)
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
-    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing)
+    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing, noun=noun)
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:

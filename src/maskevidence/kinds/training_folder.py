@@ -14,6 +14,7 @@ from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import is_network, kind_of_training
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.show.parts import Page, Part, Table
+from maskevidence.show.words import typeset
 from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
 from maskevidence.support.provenance import command, versions
 from maskevidence.training import checkpoints
@@ -146,9 +147,9 @@ def remove_checkpoints(out: Path) -> None:
 
 def _page_of_rows(result: Mapping[str, Any]) -> Page:
     """The exact log evidence of a model of rows, or a bound on it."""
-    rows = [[f"training, {result['n_train']:,} rows", f"{result['log_evidence_train']:.4f}"]]
+    rows = [[f"training, {result['n_train']:,} rows", typeset(result["log_evidence_train"], 4)]]
     if result["log_evidence_held_out"] is not None:
-        rows.append([f"held out, {result['n_test']:,} rows", f"{result['log_evidence_held_out']:.4f}"])
+        rows.append([f"held out, {result['n_test']:,} rows", typeset(result["log_evidence_held_out"], 4)])
     bound = (
         "importance bound, 16 orders"
         if is_network(result["model"])
@@ -163,7 +164,7 @@ def _page_of_rows(result: Mapping[str, Any]) -> Page:
         notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
     if result["resumed_from"] is not None:
         notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
-    return Page("", title, parts=[Table(["rows", "nats per observation"], rows)], notes=notes)
+    return Page("", title, parts=[Table(["rows", "nats per row"], rows)], notes=notes)
 
 
 def _page_of_texts(result: Mapping[str, Any]) -> Page:
@@ -177,13 +178,13 @@ def _page_of_texts(result: Mapping[str, Any]) -> Page:
     held_out, notes = result["held_out"], []
     if held_out is not None and "frequencies_per_token" in held_out:
         frequencies = held_out["frequencies_per_token"]
-        more.append(f"the frequencies of tokens alone give {frequencies:.4f} nats per token")
+        more.append(f"the frequencies of tokens alone give {typeset(frequencies, 4)} nats per token")
         if held_out["per_token"] < frequencies + _LITTLE:
             notes.append(
                 "the model does hardly better than these, so that it has not learnt from the context; "
                 "give more --steps or another --learning-rate"
             )
-    return _page_of_transformer(title, result, "held out:", more, notes)
+    return _page_of_transformer(title, result, "text", "held out:", more, notes)
 
 
 def _page_of_images(result: Mapping[str, Any]) -> Page:
@@ -201,7 +202,8 @@ def _page_of_images(result: Mapping[str, Any]) -> Page:
             f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
             f"the mean image: {held_out['mean_image_loss']:.4f}"
         )
-    return _page_of_transformer(title, result, f"{n_scored:,} of {result['n_test']:,} images held out:", more)
+    heading = f"{n_scored:,} of {result['n_test']:,} images held out:"
+    return _page_of_transformer(title, result, "image", heading, more)
 
 
 def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
@@ -216,7 +218,12 @@ def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
 
 
 def _page_of_transformer(
-    title: str, result: Mapping[str, Any], heading: str, more: Sequence[Part], notes: Sequence[str] = ()
+    title: str,
+    result: Mapping[str, Any],
+    noun: str,
+    heading: str,
+    more: Sequence[Part],
+    notes: Sequence[str] = (),
 ) -> Page:
     """The notes of a training and, below a heading, the held-out estimate."""
     of_training = [*result["notes"], *_notes_on_devices(result)]
@@ -224,6 +231,6 @@ def _page_of_transformer(
         of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
     if result["held_out"] is None:
         return Page("", title, parts=["nothing was held out"], notes=of_training)
-    page = page_of_numbers(result["held_out"])
+    page = page_of_numbers(result["held_out"], noun)
     parts = [heading, f"{page.headline} {page.aside}", *page.parts, *more]
     return Page("", title, parts=parts, notes=[*of_training, *page.notes, *notes])

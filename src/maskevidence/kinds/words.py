@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,21 +158,6 @@ def _network_sizes(word: str) -> tuple[int, ...]:
     if len(parts) != 2 or not all(re.fullmatch("[1-9][0-9]{0,4}", part) for part in parts):
         raise InputError(f"model {word!r} lacks its width and layers; write {NETWORK}:256x2, for example")
     return tuple(map(int, parts))
-
-
-def join_words(words: Sequence[str]) -> str:
-    """Words between commas, as `parse_words` reads them.
-
-    Example:
-        >>> join_words(["a", "b, in m"])
-        'a,"b, in m"'
-    """
-
-    def quoted(word: str) -> str:
-        plain = word == word.strip() and not re.search('[,"]', word)
-        return word if plain else '"{}"'.format(word.replace('"', '""'))
-
-    return ",".join(map(quoted, words))
 
 
 def parse_words(option: str, text: str | None) -> list[str]:

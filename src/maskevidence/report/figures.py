@@ -18,7 +18,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.report.reading import ReportedRun
+from maskevidence.report.reading import ReportedRun, noun_of
 from maskevidence.runs import compare_runs
 from maskevidence.show.draw import COLOURS, DASHES, shortened, svg
 from maskevidence.show.html import table
@@ -79,7 +79,9 @@ def rank(runs: Sequence[ReportedRun]) -> Ranking:
         comparison = compare_runs(finished)
     except InputError as error:
         return Ranking(notes, f"The runs cannot be compared: {error}.")
-    return Ranking(list(dict.fromkeys([*notes, *comparison.page().notes])), comparison=comparison)
+    return Ranking(
+        list(dict.fromkeys([*notes, *comparison.page(noun_of(runs)).notes])), comparison=comparison
+    )
 
 
 MAX_ROWS = 120

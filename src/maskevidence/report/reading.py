@@ -1,7 +1,6 @@
 """The runs of a report, and their observations read again from the source and checked against the run."""
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
 from maskevidence import kinds
-from maskevidence.data.images import Images, is_image_source
+from maskevidence.data.images import PIXEL, Images, are_pixels
 from maskevidence.data.table import Table
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
@@ -19,14 +18,13 @@ from maskevidence.masks.drawing import n_masks
 from maskevidence.models.image.summary import DENSITY
 from maskevidence.runs import DataSource, Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.directory import read_closed_form, read_labels
+from maskevidence.runs.manifest import common_noun
 from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.runs.saved import IN_PYTHON
 from maskevidence.runs.summary import beside_masks
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import OF_A_DENSITY
-
-_PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")
 
 
 @dataclass(frozen=True)
@@ -168,18 +166,8 @@ def _image_shape(columns: tuple[str, ...]) -> tuple[int, int, int] | None:
     return (height, width, channels) if height * width * channels == len(columns) else None
 
 
-def are_pixels(columns: Sequence[str]) -> bool:
-    """Whether the names of columns are those of pixels.
-
-    Example:
-        >>> are_pixels(["r0c0", "r1c2"]), are_pixels(["age"]), are_pixels([])
-        (True, False, False)
-    """
-    return bool(columns) and all(_PIXEL.fullmatch(column) for column in columns)
-
-
 def _pixel(column: str) -> tuple[int, int, int]:
-    match = _PIXEL.fullmatch(column)
+    match = PIXEL.fullmatch(column)
     assert match is not None
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
@@ -301,16 +289,8 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
 
 
 def noun_of(runs: Sequence[ReportedRun]) -> str:
-    """What an observation of these runs is: a text, an image or a row; otherwise an observation."""
-    nouns = {_noun(run) for run in runs}
-    return nouns.pop() if len(nouns) == 1 else "observation"
-
-
-def _noun(run: ReportedRun) -> str:
-    data = run.manifest.data
-    if data.text_fingerprint is not None:
-        return "text"
-    return "image" if are_pixels(data.columns) or is_image_source(data.name) else "row"
+    """What an observation of these runs is, such as a text or a row; otherwise an observation."""
+    return common_noun(run.manifest for run in runs)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from maskevidence.data.images import are_pixels, is_image_source
 from maskevidence.errors import InputError
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
 from maskevidence.runs.blocks import Piece, missing_pieces, seal, shard_blocks
+from maskevidence.show.words import token_name
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 3
@@ -60,6 +62,22 @@ class DataSource(BaseModel):
     test_fraction: float | None = None
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
+
+    @property
+    def noun(self) -> str:
+        """What an observation is: a protein, a block of text, a text, an image or a row."""
+        if "block_size" in self.options:
+            return "block"
+        if self.text_fingerprint is not None:
+            return "protein" if token_name(self.notes) == "residue" else "text"
+        of_patches = any(column.startswith("patches of ") for column in self.columns)
+        return "image" if of_patches or are_pixels(self.columns) or is_image_source(self.name) else "row"
+
+
+def common_noun(manifests: "Iterable[Manifest]") -> str:
+    """What an observation of several runs is; "observation" if they differ."""
+    nouns = {manifest.data.noun for manifest in manifests}
+    return nouns.pop() if len(nouns) == 1 else "observation"
 
 
 class Manifest(BaseModel):

@@ -225,5 +225,5 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
     """The model, the data, and the answer with its errors."""
-    answer = estimate.picture()[1]
+    answer = estimate.picture()[1].replace("nats per observation", f"nats per {manifest.data.noun}")
     return f"{manifest.named} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"

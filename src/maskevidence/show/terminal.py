@@ -116,7 +116,7 @@ class FittingTable:
         return {k for k in self.table.words if k and any(len(row[k]) > _LONG for row in self.table.rows)}
 
     def _widths(self, room: int | None) -> list[int]:
-        """The widths of the columns in the second form: names come first, then words, if there is room."""
+        """The widths in the second form; names are widened first, then words and headings."""
         parts = [
             [
                 part
@@ -129,8 +129,10 @@ class FittingTable:
         whole = [max(map(len, cells)) for cells in zip(*self.table.rows, strict=True)] or least
         whole[0], least[0] = max(least[0], whole[0]), min(least[0], _MIN_NAME)
         spare = 0 if room is None else room - sum(least) - _PADDING * len(least)
-        for number in sorted({0, *self.table.words}):
-            wider = min(max(0, spare), max(0, whole[number] - least[number]))
+        names = sorted({0, *self.table.words})
+        others = [(number, len(heading)) for number, heading in enumerate(self.table.columns)]
+        for number, wanted in [*((number, whole[number]) for number in names), *others]:
+            wider = min(max(0, spare), max(0, wanted - least[number]))
             least[number], spare = least[number] + wider, spare - wider
         return least
 

@@ -1,7 +1,10 @@
-"""Checks of numbers that users give: whole numbers, and sizes that fit into memory."""
+"""What users type: whole numbers, sizes that fit into memory, and words between commas."""
 
 import operator
 import os
+import re
+import shlex
+from collections.abc import Iterable
 from typing import SupportsIndex
 
 from maskevidence.errors import InputError
@@ -49,3 +52,28 @@ def machine_memory() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Words between commas, as options such as --drop read them.
+
+    Example:
+        >>> join_words(["a", "b, in m"])
+        'a,"b, in m"'
+    """
+
+    def quoted(word: str) -> str:
+        plain = word == word.strip() and not re.search('[,"]', word)
+        return word if plain else '"{}"'.format(word.replace('"', '""'))
+
+    return ",".join(map(quoted, words))
+
+
+def typed(words: Iterable[str]) -> str:
+    """The same as it is typed in a shell.
+
+    Example:
+        >>> typed(["a", "b"]), typed(["patient id"])
+        ('a,b', "'patient id'")
+    """
+    return shlex.quote(join_words(words))

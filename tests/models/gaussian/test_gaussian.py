@@ -285,3 +285,8 @@ def test_unique_rows_are_numpys() -> None:
         unique, which = unique_rows(torch.from_numpy(rows))
         assert len(unique) == len(np.unique(rows, axis=0))
         np.testing.assert_array_equal(unique[which].numpy(), rows)
+
+
+def test_a_number_for_the_mean_is_one_line(unchecked: None) -> None:
+    with pytest.raises(me.InputError, match=r"shape \(D,\), not 3; n_features= gives D"):
+        me.models.Gaussian(3)  # type: ignore[arg-type]

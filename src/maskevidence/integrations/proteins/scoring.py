@@ -89,6 +89,7 @@ class VariantScores(Shown):
         """The scores of the first mutants, and the passes that all took."""
         names, n = ", ".join(self.scores), count(len(self), "mutant")
         shown = [_shortened(name) for name in self.mutants[:_MOST_SHOWN]]
+        title = "mutant minus wild type, nats; the first mutants"
         rows = []
         for name, values in self.scores.items():
             rows.append([name, *map(_number, values[: len(shown)])])
@@ -97,7 +98,7 @@ class VariantScores(Shown):
         return Page(
             f"VariantScores({n} by {names}, {self.plan.passes:,} passes)",
             f"{n} scored by {count(len(self.scores), 'convention')} in {self.plan.passes:,} passes",
-            parts=[self.plan.table(), Table(["score", *shown], rows, "the first mutants, nats")],
+            parts=[self.plan.table(), Table(["score", *shown], rows, title)],
             notes=self.notes,
         )
 

@@ -56,6 +56,10 @@ class Gaussian(GaussianFamily):
             if n_features is None or n_features < 1:
                 raise InputError("a Gaussian needs a mean, or n_features of 1 or more")
             mean = torch.zeros(n_features, dtype=dtype)
+        if not isinstance(mean, Tensor) or mean.ndim != 1:
+            raise InputError(
+                f"a Gaussian's mean is a tensor of shape (D,), not {mean!r}; n_features= gives D"
+            )
         width = len(mean)
         covariance = torch.eye(width, dtype=dtype) if covariance is None else covariance
         if covariance.shape != (width, width):

@@ -1,0 +1,40 @@
+"""FASTA files: equal names and letters of no single residue are noted, other characters refused."""
+
+from pathlib import Path
+
+import pytest
+
+from maskevidence.data.fasta import read_fasta
+from maskevidence.data.texts import read_texts
+from maskevidence.errors import InputError
+
+
+def test_equal_names_and_letters_of_no_single_residue_are_noted(tmp_path: Path) -> None:
+    file = tmp_path / "proteins.fasta"
+    file.write_text(">a one\nMKXX\n>b\nMZKA*\n>a two\nMKTA\n>c\nMKxA\n")
+    assert read_texts(str(file)).notes == tuple(read_fasta(file).notes)
+    assert read_fasta(file).sequences == ["MKXX", "MZKA", "MKTA", "MKxA"]
+    stops, letters, names = read_fasta(file).notes
+    assert stops.startswith("the * at the end of a sequence, a stop, was dropped (1 of 4)")
+    assert letters == (
+        "letters of no single residue are scored as letters of their own: X (3), Z (1), in 3 of 4 sequences"
+    )
+    assert names == "only 3 of the 4 names of the sequences are different: 'a' 2 times"
+
+
+def test_plain_files_have_no_notes(tmp_path: Path) -> None:
+    file = tmp_path / "proteins.fasta"
+    file.write_text(">a\nMKTA\n>b\nMKUO\n")
+    assert read_fasta(file).notes == []
+
+
+@pytest.mark.parametrize(
+    ("letters", "reason"),
+    [("MK*TA", "'*', a stop, within its sequence"), ("MK1TA", "'1', which is no letter")],
+)
+def test_other_characters_are_refused(tmp_path: Path, letters: str, reason: str) -> None:
+    file = tmp_path / "proteins.fasta"
+    file.write_text(f">a\nMKTA\n>b\n{letters}\n")
+    with pytest.raises(InputError, match="record 1 \\('b'\\)") as refused:
+        read_fasta(file)
+    assert f"has {reason}; correct it or leave it out" in str(refused.value)
