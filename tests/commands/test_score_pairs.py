@@ -88,7 +88,13 @@ def test_a_folder_holds_the_pairs_and_a_run_for_each_column(
     out = tmp_path / "out"
     command = ["score", model, pairs, *COLUMNS, "--id-column", "pairID", "--out", out]
     shown = run(*command).out
-    for words in ("sentence_good is more probable than sentence_bad in", "a tie counts half", "lower bound"):
+    for words in (
+        "sentence_good is more probable than sentence_bad in",
+        "a tie counts half",
+        "lower bound",
+        "design random-size, own masks",
+        "sentence_good minus sentence_bad, nats per pair",
+    ):
         assert words in " ".join(shown.split())
     rows = list(csv.DictReader((out / "pairs.csv").read_text().splitlines()))
     assert [row["pair"] for row in rows] == ["p0", "p1", "p2", "p3", "p4"]

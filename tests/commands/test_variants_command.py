@@ -73,8 +73,10 @@ def test_a_table_of_mutants_with_measurements(
     assert joint.rows == effect.rows == [f"{WILD_TYPE[j]}{j + 24}" for j in range(5)]
     assert joint.columns == effect.columns == ["G", "W"]
     scores = next(iter(expected.scores.values()))[:10].reshape(5, 2)
-    assert joint.values == pytest.approx(scores / np.abs(scores).max(), abs=1e-5)
-    assert effect.values[[0, 4], [0, 1]] == pytest.approx([-1, 0.8])  # about the mean of all eleven
+    assert joint.values == pytest.approx(scores, abs=1e-5)
+    assert (joint.centre, joint.reach) == pytest.approx((0.0, np.abs(scores).max()), abs=1e-5)
+    assert effect.values[[0, 4], [0, 1]] == pytest.approx([0, 9 / 7])
+    assert (effect.centre, effect.reach) == pytest.approx((5 / 7, 5 / 7))  # the mean of all eleven
     (tmp_path / "out" / "variants.json").write_text("{}")
     assert "was changed since (KeyError: 'plan')" in run("report", tmp_path / "out").error
     plan = run(*words, "--plan", "--conventions", "all", "--json", "-")

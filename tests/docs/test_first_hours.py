@@ -137,7 +137,7 @@ def test_sentences(here: Path, typed: Callable[[], str]) -> None:
     save_bert(here / "other-bert", num_hidden_layers=1)
     lines = [f'{k},"{sentence}"' for k, sentence in enumerate(SENTENCES)]
     (here / "sentences.csv").write_text("\n".join(["id,sentence", *lines]))
-    assert "nats per observation" in typed()
+    assert "nats per text" in typed()
     assert [float(row["log_evidence"]) < 0 for row in rows(here / "runs/mine/observations.csv")] == [True] * 5
 
 

@@ -96,7 +96,7 @@ def _holes(model: TableModel, table: Rows) -> Table | None:
         cells.append([name, f"{missing[:, column].sum():,}", *_errors(model, rows.values, column, name)])
     title = (
         "Each known value was hidden once and filled like a hole: the median error, beside that of the "
-        "column's median; for words, the share filled right, beside that of the most frequent word"
+        "column's median; for words, the share filled right, beside that of the most frequent word."
     )
     return Table(["column", "holes", "error when filled", "without a model"], cells, title) if cells else None
 

@@ -71,10 +71,11 @@ def _heat_map(
     rows, columns = sorted(numbers), sorted({match[3] for match in sites.values()})
     grid = np.full((len(rows), len(columns)), np.nan)
     for k, match in sites.items():
-        grid[rows.index(int(match[2])), columns.index(match[3])] = values[k] - centre
-    largest = float(np.nanmax(np.abs(grid))) or 1.0
+        grid[rows.index(int(match[2])), columns.index(match[3])] = values[k]
+    largest = float(np.nanmax(np.abs(grid - centre))) or 1.0
     every = math.ceil(len(rows) / _LABELS)
     labels = [f"{numbers[site]}{site}" if place % every == 0 else "" for place, site in enumerate(rows)]
     middle = "0" if centre == 0 else f"its mean, {typeset(centre, 3)}"
-    scale = f"{name}: the middle colour is {middle}; −1 and 1 are {typeset(largest, 3)} below and above."
-    return [scale, ColourGrid(grid / largest, labels, columns, name, "residue", "site")]
+    what = f"{name}, nats, mutant minus wild type" if centre == 0 else name
+    scale = f"{what}: the middle colour is {middle}; cells without a mutant are blank."
+    return [scale, ColourGrid(grid, labels, columns, name, "residue", "site", centre, largest)]

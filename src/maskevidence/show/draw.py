@@ -130,7 +130,8 @@ def _(picture: Histogram, axes: Any, key: str = "") -> None:
 
 @draw.register
 def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
-    image = axes.imshow(picture.values, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    low, high = picture.centre - picture.reach, picture.centre + picture.reach
+    image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
     axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
     if picture.rows:
@@ -141,7 +142,7 @@ def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
         for (row, column), value in np.ndenumerate(picture.values):
             if np.isnan(value):
                 continue
-            colour = "#ffffff" if abs(value) > 0.6 else "#111111"
+            colour = "#ffffff" if abs(value - picture.centre) > 0.6 * picture.reach else "#111111"
             text = f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
@@ -287,7 +288,8 @@ def _size(picture: Picture) -> tuple[float, float]:
     if isinstance(picture, Values):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
     if isinstance(picture, ColourGrid):
-        return 3.4 + 0.6 * len(picture.columns), 1.6 + 0.28 * min(len(picture.values), 60)
+        of_cell = (0.6, 0.28) if picture.values.size <= _WRITTEN else (0.26, 0.22)
+        return 3.4 + of_cell[0] * len(picture.columns), 1.6 + of_cell[1] * min(len(picture.values), 60)
     if isinstance(picture, ImageGrid):
         n_rows, n_columns = picture.images.shape[:2]
         return 1.15 * _PITCH[0] * n_columns, 1.15 * _PITCH[1] * n_rows + 0.8

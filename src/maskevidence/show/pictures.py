@@ -85,7 +85,7 @@ class Histogram(Picture):
 
 @dataclass(frozen=True)
 class ColourGrid(Picture):
-    """Numbers of -1 to 1 as a grid of colours."""
+    """Numbers around a centre as a grid of colours."""
 
     values: Float64[np.ndarray, "n_rows n_columns"]
     rows: Sequence[str]  # the names of the rows; empty for none
@@ -93,6 +93,8 @@ class ColourGrid(Picture):
     words: str  # what the colours mean
     x_label: str = ""  # what the columns are
     y_label: str = ""  # what the rows are
+    centre: float = 0.0  # the number of the middle colour
+    reach: float = 1.0  # how far the numbers of the outermost colours are from it
 
 
 @dataclass(frozen=True)
