@@ -17,7 +17,6 @@ import argparse
 import math
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -185,7 +184,7 @@ def bias_of(
     each = []
     for seed in seeds if isinstance(design, LLaDA) else seeds[:4]:
         scores = me.estimate_evidence(model, tokens, me.EverySize(1), seed=seed).scores
-        weight = design.weight_by_size(scores.n_tokens, np.zeros_like(scores.size), scores.size)
+        weight = design.weight_by_size(scores.n_tokens, scores.size)
         assert weight is not None
         each.append(np.bincount(scores.id, (weight - 1) * scores.score))
     means = [of_seed.mean() for of_seed in each]
@@ -211,7 +210,7 @@ def bias_in_blocks(model: me.models.MaskedLM, tokens: Tokens, design: RandomTime
         hidden_size, n = own.sum(1), (maskable & (place // size == block[:, None])).sum(1)
         mean = ((score * own).sum(1) / hidden_size).double().numpy()
         m, of_block = hidden_size.numpy(), n.numpy()
-        weight = replace(design, blocks=None, offset=0).weight_by_size(of_block, np.zeros_like(m), m)
+        weight = design.weight_by_size(of_block, m)
         assert weight is not None
         n_subsets = [math.comb(*pair) for pair in zip(of_block.tolist(), m.tolist(), strict=True)]
         bias[row] = float(((weight - 1) * mean / n_subsets).sum())

@@ -111,7 +111,7 @@ def check_design(design: MaskDesign, coefficients: np.ndarray) -> None:
 def check_weights_by_size(design: MaskDesign, coefficients: np.ndarray) -> None:
     """Raise an AssertionError unless the expected weights that the design states are the coefficients."""
     size = np.arange(1, D + 1)
-    stated = design.weight_by_size(np.full(D, D), np.zeros(D, dtype=np.int64), size)
+    stated = design.weight_by_size(np.full(D, D), size)
     if stated is None:
         assert (coefficients == 1).all() or (coefficients == 0).any()
     else:

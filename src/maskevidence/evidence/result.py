@@ -15,7 +15,7 @@ from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
 from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
-from maskevidence.evidence.standard_errors import MeanWithErrors, Tails, mean_with_errors
+from maskevidence.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
@@ -382,7 +382,7 @@ def summarize_scores(
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
-    notes += _note_on_weights(table, design, key, contribution)
+    notes += _note_on_weights(table, design)
     if conditionals == "approximate":
         notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
     estimate = EvidenceEstimate(
@@ -444,22 +444,33 @@ def _note_on_rows(
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 
-def _note_on_weights(
-    table: ScoreTable, design: MaskDesign, key: MaskKey, contribution: Float64[np.ndarray, " n_masks"]
-) -> list[str]:
-    """How far a convention's weights move the estimate, Σ (weight - weight/w_M)·S(x; M)."""
-    expected = design.weight_by_size(table.n_tokens, table.draw, table.size)
-    if expected is None or (expected == 1.0).all():
+def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
+    """How far a convention's weights w_M move the estimate, Σ (w_M - 1)·S(x; M).
+
+    Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
+    furthest from 1, are rare.
+    """
+    if design.weight_by_size(table.n_tokens, table.size) is None:
         return []
-    bias = contribution * (1.0 - 1.0 / expected)
-    ids, observation = np.unique(table.id, return_inverse=True)
-    summation = design.summation(table.n_tokens, table.draw, table.size)
-    joint = key.masks == "shared" or design.pooled
-    mean = mean_with_errors(bias, observation, summation, design.n_replicates, joint=joint)
-    per_token = len(ids) / float(table.n_tokens[np.unique(table.id, return_index=True)[1]].sum())
-    error = "" if mean.mask_se is None else f" ± {mean.mask_se * per_token:.2g}"
+    n_tokens, size = design.own_size(table.n_tokens, table.draw, table.size)
+    replicate = design.summation(table.n_tokens, table.draw, table.size).replicate
+    masks_each = design.n_draws(np.ones(1, dtype=np.int64))[0] / design.n_replicates
+    moved = np.zeros(design.n_replicates)
+    for n in np.unique(n_tokens):
+        every = np.arange(1, n + 1)
+        weight = design.weight_by_size(np.full_like(every, n), every)
+        assert weight is not None
+        for r in np.unique(replicate):
+            here = (n_tokens == n) & (replicate == r)
+            sizes, place = np.unique(size[here], return_inverse=True)
+            score = np.bincount(place, table.score[here]) / np.bincount(place)
+            moved[r] += here.sum() / masks_each * ((weight - 1) @ np.interp(every, sizes, score))
+    if not moved.any():
+        return []
+    moved /= table.n_tokens[np.unique(table.id, return_index=True)[1]].sum()
+    error = f" ± {moved.std(ddof=1) / math.sqrt(len(moved)):.2g}" if len(moved) > 1 else ""
     return [
-        f"the weights of {design.name} move the number by {mean.mean * per_token:+.2g}{error} (masks) nats "
+        f"the weights of {design.name} move the number by {moved.mean():+.2g}{error} (masks) nats "
         "per token from the sum over all sizes, estimated from the same masks"
     ]
 

@@ -59,7 +59,7 @@ class RandomTime(RandomSize):
         [24]
         >>> edges = RandomTime(8, eps=0.001, noise_eps=0.001)
         >>> size = np.array([1, 512, 1024])
-        >>> edges.weight_by_size(np.full(3, 1024), np.zeros(3, dtype=np.int64), size).round(3).tolist()
+        >>> edges.weight_by_size(np.full(3, 1024), size).round(3).tolist()
         [0.36, 1.001, 0.359]
     """
 
@@ -157,16 +157,17 @@ class RandomTime(RandomSize):
         replicate = index // self._blocks(n_tokens)[1] % self.n_replicates
         return Summation(weight, np.zeros_like(draw), replicate)
 
-    def weight_by_size(
-        self, n_tokens: Integers, draw: Integers, size: Integers
-    ) -> Float64[np.ndarray, " B"] | None:
+    def own_size(self, n_tokens: Integers, draw: Integers, size: Integers) -> tuple[Integers, Integers]:
+        _, n, later = self._within(n_tokens, draw >> _BITS)
+        return n, size - later
+
+    def weight_by_size(self, n_tokens: Integers, size: Integers) -> Float64[np.ndarray, " B"] | None:
         from scipy.special import betainc
 
         if self.covers_all_sizes(1):
             return None
-        _, n, later = self._within(n_tokens, draw >> _BITS)
-        hidden, most = size - later, 1.0 - self.noise_eps
-        ends = [betainc(hidden, n - hidden + 1, rate) for rate in (most * self.eps, most)]
+        most = 1.0 - self.noise_eps
+        ends = [betainc(size, n_tokens - size + 1, rate) for rate in (most * self.eps, most)]
         return (ends[1] - ends[0]) / (1.0 - self.eps)
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
@@ -195,7 +196,7 @@ class LLaDA(MaskDesign):
         >>> sorted(drawn_masks(LLaDA(4, batch=4), MaskKey(0), np.array([1]), every).size.tolist())
         [1, 3, 5, 7]
         >>> size = np.arange(1, 5)
-        >>> LLaDA(8, batch=8).weight_by_size(np.full(4, 4), size, size).tolist()
+        >>> LLaDA(8, batch=8).weight_by_size(np.full(4, 4), size).tolist()
         [0.5, 1.5, 0.5, 1.5]
     """
 
@@ -236,7 +237,7 @@ class LLaDA(MaskDesign):
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
         return Summation(n_tokens / self.draws, np.zeros_like(draw), draw // self.batch)
 
-    def weight_by_size(self, n_tokens: Integers, draw: Integers, size: Integers) -> Float64[np.ndarray, " B"]:
+    def weight_by_size(self, n_tokens: Integers, size: Integers) -> Float64[np.ndarray, " B"]:
         weight = np.empty(len(size))
         for n in np.unique(n_tokens):
             first, place = (grid.ravel() for grid in np.indices((n, self.batch)))
@@ -247,4 +248,4 @@ class LLaDA(MaskDesign):
 
     def covers_all_sizes(self, n_tokens: int) -> bool:
         size = np.arange(1, n_tokens + 1)
-        return bool((self.weight_by_size(np.full_like(size, n_tokens), size, size) == 1).all())
+        return bool((self.weight_by_size(np.full_like(size, n_tokens), size) == 1).all())

@@ -170,14 +170,16 @@ class MaskDesign(ABC):
     def covers_all_sizes(self, n_tokens: int) -> bool:
         """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
 
-    def weight_by_size(
-        self, n_tokens: Integers, draw: Integers, size: Integers
-    ) -> Float64[np.ndarray, " B"] | None:
-        """E[Σ weight] over an observation's masks of each mask's size, which is 1 in Eq. 2.
+    def weight_by_size(self, n_tokens: Integers, size: Integers) -> Float64[np.ndarray, " B"] | None:
+        """E[Σ weight] over the masks of a size of an observation or block of n tokens, which is 1 in Eq. 2.
 
         None if it is 1 for every size, or if masks of some sizes are never drawn.
         """
         return None
+
+    def own_size(self, n_tokens: Integers, draw: Integers, size: Integers) -> tuple[Integers, Integers]:
+        """The number of tokens and of hidden tokens of what each mask scores: its observation, or a block."""
+        return n_tokens, size
 
     @property
     def learned_kind(self) -> LearnedKind:

@@ -158,7 +158,7 @@ def test_llada_has_the_sizes_of_its_repository(n_tokens: int, batch: int) -> Non
         assert sizes == expected.tolist()
         np.add.at(counts, sizes, 1 / batch)
     size = np.arange(1, n_tokens + 1)
-    np.testing.assert_allclose(design.weight_by_size(np.full(n_tokens, n_tokens), size, size), counts[1:])
+    np.testing.assert_allclose(design.weight_by_size(np.full(n_tokens, n_tokens), size), counts[1:])
 
 
 @pytest.mark.parametrize("offset", [0, 1])
@@ -215,7 +215,7 @@ def test_the_cut_times_are_missing_exactly(every_mask: list[tuple[int, float]]) 
     area = float(by_size.sum())
     design = RandomTime(8, eps=eps, noise_eps=noise)
     size = np.arange(1, n + 1)
-    weight = design.weight_by_size(np.full(n, n), np.zeros_like(size), size)
+    weight = design.weight_by_size(np.full(n, n), size)
     assert weight is not None
     assert float(weight @ by_size[1:]) == pytest.approx(expected, rel=1e-6)
     bias = expected - area
@@ -240,7 +240,7 @@ def test_the_rounding_of_llada_is_biased_exactly(every_mask: list[tuple[int, flo
         spaced = torch.round(torch.linspace(float(k), k + (batch - 1) * 0.5, steps=batch)).long()
         expected += float(by_size[((spaced - 1) % n + 1).numpy()].mean())
     size = np.arange(1, n + 1)
-    weight = LLaDA(batch, batch=batch).weight_by_size(np.full(n, n), size, size)
+    weight = LLaDA(batch, batch=batch).weight_by_size(np.full(n, n), size)
     assert weight.tolist() == [0.5, 1.5, 0.5, 1.5, 0.5, 1.5]
     assert float(weight @ by_size[1:]) == pytest.approx(expected)
     assert abs(expected - by_size.sum()) > 0.01
