@@ -326,7 +326,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation") -> Pag
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
             rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
-    rows += [list(row) for row in orders_in_words(result, digits, typeset)]
+    rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
     rows += units_in_words(result)
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])

@@ -459,7 +459,7 @@ class Mark(NamedTuple):
     orders: str = ""  # how many orders it is from, in words; empty for all
 
 
-def orders(runs: Sequence[ReportedRun]) -> Figure | None:
+def orders(runs: Sequence[ReportedRun], noun: str) -> Figure | None:
     """The numbers of all runs of the same data side by side; None without a mixture, bracket or policy.
 
     Pseudo-log-likelihoods have another scale and are left out, and so are runs of other data.
@@ -499,9 +499,9 @@ def orders(runs: Sequence[ReportedRun]) -> Figure | None:
     return figure(
         "orders",
         "Numbers of the orders",
-        f"Orders of the tokens, nats per observation: {listed}.",
-        Values(values, "nats per observation", words=""),
-        Table(["number", "nats per observation"], rows),
+        f"Orders of the tokens, nats per {noun}: {listed}.",
+        Values(values, f"nats per {noun}", words=""),
+        Table(["number", f"nats per {noun}"], rows),
         notes=["Bars are for random masks or orders.", *notes],
     )
 

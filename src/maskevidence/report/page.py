@@ -248,7 +248,7 @@ def render(
         table=lambda part, label: markup.Markup(table(part, label)),
         components=components(runs, ranking, noun),
         curves=[] if selection else figures_of_curves(runs, ranking),
-        orders=orders(runs),
+        orders=orders(runs, noun),
         spread=spread,
         listed=listed,
         opened=opened.name,

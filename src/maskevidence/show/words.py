@@ -242,7 +242,7 @@ def meaning(kind: str, noun: str) -> str:
 
 
 def orders_in_words(
-    result: Mapping[str, Any], digits: int = 4, write: Write = number
+    result: Mapping[str, Any], digits: int = 4, write: Write = number, noun: str = "observation"
 ) -> list[tuple[str, str]]:
     """Names and values of what an estimate.json says about orders: bounds, area, mixture and spread.
 
@@ -257,7 +257,7 @@ def orders_in_words(
     if bracket["mixture"] is None:
         named += [("lower bound", "lower", "lower_se"), ("upper bound", "upper", "upper_se")]
     listed = [
-        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits, write)} nats per observation")
+        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits, write)} nats per {noun}")
         for name, value, error in named
         if bracket[value] is not None
     ]
