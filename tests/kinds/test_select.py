@@ -247,11 +247,11 @@ def test_a_forgotten_code_for_missing_values_is_noted_once() -> None:
     ("options", "words"),
     [
         ({"families": "pca"}, "unknown family 'pca'; did you mean"),
-        ({"families": "gaussian"}, "1 candidate"),
+        ({"families": "gaussian"}, "one model to choose from"),
         ({"families": "ppca:0"}, "lacks its number of components"),
         ({"components": (0, 1)}, r"components=\[0, 1\]; give whole numbers"),
         ({"folds": 1}, "folds=1 of 300 rows with a value; give 2 to 300"),
-        ({"components": (9, 10), "families": "ppca"}, "0 candidate"),
+        ({"components": (9, 10), "families": "ppca"}, "no model to choose from"),
     ],
 )
 def test_bad_input(options: dict[str, Any], words: str) -> None:
