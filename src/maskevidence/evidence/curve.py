@@ -128,7 +128,6 @@ def curve_lines(
     *,
     numbers: Sequence[int] | None = None,
     zero: bool = False,
-    level: float = 0.95,
 ) -> Lines:
     """Curves as a picture, by size where all observations of all curves have the same number of tokens.
 
@@ -138,9 +137,7 @@ def curve_lines(
     lengths = {curve.n_tokens for curve in curves.values()}
     n_tokens = lengths.pop() if len(lengths) == 1 else None
     lines = [
-        Line(
-            label, 100 * curve.rate if n_tokens is None else curve.size, curve.score, _bands(curve, level), k
-        )
+        Line(label, 100 * curve.rate if n_tokens is None else curve.size, curve.score, _bands(curve), k)
         for k, (label, curve) in zip(numbers or range(len(curves)), curves.items(), strict=True)
     ]
     y_label, by_rate = f"{value}  (nats per hidden token)", "mask rate (% of tokens hidden)"
@@ -152,16 +149,16 @@ def curve_lines(
     return Lines(lines, "mask size M (hidden tokens)", y_label, zero, top, limits)
 
 
-def _bands(curve: Curve, level: float) -> list[Band]:
+def _bands(curve: Curve) -> list[Band]:
     """The intervals that are known: of the data by the normal distribution, of the masks by Student's t."""
     bands = []
-    half = student_t_quantile(0.5 + level / 2, math.inf) * curve.data_se
+    half = student_t_quantile(0.975, math.inf) * curve.data_se
     if not np.isnan(half).all():
-        words = f"{100 * level:g} % interval, data"
-        bands.append(Band("data", curve.score - half, curve.score + half, words, wide=True))
-    low, high = curve.band(level)
+        low, high = curve.score - half, curve.score + half
+        bands.append(Band("data", low, high, "95 % interval, data", wide=True))
+    low, high = curve.band(0.95)
     if np.nanmax(np.where(np.isnan(high), 0.0, high - low), initial=0.0) > 0:
-        bands.append(Band("masks", low, high, f"{100 * level:g} % interval, masks"))
+        bands.append(Band("masks", low, high, "95 % interval, masks"))
     return bands
 
 

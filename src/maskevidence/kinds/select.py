@@ -33,6 +33,7 @@ from maskevidence.tokens import Tokens, column_names
 COMPONENTS = tuple(range(1, 21))
 _LOW_RANK: dict[str, type[PPCA] | type[FactorAnalysis]] = {"ppca": PPCA, "factor-analysis": FactorAnalysis}
 _MAX_NAMED = 8
+_ROUNDING = 1e-9  # a difference that rounding can feign
 
 Rows = Float64[np.ndarray, "N D"]
 Held = Int64[np.ndarray, "_"]
@@ -390,18 +391,13 @@ def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second
     return difference_by_rows((first, second), (by_row[first], by_row[second]))
 
 
-def beaten_candidates(
-    ranked: Sequence[str], between: Callable[[str, str], Difference], tiny: float = 1e-9
-) -> dict[str, str]:
+def beaten_candidates(ranked: Sequence[str], between: Callable[[str, str], Difference]) -> dict[str, str]:
     """The candidates that another one beats, by its name.
 
     In every round, all pairs of the candidates that are left are compared, each at the level
     1 - 0.05 / (K (K - 1)/2) for K candidates; those that are beaten are left out, until no further one is.
     The best one alone is no yardstick: if its evidence rests on a few rows, its error is large, and a
     candidate may look as good as that one though others, whose errors are small, beat it.
-
-    Args:
-        tiny: the difference, relative to the evidence, that rounding can feign.
 
     Source:
         Hansen, Lunde and Nason (2011), The Model Confidence Set, with Bonferroni's level after Holm (1979).
@@ -418,7 +414,7 @@ def beaten_candidates(
         for number, other in enumerate(left):
             for better in left[:number]:
                 difference = replace(differences[better, other], n_pairs=n_pairs)
-                if difference.told_apart and difference.difference > tiny:
+                if difference.told_apart and difference.difference > _ROUNDING:
                     lost.setdefault(other, better)
         if not lost:
             break

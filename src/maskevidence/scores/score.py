@@ -104,8 +104,6 @@ def score_observations(
     design: MaskDesign,
     key: MaskKey,
     batch_size: int = 1024,
-    *,
-    per_token: bool = False,
 ) -> tuple[ScoreTable, int]:
     """Score all masks of a design on all observations.
 
@@ -113,12 +111,11 @@ def score_observations(
 
     Args:
         batch_size: how many masks go into one call; a model with `batches` decides for itself.
-        per_token: whether the score of each hidden token is recorded, too; of random sizes.
 
     Returns:
         The scores, and how many times the model was called.
     """
-    scoring = Scoring(design, key, batch_size, timed=True, per_token=per_token)
+    scoring = Scoring(design, key, batch_size, timed=True)
     return score_in_memory(model, tokens, scoring, scoring.repeats)
 
 

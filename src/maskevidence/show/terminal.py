@@ -51,9 +51,9 @@ def print_page(screen: Console, page: Page) -> None:
         screen.print(f"note: {note}")
 
 
-def page_text(page: Page, width: int = 110) -> str:
-    """A page as plain text, in lines of at most so many characters where the tables allow it."""
-    screen = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+def page_text(page: Page) -> str:
+    """A page as plain text, in lines of at most 110 characters where the tables allow it."""
+    screen = Console(file=io.StringIO(), width=110, highlight=False, markup=False, emoji=False)
     with screen.capture() as shown:
         print_page(screen, page)
     return "\n".join(line.rstrip() for line in shown.get().splitlines())

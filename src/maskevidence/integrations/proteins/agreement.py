@@ -39,8 +39,8 @@ def spearman(a: Floats, b: Floats) -> float:
     return float(x @ y) / scale if scale else float("nan")
 
 
-def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) -> Correlation:
-    """Spearman's rank correlation with a percentile interval of the bootstrap over pairs.
+def spearman_interval(a: Floats, b: Floats, seed: int = 0) -> Correlation:
+    """Spearman's rank correlation with a 95 % percentile interval of the bootstrap over pairs.
 
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
@@ -60,5 +60,5 @@ def spearman_interval(a: Floats, b: Floats, level: float = 0.95, seed: int = 0) 
         raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
     rng = np.random.default_rng(seed)
     resampled = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
-    low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.nanquantile(resampled, [0.025, 0.975])
     return Correlation(spearman(a, b), float(low), float(high), n)

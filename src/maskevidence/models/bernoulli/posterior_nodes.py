@@ -22,14 +22,15 @@ from maskevidence.models.normal import cholesky
 _MAX_ELEMENTS = 2**19  # of an array over some rows, their nodes and all tokens
 _WIDER = 1.5  # the proposal's standard deviations over those of the curvature at the mode
 _MAX_STEPS = 100
+_TOLERANCE = 1e-8
 
 
 def posterior_mode(
-    decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], tolerance: float = 1e-8
+    decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K K"]]:
     """The mode of log p(z | x_visible) of each row, and the Cholesky factor of its curvature there.
 
-    Newton's method with step halving, until no step is longer than the tolerance, relative to 1 + |z|.
+    Newton's method with step halving, until no step is longer than `_TOLERANCE`, relative to 1 + |z|.
     """
     loadings, k = decoder.loadings, decoder.loadings.shape[1]
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
@@ -46,7 +47,7 @@ def posterior_mode(
 
     z = torch.zeros(len(x), k, dtype=x.dtype, device=x.device)
     value = log_joint(z)
-    smallest = max(tolerance, 50 * float(torch.finfo(x.dtype).eps))
+    smallest = max(_TOLERANCE, 50 * float(torch.finfo(x.dtype).eps))
     for _ in range(_MAX_STEPS):
         flat, gradient = curvature(z)
         factor = cholesky(flat.reshape(-1, k, k) + identity)
