@@ -3,7 +3,8 @@ export OMP_WAIT_POLICY = PASSIVE
 PYTHON ?= python3
 BIN = .venv/bin
 
-EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,dev
+USED = hf,sklearn,plots,notebook,lm-eval
+EXTRAS = hf,sklearn,plots,notebook,lm-eval,arviz,ray,dev
 
 .PHONY: setup run paper test lint docs docs-serve package package-test clean
 
@@ -11,9 +12,14 @@ setup: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) tools/environment.py $(EXTRAS)
+	@touch .venv/.used $@
+
+# What README and docs/first_hours.md use, without Ray and the tools of development.
+.venv/.used: pyproject.toml constraints.txt
+	@$(PYTHON) tools/environment.py $(USED)
 	@touch $@
 
-run: setup
+run: .venv/.used
 	@$(BIN)/python -m paper table-1
 	@$(BIN)/python examples/first_run.py
 
