@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 
 USED = hf,sklearn,plots,notebook,lm-eval
-EXTRAS = hf,sklearn,plots,notebook,lm-eval,arviz,ray,dev
+EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,dev
 
 .PHONY: setup run paper test lint docs docs-serve package package-test clean
 
@@ -19,6 +19,8 @@ setup: .venv/.installed
 	@$(PYTHON) tools/environment.py $(USED)
 	@touch $@
 
+# One thread: two of them would spend their time waiting for each other in networks as small as these.
+run: export OMP_NUM_THREADS = 1
 run: .venv/.used
 	@$(BIN)/python -m paper table-1
 	@$(BIN)/python examples/first_run.py

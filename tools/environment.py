@@ -135,7 +135,7 @@ def main() -> None:
     start = time.monotonic()
     print(f"Setting up .venv for {sys.argv[1].replace(',', ', ')}", flush=True)
     if not ENVIRONMENT.exists():
-        print("The first time this takes 2 to 6 minutes, and 1.0 to 2.4 GB of disk.", flush=True)
+        print("The first time this takes 1 to 6 minutes, and 1.0 to 2.7 GB of disk.", flush=True)
     try:
         tool = install(sys.argv[1])
     except subprocess.CalledProcessError as error:
