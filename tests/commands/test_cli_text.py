@@ -58,7 +58,7 @@ def test_texts_are_scored_with_random_sizes_by_default(
         "random-size:16",
     )
     assert result.code == 0, result.err
-    for words in ("lower bound", "bits of code per byte", "perplexity bound", "5 observations"):
+    for words in ("lower bound", "bits of code per byte", "perplexity bound", "5 texts"):
         assert words in result.out
     written = json.loads((tmp_path / "a.json").read_text())
     assert written["design"]["name"] == "random-size"
