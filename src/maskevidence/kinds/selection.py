@@ -214,7 +214,9 @@ def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
     candidates = result["candidates"]
     sizes = sorted({each["n_components"] for each in candidates if each["n_components"] is not None})
     if len(sizes) < 2:
-        return Values([_value(each) for each in candidates], y_label), title
+        of_masks = "Bars are 95 % intervals: thick for the masks, thin for the data."
+        words = Values.words if result["design"] is None else of_masks
+        return Values([_value(each) for each in candidates], y_label, words=words), title
     families = dict.fromkeys(each["family"] for each in candidates)
     lines = [_line(candidates, family, sizes, number) for number, family in enumerate(families)]
     marked = {"smallest not told apart": _smallest(result)} | {"chosen": candidates[0]}
