@@ -74,7 +74,7 @@ TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
     if not options.quick and not torch.cuda.is_available():
-        print("there is no GPU; --quick runs tiny shapes on the processor", file=sys.stderr)
+        print("no GPU was found; --quick runs tiny shapes on the CPU", file=sys.stderr)
         return 2
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numbers, rows = {}, []

@@ -55,7 +55,7 @@ def score_pairs(
 
 
 def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) -> EvidenceEstimate:
-    """The estimate of the texts of one column, read from its run where there is one."""
+    """Score the texts of one column; with --out, read the estimate back from the run."""
     if run.out is None:
         return replace(numbers.score_prepared(ready, scoring)[1], labels=ready.labels)
     numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, None)

@@ -69,7 +69,7 @@ def training_device(word: str | torch.device | None) -> torch.device | None:
 
 
 def on_cpu(device: torch.device | None = None) -> bool:
-    """Whether training runs on the CPU: it was asked for, or there is no accelerator."""
+    """Whether training runs on the CPU, by request or for lack of an accelerator."""
     if device is not None:
         return device.type == "cpu"
     return not torch.cuda.is_available() and not torch.backends.mps.is_available()

@@ -101,7 +101,7 @@ class Encoder:
         ]
 
     def before(self, context: str, n_tokens: int) -> Continuation:
-        """A context with room for so many tokens after it; if it is too long, it is cut from the left."""
+        """A context that leaves room for this many tokens after it; a longer one is cut from the left."""
         ids = self.encode(context)
         n_cut = 0
         if self.room is not None:
