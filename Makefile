@@ -6,7 +6,7 @@ BIN = .venv/bin
 USED = hf,sklearn,plots,notebook,lm-eval
 EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,dev
 
-.PHONY: setup run paper test lint docs docs-serve package package-test clean
+.PHONY: setup run paper test test-slow lint docs docs-serve package package-test clean
 
 setup: .venv/.installed
 
@@ -29,8 +29,15 @@ run: .venv/.used
 paper: setup
 	@$(BIN)/python -m paper all --quick --out runs/paper
 
+# The second step checks shapes and types of every call: every model, every command, and the numbers of each design.
+CHECKED = tests/house/test_checked_calls.py tests/models/test_protocol.py tests/golden tests/commands/test_cli.py
 test: setup
-	$(BIN)/python -m pytest -n 2 -q --durations=20
+	$(BIN)/python -m pytest -n 2 -q --durations=20 $(CHECKED:%=--ignore=%)
+	CHECK_CALLS=1 $(BIN)/python -m pytest -n 2 -q $(CHECKED)
+
+# What takes long and is rarely red.
+test-slow: setup
+	$(BIN)/python -m pytest -n 2 -q --durations=20 -m slow
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,7 +1,10 @@
-"""The surroundings of every test: the same whatever the user's shell has set."""
+"""The surroundings of every test: the same whatever the user's shell has set, and without a network."""
 
+import ipaddress
 import os
 import signal
+import socket
+import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping
 
@@ -39,6 +42,7 @@ NAMES = (
     "TERM",
     "WORLD_SIZE",
 )
+ALWAYS = {"LC_ALL": "C.UTF-8", "HF_HUB_OFFLINE": "1"}
 # Where a library would write into the home folder, if that cannot be written to.
 OF_THE_HOME = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
@@ -50,7 +54,55 @@ def cleared(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in NAMES and not name.startswith(PREFIXES)
     }
-    return kept | {"LC_ALL": "C.UTF-8"}
+    return kept | ALWAYS
+
+
+def refuse_connections() -> list[str]:
+    """Let no connection of this process leave the machine, from now on.
+
+    Returns:
+        A list that grows by each host that was asked for, whatever became of the error.
+    """
+    asked: list[str] = []
+
+    def refuse(event: str, details: tuple[object, ...]) -> None:
+        host = None
+        if event == "socket.getaddrinfo":
+            host = details[0]
+        elif event == "socket.connect" and _leaves_through(details[0]) and isinstance(details[1], tuple):
+            host = details[1][0]
+        if host is not None and not _on_this_machine(_as_text(host)):
+            asked.append(_as_text(host))
+            raise OSError(f"the tests have no network: {_as_text(host)}")
+
+    sys.addaudithook(refuse)
+    return asked
+
+
+def _leaves_through(connected: object) -> bool:
+    """Whether connecting sends: a datagram socket only chooses an address, as Ray does to learn its own."""
+    return not (isinstance(connected, socket.socket) and connected.type & socket.SOCK_DGRAM)
+
+
+def _as_text(host: object) -> str:
+    return host.decode() if isinstance(host, bytes) else str(host)
+
+
+def _on_this_machine(host: str) -> bool:
+    if host in ("", "localhost", socket.gethostname()):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if address.is_loopback or address.is_unspecified:
+        return True
+    with socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET) as bound:
+        try:
+            bound.bind((host, 0))  # only an address of this machine can be bound
+        except OSError:
+            return False
+    return True
 
 
 def make_calm(environment: MutableMapping[str, str]) -> "tempfile.TemporaryDirectory[str] | None":

@@ -1,4 +1,6 @@
-"""The tests check shapes and types of every call of the package."""
+"""The second step of `make test` checks shapes and types of every call of the package."""
+
+import os
 
 import numpy as np
 import pytest
@@ -6,6 +8,10 @@ import torch
 from jaxtyping import TypeCheckError
 
 import maskevidence as me
+
+pytestmark = pytest.mark.skipif(
+    "CHECK_CALLS" not in os.environ, reason="CHECK_CALLS is not set: no run-time checks"
+)
 
 
 @pytest.fixture
