@@ -453,20 +453,6 @@ def selections() -> Numbers:
     return found
 
 
-def regressors() -> Numbers:
-    """scikit-learn's regressors and classifiers as a masked model."""
-    from sklearn.linear_model import LinearRegression, LogisticRegression
-
-    from maskevidence.integrations.sklearn import MaskedRegressorDensity
-
-    x = values(30)
-    x[:, 3] = x[:, 3] > 0
-    density = MaskedRegressorDensity(
-        LinearRegression(), classifier=LogisticRegression(), categorical_features=[3], cv=2, random_state=0
-    ).fit(x)
-    return {"evidence": numbers_of(density.evidence(x)), "samples": [density.score(x)]}
-
-
 def variants() -> Numbers:
     """`me.variants` by every convention."""
     with tempfile.TemporaryDirectory() as folder:
@@ -618,7 +604,7 @@ SECTIONS: dict[str, Callable[[], Numbers]] = {
     section.__name__: section
     for section in (
         *(estimates_of_rows, masks, numbers_of_masks, conditionals, evidence, moments),
-        *(fitted_in_closed_form, fitted_by_masks, comparisons, biases, selections, regressors),
+        *(fitted_in_closed_form, fitted_by_masks, comparisons, biases, selections),
         *(variants, masked_lm, collated, masked_image, commands),
     )
 }
