@@ -24,8 +24,6 @@ from .evidence.bounds import Bracket as Bracket
 from .evidence.bounds import OrderSpread as OrderSpread
 from .evidence.curve import Curve as Curve
 from .evidence.estimate import estimate_evidence as estimate_evidence
-from .evidence.planning import PassPlan as PassPlan
-from .evidence.planning import plan as plan
 from .evidence.precise import Precise as Precise
 from .evidence.result import EvidenceEstimate as EvidenceEstimate
 from .integrations.proteins.scoring import VariantPlan as VariantPlan

@@ -10,7 +10,6 @@ from command_line import CommandLine
 PAGES = Path(__file__).parent / "help"
 KINDS = {
     "score": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
-    "plan": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
     "check": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
     "train": ("ppca:8", "masked-lm", "vit-mae"),
 }

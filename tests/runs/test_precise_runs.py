@@ -126,7 +126,7 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
         ),
         (("--target-se", "0.1", "--design", "every-size"), "draws random sizes; leave --design"),
         (("--target-se", "0.1", "--design", "random-size:shared"), "--target-se needs own masks"),
-        (("--target-se", "10%", "--shard", "1/2"), "`maskevidence plan` with the same target gives"),
+        (("--target-se", "10%", "--shard", "1/2"), "with --target-se √(N/100)·10%, and give every"),
     ],
 )
 def test_what_excludes_a_target(

@@ -18,7 +18,6 @@ from maskevidence.commands.compare import compare_runs
 from maskevidence.commands.impute import impute
 from maskevidence.commands.lm_eval import lm_eval
 from maskevidence.commands.parser import Models, add_command
-from maskevidence.commands.plan import plan
 from maskevidence.commands.report import report
 from maskevidence.commands.score import score
 from maskevidence.commands.select import select
@@ -133,7 +132,6 @@ def show(result: Result, json: str | None) -> None:
 
 
 add_command(app, shown(score), models=_SCORED)
-add_command(app, shown(plan), models=_SCORED)
 add_command(app, shown(check), models=_SCORED)
 add_command(app, shown(summarize))
 add_command(app, shown(compare_runs), "compare")
