@@ -14,7 +14,6 @@ WORK = {  # each command would stop at its input, or at the mock, if it began to
     "bias": ("bias", "ppca:1", "missing.csv"),
     "compare": ("compare", "missing-a", "missing-b"),
     "summarize": ("summarize", "missing-a"),
-    "show": ("show", "reconstructions", "missing-model", "missing"),
 }
 FOLDERS = [name for name in WORK if name not in ("bias", "compare")]
 LONG = "x" * 300

@@ -19,8 +19,6 @@ COMMANDS = [
     *KINDS,
     *(f"{command} {model}" for command, models in KINDS.items() for model in models),
     *OTHERS,
-    "show",
-    "show reconstructions",
 ]
 
 

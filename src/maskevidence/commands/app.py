@@ -21,7 +21,6 @@ from maskevidence.commands.parser import Models, add_command
 from maskevidence.commands.report import report
 from maskevidence.commands.score import score
 from maskevidence.commands.select import select
-from maskevidence.commands.show import reconstructions
 from maskevidence.commands.summarize import summarize
 from maskevidence.commands.train import train
 from maskevidence.commands.variants import variants
@@ -141,17 +140,7 @@ add_command(app, shown(select))
 add_command(app, shown(impute))
 add_command(app, shown(bias))
 add_command(app, shown(variants))
-_pictures = typer.Typer(help="Pictures of what a model does.")
-add_command(_pictures, shown(reconstructions))
-app.add_typer(_pictures, name="show")
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
-
-
-@_pictures.callback(invoke_without_command=True)
-def pictures(context: typer.Context) -> None:
-    """Pictures of what a model does."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
