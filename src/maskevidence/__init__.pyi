@@ -9,9 +9,6 @@ from .comparing.comparison import compare as compare
 from .comparing.imputation import Imputation as Imputation
 from .comparing.imputation import draw_missing as draw_missing
 from .comparing.imputation import impute as impute
-from .comparing.rate_bias import RateBias as RateBias
-from .comparing.rate_bias import RateBiases as RateBiases
-from .comparing.rate_bias import bias as bias
 from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import InputError as InputError

@@ -13,7 +13,7 @@ KINDS = {
     "check": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
     "train": ("ppca:8", "masked-lm", "vit-mae"),
 }
-OTHERS = ("summarize", "compare", "report", "select", "impute", "bias", "variants", "lm-eval")
+OTHERS = ("summarize", "compare", "report", "select", "impute", "variants", "lm-eval")
 COMMANDS = [
     "",
     *KINDS,

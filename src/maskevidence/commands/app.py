@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from maskevidence.commands.bias import bias
 from maskevidence.commands.check import check
 from maskevidence.commands.compare import compare_runs
 from maskevidence.commands.impute import impute
@@ -138,7 +137,6 @@ add_command(app, shown(report))
 add_command(app, shown(train), models=_TRAINED)
 add_command(app, shown(select))
 add_command(app, shown(impute))
-add_command(app, shown(bias))
 add_command(app, shown(variants))
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
 
