@@ -113,7 +113,6 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target-relative", "0.01"), "--target-relative is written in --target-se: --target-se 1%"),
         *(
             (("--target-se", word), f"--target-se {word!r}; give nats above 0, such as 0.05, or a share")
             for word in ("0", "nan", "-1", "0%", "%", "inf%", "x")

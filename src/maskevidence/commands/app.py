@@ -38,23 +38,6 @@ from maskevidence.show.terminal import print_page
 from maskevidence.support import files
 
 DEBUG = "--debug"
-_DESIGNS = ("--design", "--objective")
-_RETIRED = {  # flags of their own once, and how another one says the same
-    "--masks-per-size": (_DESIGNS, "every-size:4"),
-    "--draws": (_DESIGNS, "random-size:16"),
-    "--replicates": (_DESIGNS, "random-size:8,replicates=4"),
-    "--orders": (_DESIGNS, "orderings:16"),
-    "--bound": (_DESIGNS, "orderings:16,bound=importance"),
-    "--order-mixture": (_DESIGNS, "exhaustive:order-mixture"),
-    "--blocks": (_DESIGNS, "policy:entropy,blocks=4"),
-    "--tokens-per-step": (_DESIGNS, "policy:entropy,tokens-per-step=2"),
-    "--masks": (_DESIGNS, "every-size:4,shared"),
-    "--per-token": (_DESIGNS, "random-size:8,per-token"),
-    "--workers": (("--engine",), "ray:8"),
-    "--gpus-per-worker": (("--engine",), "ray:8,gpus=0.5"),
-    "--address": (("--engine",), "ray:address=HOST:PORT"),
-    "--target-relative": (("--target-se",), "1%"),
-}
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
 
 app = typer.Typer(
@@ -141,15 +124,6 @@ add_command(app, shown(variants))
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
 
 
-@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def paper(context: typer.Context) -> None:
-    """Say where the paper's tables and figures are made."""
-    words = " ".join(["paper", *(context.args or ["--help"])])
-    raise InputError(
-        f"the paper's tables and figures are not in the package; type python -m {words} in a clone"
-    )
-
-
 @app.callback(invoke_without_command=True)
 def version_option(
     context: typer.Context,
@@ -187,8 +161,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        message = _retired(error) or (message and f"{message} Try: {command} --help")
-        code = _failed(message) if message else 2  # typer has printed the help
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
@@ -198,17 +171,6 @@ def main() -> None:
     except Exception as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _retired(error: typer.TyperException) -> str | None:
-    """The option that says what an unknown one said once; None for another error or command."""
-    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if option not in _RETIRED or context is None:
-        return None
-    flags, word = _RETIRED[option]
-    new = next((each.opts[0] for each in context.command.params if each.opts[0] in flags), None)
-    where = "the design" if flags == _DESIGNS else new
-    return None if new is None else f"{option} is written in {where}: {new} {word}"
 
 
 def _failed(message: str) -> int:
