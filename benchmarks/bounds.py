@@ -220,8 +220,6 @@ def policies(
     """One table of all numbers that a text can be given, with errors paired with left-to-right."""
     designs: dict[str, me.MaskDesign | str] = {**others}
     designs |= {word: f"policy:{word}" for word in (*POLICIES, *SEVERAL)}
-    if exact:
-        designs |= {f"{end} order": f"exhaustive:{end}-order" for end in ("best", "worst")}
     found = {word: timed(model, tokens, design) for word, design in designs.items()}
     if exact:
         mixture, seconds, area = exact_numbers(model, tokens)

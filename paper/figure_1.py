@@ -12,6 +12,7 @@ from jaxtyping import Float64
 import maskevidence as me
 from paper.figures import SEEDS, Claim, PaperFigure, put, shown
 from paper.known_noise import published
+from paper.one_rate import RateBias, bias_of_rate
 from paper.panels import BLACK, COLOURS, name_axes, new_figure
 
 N_ROWS, N_COMPONENTS, MAX_MASKS, RATE = 100, 2, 200, 0.15
@@ -28,7 +29,7 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
     """
     lines: dict[int, list[Float64[np.ndarray, " P"]]] = {width: [] for width in (*WIDTHS, RATE_WIDTH)}
     errors: dict[int, list[float]] = {width: [] for width in lines}
-    biases: list[me.RateBias] = []
+    biases: list[RateBias] = []
     for width in lines:
         all_sizes = me.EverySize(max_masks).in_training()
         design: me.MaskDesign = all_sizes if width in WIDTHS else me.FixedRate(RATE, max_masks)
@@ -41,12 +42,11 @@ def figure_1(seeds: Sequence[int] = SEEDS, *, max_masks: int = MAX_MASKS) -> Pap
             lines[width].append(true - _by_number_of_masks(estimate.scores, width, max_masks))
             errors[width].append(math.nan if estimate.mask_se is None else estimate.mask_se)
             if width == RATE_WIDTH:  # by other masks
-                other = {"masks_per_row": min(40, max_masks), "seed": seed + 1}
-                biases += me.bias(model, RATE, tokens, **other, masks="shared", block_rows=2)
+                biases.append(bias_of_rate(model, RATE, tokens, min(40, max_masks), seed + 1))
     mean = {width: float(np.mean([line[-1] for line in lines[width]])) for width in lines}
     pooled = {width: math.sqrt(sum(e**2 for e in errors[width])) / len(seeds) for width in lines}
     expected = -float(np.mean([b.bias for b in biases]))
-    expected_se = math.sqrt(sum((b.mask_se or 0.0) ** 2 for b in biases)) / len(seeds)
+    expected_se = math.sqrt(sum(b.mask_se**2 for b in biases)) / len(seeds)
     rows = [
         {"panel": f"D={width}", "seed": seed, "masks": p + 1, "true_minus_estimate": float(value)}
         for width in lines
@@ -81,11 +81,11 @@ def _claims(mean: dict[int, float], pooled: dict[int, float], max_masks: int) ->
     return [*claims, Claim(words, measured, off[last] > 3)]
 
 
-def _checks(apart: float, expected: str, biases: Sequence[me.RateBias]) -> list[Claim]:
+def _checks(apart: float, expected: str, biases: Sequence[RateBias]) -> list[Claim]:
     block = float(np.mean([b.block_bias for b in biases]))
     visible = float(np.mean([b.visible_evidence for b in biases]))
     error = max(b.identity_error for b in biases)
-    same = f"D={RATE_WIDTH}, 15 %: the bias is the one that me.bias finds with other masks (within 3 se)"
+    same = f"D={RATE_WIDTH}, 15 %: the bias is the same with other masks (within 3 se)"
     what = "the bias is the expected log evidence of the visible tokens"
     summed = f"joint block {block:+.2f}, visible tokens {visible:+.2f}, their sum at most {error:.1e}"
     return [

@@ -9,9 +9,6 @@ from .comparing.comparison import compare as compare
 from .comparing.imputation import Imputation as Imputation
 from .comparing.imputation import draw_missing as draw_missing
 from .comparing.imputation import impute as impute
-from .comparing.rate_bias import RateBias as RateBias
-from .comparing.rate_bias import RateBiases as RateBiases
-from .comparing.rate_bias import bias as bias
 from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import InputError as InputError
@@ -24,8 +21,6 @@ from .evidence.bounds import Bracket as Bracket
 from .evidence.bounds import OrderSpread as OrderSpread
 from .evidence.curve import Curve as Curve
 from .evidence.estimate import estimate_evidence as estimate_evidence
-from .evidence.planning import PassPlan as PassPlan
-from .evidence.planning import plan as plan
 from .evidence.precise import Precise as Precise
 from .evidence.result import EvidenceEstimate as EvidenceEstimate
 from .integrations.proteins.scoring import VariantPlan as VariantPlan

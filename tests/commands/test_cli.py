@@ -199,10 +199,6 @@ class TestBadInput:
         other = a_table(tmp_path / "b", n_columns=4)
         assert "has no column 'x4'" in run("score", tmp_path / "a" / "model", other).error
 
-    def test_the_paper_is_in_the_repository(self, run: CommandLine) -> None:
-        for words in (("table-1", "--quick"), ("figure-6", "--json", "-")):
-            assert run("paper", *words).error.endswith(f"type python -m paper {' '.join(words)} in a clone")
-
     def test_an_unknown_command(self, run: CommandLine) -> None:
         assert "No such command 'scor'" in run("scor").error
 

@@ -25,7 +25,6 @@ COMMANDS = [
     ("train", *ROWS, "--out", "a"),
     ("train", "masked-lm", "no.txt", "--out", "a"),
     ("train", "vit-mae", "no-folder", "--out", "a"),
-    ("bias", *ROWS),
 ]
 
 
@@ -46,7 +45,7 @@ def test_a_gpu_that_is_not_there_is_one_line(run: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_score_train_and_bias_in_a_precision(run: CommandLine, dtype: str) -> None:
+def test_score_and_train_in_a_precision(run: CommandLine, dtype: str) -> None:
     words = ["--device", "cpu", "--dtype", dtype]
     assert run("score", *ROWS, *words, "--out", "a").code == 0
     manifest = json.loads(Path("a/run.json").read_text())
@@ -56,7 +55,6 @@ def test_score_train_and_bias_in_a_precision(run: CommandLine, dtype: str) -> No
     result = json.loads(Path("b/train.json").read_text())
     assert (result["dtype"], result["device"]) == (dtype, "cpu")
     assert str(me.models.load("b").dtype) == f"torch.{dtype}"
-    assert run("bias", *ROWS, *words, "--rates", "0.5").code == 0
 
 
 def test_a_run_is_not_resumed_in_another_precision(run: CommandLine) -> None:

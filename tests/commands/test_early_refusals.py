@@ -11,12 +11,10 @@ from command_line import CommandLine, files_in
 WORK = {  # each command would stop at its input, or at the mock, if it began to work
     "score": ("score", "ppca:1", "missing.csv"),
     "train": ("train", "ppca:1", "missing.csv", "--out", "model"),
-    "bias": ("bias", "ppca:1", "missing.csv"),
     "compare": ("compare", "missing-a", "missing-b"),
     "summarize": ("summarize", "missing-a"),
-    "show": ("show", "reconstructions", "missing-model", "missing"),
 }
-FOLDERS = [name for name in WORK if name not in ("bias", "compare")]
+FOLDERS = [name for name in WORK if name != "compare"]
 LONG = "x" * 300
 
 
@@ -131,10 +129,3 @@ class TestScore:
     def test_shards(self, run: CommandLine) -> None:
         for word in ("3/2", "half"):
             assert word in run("score", "ppca:1", "missing.csv", "--out", "a", "--shard", word).error
-
-
-def test_rates(run: CommandLine) -> None:
-    for word in ("0", "0.5,2", "nan", "a"):
-        error = run("bias", "ppca:1", "missing.csv", "--rates", word).error
-        assert "rate" in error
-        assert "missing.csv" not in error

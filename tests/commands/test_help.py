@@ -10,18 +10,15 @@ from command_line import CommandLine
 PAGES = Path(__file__).parent / "help"
 KINDS = {
     "score": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
-    "plan": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
     "check": ("ppca:8", "a-lab/a-bert", "a-lab/a-vit-mae"),
     "train": ("ppca:8", "masked-lm", "vit-mae"),
 }
-OTHERS = ("summarize", "compare", "report", "select", "impute", "bias", "variants", "lm-eval")
+OTHERS = ("summarize", "compare", "report", "select", "impute", "variants", "lm-eval")
 COMMANDS = [
     "",
     *KINDS,
     *(f"{command} {model}" for command, models in KINDS.items() for model in models),
     *OTHERS,
-    "show",
-    "show reconstructions",
 ]
 
 

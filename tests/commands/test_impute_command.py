@@ -253,8 +253,8 @@ def test_bad_input_is_one_line(
 
 
 def test_options_of_tables_belong_to_every_command_that_reads_them(folder: Path, run: CommandLine) -> None:
-    """`--id-column` and `--missing` for score, check, bias and train; not for texts and images."""
-    for words in (("score",), ("check",), ("bias",)):
+    """`--id-column` and `--missing` for score, check and train; not for texts and images."""
+    for words in (("score",), ("check",)):
         result = run(*words, "gaussian", "t.csv", *USED, "--columns", "b,d,a")
         assert result.code == 0, result.err
     result = run("train", "ppca:1", "t.csv", *USED, "--columns", "b,d,a", "--epochs", 1, "--out", "trained")

@@ -1,6 +1,5 @@
 """maskevidence score with order mixtures, importance bounds and decoding policies; report and compare."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.evidence.bounds import order_words
 from report_runs import command
 
 BERT, TEXTS, TABLE = "models/bert", "data/texts.jsonl", "data/table.csv"  # in the folder `world`
@@ -19,7 +17,6 @@ DESIGNS = {
     "confidence": "policy:confidence",
     "blocks": "policy:entropy,blocks=4,tokens-per-step=2",
     "threshold": "policy:confidence,threshold=0.02",
-    "best": "exhaustive:best-order,blocks=3",
 }
 
 
@@ -54,18 +51,14 @@ def test_runs_hold_what_python_gives_and_resume(
         "confidence": me.Policy("confidence"),
         "blocks": me.Policy("entropy", blocks=4, tokens_per_step=2),
         "threshold": me.Policy("confidence", threshold=0.02),
-        "best": me.Exhaustive(best_order=True, blocks=3),
     }
-    kinds = dict(zip(designs, ("mixture", "lower_bound", *["policy"] * 3, "upper_bound"), strict=True))
+    kinds = dict(zip(designs, ("mixture", "lower_bound", *["policy"] * 3), strict=True))
     for name, design in designs.items():
         expected, found = me.estimate_evidence(model, texts, design), read(runs[name])
         assert found["log_evidence"] == pytest.approx(expected.log_evidence, abs=1e-4)
         assert found["kind"] == expected.kind == kinds[name]
         assert found["design"] == design.settings()
         assert found["n_masks"] == expected.n_masks
-        with (runs[name] / "observations.csv").open() as file:
-            orders = [row.get("order") for row in csv.DictReader(file)]
-        assert orders == (order_words(expected.orders) if name == "best" else [None] * 4)
         parts = sorted((runs[name] / "scores").iterdir())
         assert len(parts) >= 1
         before = {file: file.read_bytes() for file in (runs[name] / "estimate.json", *parts)}
@@ -99,13 +92,11 @@ def test_the_report_shows_them_side_by_side_and_compare_refuses(
     for words in ("mixture: area", "mixture: order mixture", "bound: lower bound, 4 orders"):
         assert words in section
     assert "confidence: confidence" in section
-    assert "best: best order" in section
     assert "blocks: entropy" in section
     assert "<svg" in section
     for other in ("blocks", "threshold"):
         refused = run("compare", runs["confidence"], runs[other]).error
         assert "these are different quantities" in refused
-    assert "proves nothing; compare order" in run("compare", runs["mixture"], runs["best"]).error
 
 
 BAD = {

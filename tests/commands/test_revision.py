@@ -72,7 +72,6 @@ def test_a_revision_that_is_not_there_or_of_a_folder_is_one_line(run: CommandLin
     for words in (
         ("score", folder, texts),
         ("check", folder, texts),
-        ("plan", folder, texts, "--target-se", 1),
         variants,
     ):
         message = run(*words, "--revision", "main").error

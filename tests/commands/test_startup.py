@@ -26,7 +26,7 @@ finally:
 """
 
 
-COMMANDS = ["score", "check", "summarize", "compare", "report", "train", "bias", "show"]
+COMMANDS = ["score", "check", "summarize", "compare", "report", "train"]
 
 
 HELP = [

@@ -368,7 +368,6 @@ class TestTableIsTakenForAnArray:
         estimate = me.estimate_evidence(model, table)
         assert estimate.ids.tolist() == table.ids.tolist()
         assert estimate.log_evidence == me.estimate_evidence(model, table.tokens()).log_evidence
-        assert me.bias(model, 0.25, table)[0].bias == me.bias(model, 0.25, table.tokens())[0].bias
         np.testing.assert_array_equal(me.impute(model, table).values, me.impute(model, table.values).values)
         assert me.draw_missing(model, table, draws=2).shape == (2, 60, 4)
         masked = table.tokens().maskable

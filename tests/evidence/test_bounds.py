@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from learned_conditionals import Learned, every_row, log_mixture_by_enumeration, log_prob_of_order, rows
+from learned_conditionals import Learned, log_mixture_by_enumeration, log_prob_of_order, rows
 from maskevidence.errors import InputError
 from maskevidence.evidence.bounds import (
     bracket,
@@ -81,53 +81,6 @@ def by_blocks(model: torch.nn.Module, tokens: Tokens, size: int) -> np.ndarray:
     return np.array(mixtures)
 
 
-@pytest.mark.parametrize(
-    ("n_tokens", "size", "seed"), [(1, None, 0), (4, None, 0), (6, None, 1), (6, 2, 2), (5, 3, 3)]
-)
-def test_the_best_and_worst_order_of_all_orders(n_tokens: int, size: int | None, seed: int) -> None:
-    model, tokens = Learned(n_tokens, 3, seed), rows(4, n_tokens, 3)
-    tokens = with_holes(tokens) if n_tokens > 3 else tokens
-    mixture = me.estimate_evidence(model, tokens, me.Exhaustive(order_mixture=True, blocks=size))
-    for end in ("best", "worst"):
-        design = me.Exhaustive(best_order=end == "best", worst_order=end == "worst", blocks=size)
-        estimate = me.estimate_evidence(model, tokens, design, batch_size=7)
-        assert (estimate.kind, estimate.mask_se) == ("upper_bound" if end == "best" else "lower_bound", 0.0)
-        assert (estimate.n_masks, estimate.order_mixture) == (mixture.n_masks, None)
-        for row, (value, order) in enumerate(zip(estimate.per_observation, estimate.orders, strict=True)):
-            alone, all_orders = tokens[row : row + 1], orders_by_blocks(tokens, row, size or n_tokens)
-            logs = [log_prob_of_order(model, alone, each)[0] for each in all_orders]
-            assert value == pytest.approx(max(logs) if end == "best" else min(logs), abs=1e-10)
-            places = torch.nonzero(alone.maskable[0]).flatten().numpy()
-            assert logs[all_orders.index(tuple(places[order[order >= 0]].tolist()))] == pytest.approx(value)
-            word = "policy:order=" + "+".join(map(str, order[order >= 0]))
-            assert me.estimate_evidence(model, alone, word).log_evidence == pytest.approx(value, abs=1e-10)
-            assert observation_table(estimate, design).columns()["order"][row] == word[13:]
-            assert estimate.columns().values["order"][row] == word[13:]
-        sign = 1 if end == "best" else -1
-        assert (sign * (estimate.per_observation - mixture.per_observation) >= -1e-12).all()
-    assert mixture.orders is None
-    assert list(observation_table(mixture, me.Exhaustive()).columns())[-1] == "closed_form"
-
-
-def test_only_the_best_order_adds_up_to_more_than_one() -> None:
-    totals = {
-        end: np.exp(me.estimate_evidence(Learned(4, 3), every_row(4, 3), design).per_observation).sum()
-        for end, design in (("best", "exhaustive:best-order"), ("worst", "exhaustive:worst-order"))
-    }
-    assert totals["best"] > 1.1
-    assert totals["worst"] < 0.9
-
-
-def test_of_equal_orders_the_earlier_tokens_come_first() -> None:
-    class Uniform(Learned):
-        def log_conditionals(self, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
-            return torch.where(masked, -math.log(self.n_values), 0.0).double()
-
-    for word in ("exhaustive:best-order", "exhaustive:worst-order,blocks=2"):
-        estimate = me.estimate_evidence(Uniform(4, 4), rows(2, 4, 4), word)
-        assert estimate.orders.tolist() == [[0, 1, 2, 3]] * 2
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_blocks_are_mixtures_given_the_earlier_blocks(size: int) -> None:
     model, tokens = Learned(6, 3), with_holes(rows(3, 6, 3))
@@ -147,8 +100,6 @@ def test_exact_conditionals_have_one_mixture(build, mixed_tokens) -> None:
     for design in (
         me.Exhaustive(order_mixture=True),
         me.Exhaustive(order_mixture=True, blocks=2),
-        me.Exhaustive(best_order=True),
-        me.Exhaustive(worst_order=True, blocks=4),
         me.Orderings(4, bound="importance"),
         me.Policy("right-to-left", blocks=4),
     ):
@@ -342,8 +293,6 @@ def test_compare_knows_the_kinds() -> None:
             "orders": me.Orderings(8, bound="importance"),
             "fewer orders": me.Orderings(4, bound="importance"),
             "blocks": me.Exhaustive(order_mixture=True, blocks=2),
-            "best": me.Exhaustive(best_order=True),
-            "worst": me.Exhaustive(worst_order=True),
             "confidence": me.Policy("confidence"),
             "margin": me.Policy("margin"),
             "threshold": me.Policy("confidence", threshold=0.7),
@@ -352,10 +301,7 @@ def test_compare_knows_the_kinds() -> None:
     names = sorted({name for name, _ in of})
     for one, other in itertools.product(names, names):
         pair = {"a": of[one, 0], "b": of[other, 1]}
-        if "best" in (one, other):
-            with pytest.raises(InputError, match="is an upper bound, of the best order of each observation"):
-                me.compare(pair)
-        elif one == other:
+        if one == other:
             difference = me.compare(pair).between("a", "b")
             expected = pair["a"].per_observation - pair["b"].per_observation
             np.testing.assert_allclose(difference.per_observation, expected, atol=1e-12)
@@ -390,8 +336,6 @@ def test_the_error_of_a_paired_difference_of_bounds_is_the_jackknife_of_it() -> 
         (lambda: me.Orderings(4, bound="tight"), "'area' or 'importance'"),  # type: ignore[arg-type]
         (lambda: me.Orderings(8, bound="importance").in_training(), "for scoring only"),
         (lambda: me.Exhaustive(order_mixture=True).in_training(), "for scoring only"),
-        (lambda: me.Exhaustive(worst_order=True).in_training(), "for scoring only"),
-        (lambda: me.Exhaustive(best_order=True, worst_order=True), "different numbers; give one"),
         (lambda: me.MaskedObjective(me.Policy()), "for scoring only"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Targets for data that are hard to score: in Python, and by `score` and `plan` on the command line."""
+"""Targets for data that are hard to score: in Python, and by `score` on the command line."""
 
 from pathlib import Path
 
@@ -30,25 +30,15 @@ def table_of(kind: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plan_and_target_agree(kind: str) -> None:
-    """A run with the planned draws has about the error that the plan says, and so has one with the target."""
+def test_a_target_is_reached(kind: str) -> None:
     table = table_of(kind)
     model = model_of(table.shape[1])
-    planned = me.plan(model, table, me.Precise(target_se=0.1))
-    n_draws = planned.draws
-    fixed = me.estimate_evidence(model, table, me.RandomSize(n_draws, n_draws), seed=5)
     reached = me.estimate_evidence(model, table, me.Precise(target_se=0.1), seed=5)
     if table.shape[1] == 1:
-        assert (planned.passes, planned.mask_se, fixed.mask_se, reached.mask_se) == (8 * len(table), 0, 0, 0)
-        assert reached.n_masks == 8 * len(table)
+        assert (reached.mask_se, reached.n_masks) == (0, 8 * len(table))
         assert reached.log_evidence == pytest.approx(float(model.score_samples(table).mean()))
         return
-    wanted, slack = max(0.1, 0.1 * (reached.data_se or 0.0)), 1.5
-    if kind == "very different lengths":  # 20 rows of 20 tokens, whose scores have heavy tails
-        slack = 3.0
-    assert (fixed.mask_se or 0.0) <= slack * planned.enough
-    assert (reached.mask_se or 0.0) <= wanted
-    assert slack**-2 < n_draws / reached.design["draws"] < slack**2
+    assert (reached.mask_se or 0.0) <= max(0.1, 0.1 * (reached.data_se or 0.0))
     truth = float(model.score_samples(table).mean())
     assert abs(reached.log_evidence - truth) < 4 * reached.mask_se
 
@@ -63,30 +53,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "score", "plan"),
+    ("kind", "target", "wanted"),
     [
-        ("rows", ["1e-12"], "no longer matters beside it (the target of 1e-12 nats takes about", "less no"),
-        (
-            "one row",
-            ["1e-12"],
-            "memory does not hold the masks that the target takes",
-            "give a larger target",
-        ),
-        ("one row", ["1"], "the target of 1 nats is reached", "random-size:100 reaches"),
-        ("one column", ["0.05"], "there is nothing to draw", "random-size:8 reaches"),
-        ("one number", ["0.05"], "there is nothing to draw", "random-size:8 reaches"),
-        ("equal rows", ["0.3"], "0.3 nats is reached", "reaches a mask error of 0.3"),
-        ("very different lengths", ["0.3"], "0.3 nats is reached", "reaches a mask error of 0.3"),
+        ("rows", "1e-12", "no longer matters beside it (the target of 1e-12 nats takes about"),
+        ("one row", "1e-12", "memory does not hold the masks that the target takes"),
+        ("one row", "1", "the target of 1 nats is reached"),
+        ("one column", "0.05", "there is nothing to draw"),
+        ("one number", "0.05", "there is nothing to draw"),
+        ("equal rows", "0.3", "0.3 nats is reached"),
+        ("very different lengths", "0.3", "0.3 nats is reached"),
     ],
 )
-def test_the_commands_answer(
-    folder: Path, run: CommandLine, kind: str, words: list[str], score: str, plan: str
+def test_the_command_says_why_the_draws_ended(
+    folder: Path, run: CommandLine, kind: str, target: str, wanted: str
 ) -> None:
-    """With an answer, or one line that says what was given and what to do."""
-    for command, wanted in (("score", score), ("plan", plan)):
-        found = run(command, folder / kind, folder / f"{kind}.npy", "--target-se", *words)
-        said = " ".join(found.out.split()) if found.code == 0 else found.error
-        assert wanted in said
+    found = run("score", folder / kind, folder / f"{kind}.npy", "--target-se", target)
+    assert wanted in " ".join(found.out.split())
 
 
 def test_no_variance_at_all(folder: Path, run: CommandLine, tmp_path: Path) -> None:
@@ -95,4 +77,3 @@ def test_no_variance_at_all(folder: Path, run: CommandLine, tmp_path: Path) -> N
     table = folder / "equal rows.npy"
     found = run("score", tmp_path / "model", table, "--target-se", "0.05")
     assert (found.code, "more of them would not tell their error" in " ".join(found.out.split())) == (0, True)
-    assert run("plan", tmp_path / "model", table, "--target-se", "0.05").code == 0

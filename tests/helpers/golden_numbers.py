@@ -66,7 +66,6 @@ COMMANDS = {
     "score to a target": "score ppca:2 data/table.csv --target-se 0.3 --max-passes 4000",
     "summarize": "summarize runs/shard-1 runs/shard-2",
     "compare": "compare runs/table runs/factor-analysis",
-    "bias": "bias models/ppca data/table.csv --limit 20",
     "impute": "impute ppca:2 data/holes.csv --out filled.csv",
     "select": "select ppca,gaussian data/table.csv --components 1-2 --folds 2",
     "train by masks": "train ppca:2 data/table.csv --epochs 3 --out trained-by-masks",
@@ -81,7 +80,7 @@ COMMANDS = {
 _FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
 # Of the moment, of names, or said in words.
 _NOT_KEPT = {
-    *("versions", "command", "notes", "seconds_per_mask", "variance_seconds", "identity_error", "options"),
+    *("versions", "command", "notes", "options"),
     *("settings", "objective", "details", "device", "devices", "model", "data", "out", "files"),
     *("design", "model_fingerprint", "tokens", "n_model_calls", "recipe"),
 }
@@ -426,17 +425,6 @@ def comparisons() -> Numbers:
     return found
 
 
-def biases() -> Numbers:
-    """`me.bias`, without its measured times."""
-    found = {}
-    for name, build in GAUSSIAN.items():
-        for sharing in SHARING:
-            for kind, x in both(values()).items():
-                entries = me.bias(build(), (0.25, 0.5, 1.0), rows(x), masks_per_row=4, seed=3, masks=sharing)
-                found[f"{name}, {sharing}, {kind}"] = [kept(vars(entry)) for entry in entries]
-    return found
-
-
 def selections() -> Numbers:
     """`me.select` in closed form and by masks."""
     found = {}
@@ -451,20 +439,6 @@ def selections() -> Numbers:
             for one in selection.candidates
         } | {"choice": selection.chosen.name}
     return found
-
-
-def regressors() -> Numbers:
-    """scikit-learn's regressors and classifiers as a masked model."""
-    from sklearn.linear_model import LinearRegression, LogisticRegression
-
-    from maskevidence.integrations.sklearn import MaskedRegressorDensity
-
-    x = values(30)
-    x[:, 3] = x[:, 3] > 0
-    density = MaskedRegressorDensity(
-        LinearRegression(), classifier=LogisticRegression(), categorical_features=[3], cv=2, random_state=0
-    ).fit(x)
-    return {"evidence": numbers_of(density.evidence(x)), "samples": [density.score(x)]}
 
 
 def variants() -> Numbers:
@@ -618,7 +592,7 @@ SECTIONS: dict[str, Callable[[], Numbers]] = {
     section.__name__: section
     for section in (
         *(estimates_of_rows, masks, numbers_of_masks, conditionals, evidence, moments),
-        *(fitted_in_closed_form, fitted_by_masks, comparisons, biases, selections, regressors),
+        *(fitted_in_closed_form, fitted_by_masks, comparisons, selections),
         *(variants, masked_lm, collated, masked_image, commands),
     )
 }

@@ -96,20 +96,6 @@ def _score_masks(model: Any, data: Any) -> Any:
         return me.score_masks(model, tokens, masked & tokens.maskable)
 
 
-def _bias(model: Any, data: Any) -> Any:
-    if model.conditionals != "exact":
-        raise NotHad
-    one, two = me.bias(model, (0.25, 0.75), data, masks_per_row=2)
-    assert max(one.identity_error, two.identity_error) < 1e-4
-    return one.bias, two.bias, one.block_bias
-
-
-def _bias_of_own_rows(model: Any, data: Any) -> Any:
-    if model.conditionals != "exact":
-        raise NotHad
-    return me.bias(model, 0.5, masks_per_row=2, n_rows=10)[0].identity_error
-
-
 def _compare(model: Any, data: Any) -> Any:
     estimates = {str(seed): me.estimate_evidence(model, data, me.EverySize(2), seed=seed) for seed in (1, 2)}
     return me.compare(estimates).log_evidence
@@ -178,8 +164,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "curve": _curve,
     "score_observations": _score_observations,
     "score_masks": _score_masks,
-    "bias": _bias,
-    "bias of its own rows": _bias_of_own_rows,
     "compare": _compare,
     "moments": _needing("score_moments", _moments),
     "impute": _impute,

@@ -99,6 +99,13 @@ def test_constant_columns_empty_rows_and_pandas() -> None:
     np.testing.assert_array_equal(nothing.transform([[np.nan, np.nan]]), [[1.0, 2.0]])
 
 
+def test_the_mask_of_a_masked_array_counts() -> None:
+    _, holed = curved(60, 3)
+    masked = np.ma.masked_array(np.where(np.isnan(holed), 1e6, holed), np.isnan(holed))
+    filled = [MaskedImputer(PPCA(1), random_state=0).fit_transform(x) for x in (holed, masked)]
+    np.testing.assert_array_equal(*filled)
+
+
 def test_in_a_pipeline_before_a_regression() -> None:
     truth, holed = curved(150, 4)
     pipeline = make_pipeline(MaskedImputer(QUICK, random_state=0), LinearRegression())

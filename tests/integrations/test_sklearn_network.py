@@ -14,7 +14,6 @@ from maskevidence.integrations.sklearn import (
     GaussianDensity,
     MaskedImputer,
     MaskedNetworkDensity,
-    MaskedRegressorDensity,
 )
 
 QUICK = MaskedNetworkDensity(width=8, epochs=2, random_state=0)
@@ -135,6 +134,8 @@ BAD = {
     "no categories": ({"categorical_features": None}, lambda frame: frame, "could not convert string to"),
     "an unknown name": ({"categorical_features": ["bird"]}, lambda frame: frame, "is not a column of the"),
     "a position too far": ({"categorical_features": [5]}, lambda frame: frame, r"must be in \[0, n_features"),
+    "a short mask": ({"categorical_features": [True, False]}, lambda frame: frame, r"should have shape \(5,"),
+    "half a position": ({"categorical_features": [1.5]}, lambda frame: frame, "bool, int or str, got: float"),
     "no width": ({"width": 0}, lambda frame: frame, "width=0"),
     "a dropout of 1": ({"dropout": 1.0}, lambda frame: frame, r"dropout=1.0; .* a dropout in \[0, 1\)"),
     "an empty column": ({}, lambda frame: frame.assign(pet=None), r"observed values: \['pet'\]. Leave them"),
@@ -246,7 +247,3 @@ class TestImputerOfWords:
             MaskedImputer(QUICK, missing_values=-9).fit(holed)
         with pytest.raises(ValueError, match="could not convert string to float"):
             MaskedImputer().fit(holed)
-        numbers = holed[["kg", "age"]].to_numpy()
-        imputer = MaskedImputer(MaskedRegressorDensity(n_masks=1, cv=2, random_state=0), cv=2).fit(numbers)
-        with pytest.raises(me.InputError, match="MaskedRegressorDensity draws no missing values"):
-            imputer.draw_missing(numbers)

@@ -91,7 +91,6 @@ def test_the_command_gives_what_python_gives(run: CommandLine, place: Path) -> N
     assert json.loads(scored.out)["log_evidence"] == pytest.approx(density.sum(axis=1).mean(), rel=1e-12)
     assert run("check", "model.py:make", "table.csv", "--drop", "name", "--limit", 4).code == 0
     assert run("check", "model.py:Peeks", "table.csv", "--drop", "name", "--limit", 4).code == 1
-    assert run("plan", "model.py:make", "table.csv", "--id-column", "name", "--target-se", 0.1).code == 0
     plain = run("score", place / "model.py:Plain", "table.csv", "--id-column", "name", "--out", "plain")
     assert plain.code == 0, plain.err
     assert "plain has the highest log evidence" in run("compare", "run", "plain").out
@@ -148,7 +147,7 @@ def test_wrong_words_and_code_that_fails(run: CommandLine, place: Path, word: st
 @pytest.mark.parametrize("words", ["impute {}", "train {} --out new", "score {} --dtype float32"])
 def test_what_code_is_not_for(run: CommandLine, place: Path, words: str) -> None:
     refused = run(*words.format("model.py:make table.csv --drop name").split()).error
-    assert "which check, plan and score run" in refused or "decides that; leave it out" in refused
+    assert "which check and score run" in refused or "decides that; leave it out" in refused
     assert not (place / "was run").exists()
 
 

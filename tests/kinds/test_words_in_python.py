@@ -73,7 +73,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         (lambda scale=scale: me.select(X * scale, components=[1, 2]), "column 0 reaches")
         for scale in (1e200, 1e-200)
     ),
-    (lambda: me.bias(MODEL, FRAME), "rate is DataFrame; give a rate such as 0.15"),  # type: ignore[arg-type]
 ]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from command_line import CommandLine
 from maskevidence.masks import by_name
 from maskevidence.masks.by_name import DesignWord, as_design, parse_design
 from maskevidence.masks.conventions import LLaDA, RandomTime
@@ -28,8 +27,6 @@ DESIGNS = {
     "leave-one-out": me.LeaveOneOut(),
     "exhaustive": me.Exhaustive(),
     "exhaustive:order-mixture": me.Exhaustive(order_mixture=True),
-    "exhaustive:best-order": me.Exhaustive(best_order=True),
-    "exhaustive:worst-order,blocks=4": me.Exhaustive(worst_order=True, blocks=4),
     "exhaustive:blocks=4,order_mixture": me.Exhaustive(order_mixture=True, blocks=4),
     "fixed-rate:0.15": me.FixedRate(0.15),
     "fixed-rate:1,masks-per-size=2": me.FixedRate(1.0, 2),
@@ -76,7 +73,6 @@ def test_words_are_short() -> None:
         (me.LeaveOneOut(), "leave-one-out"),
         (me.Rates(tuple(k / 100 for k in range(1, 100))), "rates:0.01-0.99-0.01"),
         (me.Exhaustive(order_mixture=True, blocks=4), "exhaustive:order-mixture,blocks=4"),
-        (me.Exhaustive(best_order=True, blocks=4), "exhaustive:best-order,blocks=4"),
         (me.Policy("entropy", 4), "policy:entropy,blocks=4"),
         (me.Policy("entropy", 4, bound=0.1), "policy:entropy,blocks=4,bound=0.1"),
     ):
@@ -110,8 +106,7 @@ BAD = {
     "every-size:4,draws=8": "has 'draws=8'; its options are masks-per-size=, shared, per-token",
     "random-size:8,4": "has '4'; its options are draws=, replicates=, shared, per-token",
     "leave-one-out:3": "has '3'; its options are shared, per-token",
-    "exhaustive:4": "has '4'; its options are order-mixture, best-order, worst-order, blocks=, shared",
-    "exhaustive:order-mixture,best-order": "are different numbers; give one",
+    "exhaustive:4": "has '4'; its options are order-mixture, blocks=, shared",
     "every-size:": "has an empty option; its options are",
     "every-size:4,,shared": "has an empty option",
     "every-size:bound=importance": "its options are masks-per-size=, shared, per-token",
@@ -222,38 +217,3 @@ class TestInPython:
         for word in ("every-size", "policy:confidence,shared"):
             with pytest.raises(me.InputError, match="decoding takes a policy"):
                 me.decode(self.model, tokens, word)
-
-
-RETIRED = {
-    ("--draws", "16"): "--design random-size:16",
-    ("--draws=16",): "--design random-size:16",
-    ("--masks-per-size", "2"): "--design every-size:4",
-    ("--replicates", "4"): "--design random-size:8,replicates=4",
-    ("--orders", "4"): "--design orderings:16",
-    ("--bound", "importance"): "--design orderings:16,bound=importance",
-    ("--order-mixture",): "--design exhaustive:order-mixture",
-    ("--blocks", "4"): "--design policy:entropy,blocks=4",
-    ("--tokens-per-step", "2"): "--design policy:entropy,tokens-per-step=2",
-    ("--masks", "shared"): "--design every-size:4,shared",
-    ("--per-token",): "--design random-size:8,per-token",
-}
-
-
-@pytest.mark.parametrize("words", RETIRED, ids=" ".join)
-def test_a_flag_of_a_design_is_answered_with_its_word(run: CommandLine, words: tuple[str, ...]) -> None:
-    flag = words[0].partition("=")[0]
-    for command in (
-        ("score", "ppca:2", "no.csv"),
-        ("select", "ppca", "no.csv"),
-        ("plan", "ppca:2", "no.csv"),
-    ):
-        assert run(*command, *words).error == f"{flag} is written in the design: {RETIRED[words]}"
-    word = RETIRED[words].removeprefix("--design ")
-    refused = run("train", "ppca:2", "no.csv", "--out", "no", *words).error
-    assert refused == f"{flag} is written in the design: --objective {word}"
-    parse_design(word)  # the answer can be typed
-
-
-def test_the_flag_of_another_command_is_its_own(run: CommandLine) -> None:
-    assert "No such option: --draws" in run("check", "ppca:2", "digits", "--draws", "4").error
-    assert "there is no file" in run("impute", "ppca:2", "no.csv", "--draws", "4").error

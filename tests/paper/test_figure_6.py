@@ -1,4 +1,4 @@
-"""Figure 6 and `show reconstructions` on small images and models."""
+"""Figure 6 on small images and models."""
 
 import csv
 import json
@@ -11,12 +11,9 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, Result
+from command_line import Result
 from image_models import saved, small_vit_mae, smooth_images
 from maskevidence.models.image import new_vit_mae as small_vit_mae_sizes
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.report.reconstructions import reconstruct_images, reconstructions_picture
-from maskevidence.show.words import typeset
 from paper import figure_6 as module
 
 
@@ -88,49 +85,3 @@ def test_a_pretrained_model_beside_random_weights(
     assert {path.name for path in tmp_path.iterdir()} >= {"figure_6.png", "figure_6.pdf", "figure_6.csv"}
     numbers = json.loads((tmp_path / "f.json").read_text())["numbers"]
     assert next(iter(numbers.values()))["n_patches"] == 16
-
-
-def test_reconstructions_and_their_log_probabilities(folder: Path) -> None:
-    model = MaskedImage.from_pretrained(folder / "model", device="cpu")
-    images = smooth_images(5, seed=3)
-    tokens = model.tokens(images)
-    model.calibrate(model.tokens(smooth_images(20, seed=4)))
-    reconstructions = reconstruct_images(model, tokens, (0.25, 1.0), seed=2)
-    assert [of.size for of in reconstructions] == [4, 16]
-    for of in reconstructions:
-        hidden = of.hidden.reshape(5, 4, 4).repeat(2, axis=1).repeat(2, axis=2)[..., None]
-        np.testing.assert_array_equal(of.levels[~hidden], images[~hidden])
-        assert model.density is not None
-        variance = float(model.density.variances[of.size - 1])
-        squares = ((of.levels - images)[..., 0] ** 2).reshape(5, -1).sum(1)
-        expected = -0.5 * (of.size * 4 * np.log(2 * np.pi * variance) + squares / variance)
-        np.testing.assert_allclose(of.log_prob, expected, rtol=1e-4)
-        np.testing.assert_allclose(of.per_pixel, expected / (4 * of.size), rtol=1e-4)
-    picture = reconstructions_picture(images, reconstructions)
-    assert picture.columns == ["original", "25% hidden", "reconstructed", "100% hidden", "reconstructed"]
-    original, hidden, reconstructed = picture.images[2, :3]
-    np.testing.assert_allclose(original, np.broadcast_to(images[2] / 255, (8, 8, 3)))
-    changed = (hidden != original).any(-1)
-    assert 0 < changed.sum() <= 4 * 4
-    np.testing.assert_allclose(reconstructed[~changed], original[~changed])
-    assert picture.words[2][2].startswith(f"{typeset(float(reconstructions[0].log_prob[2]), 0)} nats\n")
-
-
-def test_show_reconstructions(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    words = ("show", "reconstructions", folder / "model", folder / "grey", "--images", 3, "--out", tmp_path)
-    result = run(*words, "--json", tmp_path / "r.json")
-    assert result.code == 0, result.err
-    assert (tmp_path / "reconstructions.png").read_bytes().startswith(b"\x89PNG")
-    written = json.loads((tmp_path / "r.json").read_text())
-    assert [entry["rate"] for entry in written["rates"]] == [0.25, 0.5, 0.75, 0.9]
-    assert len(written["rates"][0]["log_prob"]) == 3
-    grey = folder / "grey"
-    cases: list[tuple[list[object], str]] = [
-        ([folder / "normalised", grey], "are not pixels; calibrate it with patch_statistics='visible'"),
-        ([folder / "colour", grey], "the images are grey"),
-        (["ppca:2", grey], "is not a masked image model"),
-        ([folder / "none", grey], "is not a masked image model"),
-    ]
-    for words, message in cases:
-        assert message in run("show", "reconstructions", *words, "--out", tmp_path / "x").error
-    assert not (tmp_path / "x").exists()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine, Result
+from command_line import Result
 from maskevidence.moments import GaussianMoments
 from maskevidence.tokens import Tokens
 from paper import __main__ as main
@@ -202,13 +202,3 @@ def figure_1_bytes(figure: object, kind: str) -> bytes:
     from paper.figures import picture
 
     return picture(figure.draw(), kind)  # type: ignore[attr-defined]
-
-
-def test_bias_prints_every_rate(run: CommandLine, tmp_path: Path) -> None:
-    table, target = tmp_path / "table.csv", tmp_path / "bias.json"
-    np.savetxt(table, me.models.PPCA(6, 2).sample(100), delimiter=",", header="a,b,c,d,e,f", comments="")
-    result = run("bias", "ppca:2", table, "--json", target, "--rates", "0.2,0.5")
-    assert result.code == 0, result
-    assert "most accurate" in result.out
-    assert [entry["rate"] for entry in json.loads(target.read_text())["rates"]] == [0.2, 0.5]
-    assert "not numbers" in run("bias", "ppca:2", table, "--rates", "many").error

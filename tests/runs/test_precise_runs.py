@@ -113,7 +113,6 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target-relative", "0.01"), "--target-relative is written in --target-se: --target-se 1%"),
         *(
             (("--target-se", word), f"--target-se {word!r}; give nats above 0, such as 0.05, or a share")
             for word in ("0", "nan", "-1", "0%", "%", "inf%", "x")
@@ -126,7 +125,7 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
         ),
         (("--target-se", "0.1", "--design", "every-size"), "draws random sizes; leave --design"),
         (("--target-se", "0.1", "--design", "random-size:shared"), "--target-se needs own masks"),
-        (("--target-se", "10%", "--shard", "1/2"), "`maskevidence plan` with the same target gives"),
+        (("--target-se", "10%", "--shard", "1/2"), "with --target-se √(N/100)·10%, and give every"),
     ],
 )
 def test_what_excludes_a_target(

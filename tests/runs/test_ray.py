@@ -332,9 +332,6 @@ class TestCommand:
         ("words", "message"),
         [
             (("--engine", "ray"), "--engine ray needs --out"),
-            (("--workers", 2), "--workers is written in --engine: --engine ray:8"),
-            (("--address", "auto"), "--address is written in --engine: --engine ray:address=HOST:PORT"),
-            (("--gpus-per-worker", 1), "--gpus-per-worker is written in --engine: --engine ray:8,gpus=0.5"),
             (("--engine", "ray:0"), "0 workers; give 1 or more"),
             (("--engine", "ray:8,gpus=1.5"), "1.5 GPUs per worker; give a share"),
             (("--engine", "ray:address=here"), "'here' is not the address of a Ray cluster; give HOST:PORT"),

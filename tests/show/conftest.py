@@ -29,8 +29,6 @@ def shown() -> Shown:
         "difference": comparison.behind[0],
         "imputation": me.impute(fits["ppca:2"], x),
         "history": history,
-        "biases": me.bias(truth, (0.2, 0.5, 1.0), n_rows=40, masks_per_row=4, block_rows=2),
-        "bias": me.bias(truth, 0.5, n_rows=20, masks_per_row=4, block_rows=2)[0],
         "model": fits["ppca:2"],
         "report": me.CheckReport(
             "PPCA", (me.Finding("leak", "passed", "no answer changed", n_rows=8),), 8, 0

@@ -104,12 +104,6 @@ def test_a_history_gives_a_row_per_epoch(shown: dict[str, Any]) -> None:
     np.testing.assert_array_equal(frame["held_out"], history.held_out)
 
 
-def test_biases_give_a_row_per_rate(shown: dict[str, Any]) -> None:
-    frame = shown["biases"].to_frame()
-    assert frame["rate"].tolist() == [0.2, 0.5, 1.0]
-    assert frame["bias"].tolist() == [one.bias for one in shown["biases"]]
-
-
 @pytest.mark.parametrize(
     ("name", "call", "package", "extra"),
     [

@@ -11,7 +11,7 @@ import maskevidence as me
 plt = pytest.importorskip("matplotlib.pyplot")
 pytest.importorskip("matplotlib").use("Agg")
 
-NAMES = ("estimate", "curve", "comparison", "difference", "imputation", "history", "biases")
+NAMES = ("estimate", "curve", "comparison", "difference", "imputation", "history")
 
 
 @pytest.fixture(autouse=True)

@@ -12,17 +12,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from maskevidence.commands.bias import bias
 from maskevidence.commands.check import check
 from maskevidence.commands.compare import compare_runs
 from maskevidence.commands.impute import impute
 from maskevidence.commands.lm_eval import lm_eval
 from maskevidence.commands.parser import Models, add_command
-from maskevidence.commands.plan import plan
 from maskevidence.commands.report import report
 from maskevidence.commands.score import score
 from maskevidence.commands.select import select
-from maskevidence.commands.show import reconstructions
 from maskevidence.commands.summarize import summarize
 from maskevidence.commands.train import train
 from maskevidence.commands.variants import variants
@@ -41,23 +38,6 @@ from maskevidence.show.terminal import print_page
 from maskevidence.support import files
 
 DEBUG = "--debug"
-_DESIGNS = ("--design", "--objective")
-_RETIRED = {  # flags of their own once, and how another one says the same
-    "--masks-per-size": (_DESIGNS, "every-size:4"),
-    "--draws": (_DESIGNS, "random-size:16"),
-    "--replicates": (_DESIGNS, "random-size:8,replicates=4"),
-    "--orders": (_DESIGNS, "orderings:16"),
-    "--bound": (_DESIGNS, "orderings:16,bound=importance"),
-    "--order-mixture": (_DESIGNS, "exhaustive:order-mixture"),
-    "--blocks": (_DESIGNS, "policy:entropy,blocks=4"),
-    "--tokens-per-step": (_DESIGNS, "policy:entropy,tokens-per-step=2"),
-    "--masks": (_DESIGNS, "every-size:4,shared"),
-    "--per-token": (_DESIGNS, "random-size:8,per-token"),
-    "--workers": (("--engine",), "ray:8"),
-    "--gpus-per-worker": (("--engine",), "ray:8,gpus=0.5"),
-    "--address": (("--engine",), "ray:address=HOST:PORT"),
-    "--target-relative": (("--target-se",), "1%"),
-}
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
 
 app = typer.Typer(
@@ -133,7 +113,6 @@ def show(result: Result, json: str | None) -> None:
 
 
 add_command(app, shown(score), models=_SCORED)
-add_command(app, shown(plan), models=_SCORED)
 add_command(app, shown(check), models=_SCORED)
 add_command(app, shown(summarize))
 add_command(app, shown(compare_runs), "compare")
@@ -141,28 +120,8 @@ add_command(app, shown(report))
 add_command(app, shown(train), models=_TRAINED)
 add_command(app, shown(select))
 add_command(app, shown(impute))
-add_command(app, shown(bias))
 add_command(app, shown(variants))
-_pictures = typer.Typer(help="Pictures of what a model does.")
-add_command(_pictures, shown(reconstructions))
-app.add_typer(_pictures, name="show")
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
-
-
-@_pictures.callback(invoke_without_command=True)
-def pictures(context: typer.Context) -> None:
-    """Pictures of what a model does."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
-@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def paper(context: typer.Context) -> None:
-    """Say where the paper's tables and figures are made."""
-    words = " ".join(["paper", *(context.args or ["--help"])])
-    raise InputError(
-        f"the paper's tables and figures are not in the package; type python -m {words} in a clone"
-    )
 
 
 @app.callback(invoke_without_command=True)
@@ -202,8 +161,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        message = _retired(error) or (message and f"{message} Try: {command} --help")
-        code = _failed(message) if message else 2  # typer has printed the help
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
@@ -213,17 +171,6 @@ def main() -> None:
     except Exception as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _retired(error: typer.TyperException) -> str | None:
-    """The option that says what an unknown one said once; None for another error or command."""
-    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if option not in _RETIRED or context is None:
-        return None
-    flags, word = _RETIRED[option]
-    new = next((each.opts[0] for each in context.command.params if each.opts[0] in flags), None)
-    where = "the design" if flags == _DESIGNS else new
-    return None if new is None else f"{option} is written in {where}: {new} {word}"
 
 
 def _failed(message: str) -> int:

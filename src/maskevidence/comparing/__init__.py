@@ -1,1 +1,1 @@
-"""Models side by side, the bias of single mask rates, and filled tables."""
+"""Models side by side, and filled tables."""

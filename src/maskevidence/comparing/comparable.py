@@ -23,8 +23,7 @@ def check_comparable(estimates: Estimates) -> list[str]:
     The data must have the same fingerprint, or come from the same texts. A number of kind `pseudo` is
     compared only with numbers of the same design, and base measures must be equal. An area is compared with
     areas, an importance bound with bounds of as many orders, a policy with the same policy, and a mixture
-    with mixtures; bounds and mixtures also with the log evidence of a joint density. The best order of each
-    observation is compared with nothing.
+    with mixtures; bounds and mixtures also with the log evidence of a joint density.
 
     Returns:
         The checks that could not be made, one sentence each.
@@ -62,11 +61,6 @@ def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: Evidenc
         raise InputError(
             f"{first!r} is a {a.base_measure}, {second!r} a {b.base_measure}: these have no common scale; "
             "compare models with the same base measure"
-        )
-    if "upper_bound" in (a.kind, b.kind):
-        raise InputError(
-            f"{first if a.kind == 'upper_bound' else second!r} is an upper bound, of the best order of each "
-            "observation, and proves nothing; compare order mixtures (exhaustive:order-mixture)"
         )
     if not _same_quantity(a, b):
         numbers = (f"{name!r} is {_described(estimate)}" for name, estimate in ((first, a), (second, b)))
@@ -130,8 +124,7 @@ def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
     if estimate.kind in ("lower_bound", "mixture"):
         importance = design.get("bound") == "importance"
         quantity = {"bound": "importance", "orders": design["orders"]} if importance else {}
-        worst = "worst order" if design.get("worst_order") else None
-        return quantity | {"blocks": design.get("blocks"), "order": worst}
+        return quantity | {"blocks": design.get("blocks")}
     if estimate.kind in _EVIDENCES:
         return {}
     return {name: value for name, value in design.items() if name not in _PRECISION}

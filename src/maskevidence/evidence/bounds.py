@@ -100,9 +100,8 @@ class OrderSpread:
 def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, " n_masks"]:
     """Scores whose weighted sum estimates an observation, and whose spread over draws gives its error.
 
-    For the area and for policies these are the scores themselves. For the order mixture, the best and the
-    worst order, all masks of an observation have the same number; for the importance bound, all masks of an
-    order do (`lower_bounds`).
+    For the area and for policies these are the scores themselves. For the order mixture, all masks of an
+    observation have the same number; for the importance bound, all masks of an order do (`lower_bounds`).
     """
     if isinstance(design, Exhaustive) and table.log_mixture is not None:
         mixture, observation = _exact_mixture(table, design)
@@ -189,34 +188,6 @@ def _exact_mixture(
     _, subset, of_block = design.subset(table.n_tokens, table.draw)
     whole = np.bitwise_count(subset) == of_block
     return np.bincount(observation, weights=np.where(whole, table.log_mixture, 0.0)), observation
-
-
-def found_orders(table: ScoreTable, design: MaskDesign | None) -> Int64[np.ndarray, "N D"] | None:
-    """The best or worst order of each observation, as `EvidenceEstimate.orders`; None for other designs."""
-    if not isinstance(design, Exhaustive) or table.first is None:
-        return None
-    _, start = np.unique(table.id, return_index=True)
-    n_tokens = table.n_tokens[start]
-    size = design.block_size(n_tokens)
-    orders, hidden = np.full((len(start), int(n_tokens.max())), -1), np.zeros_like(start)
-    for step in range(orders.shape[1]):
-        block, within = np.divmod(step, size)
-        hidden = np.where(within == 0, 2 ** np.clip(n_tokens - block * size, 0, size) - 1, hidden)
-        rows = np.flatnonzero(step < n_tokens)
-        token = table.first[(start + block * (2**size - 1) + hidden - 1)[rows]]
-        hidden[rows] &= ~(1 << (token - (block * size)[rows]))
-        orders[rows, step] = token
-    return orders
-
-
-def order_words(orders: Int64[np.ndarray, "N D"]) -> list[str]:
-    """Orders as the design `policy:order=...` takes them.
-
-    Example:
-        >>> order_words(np.array([[2, 0, 1], [1, 0, -1]]))
-        ['2+0+1', '1+0']
-    """
-    return ["+".join(map(str, order[order >= 0])) for order in orders]
 
 
 def _n_tokens(table: ScoreTable) -> Int64[np.ndarray, " N"]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.evidence.bounds import order_words
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_rows
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -51,8 +50,6 @@ class ObservationTable:
     pll: Float64[np.ndarray, " N"] | None
     # the log evidence by the model itself, without masks; None where it has none
     closed_form: Float64[np.ndarray, " N"] | None
-    # N best or worst orders, as the design `policy:order=...` takes them; None for other designs
-    order: tuple[str, ...] | None = None
 
     @property
     def per_token(self) -> Float64[np.ndarray, " N"]:
@@ -65,7 +62,7 @@ class ObservationTable:
     def columns(self) -> dict[str, list[object]]:
         """The content of `observations.csv` by column; None where a number is not known."""
         columns: dict[str, list[object]] = {}
-        for name in _COLUMNS if self.order is None else (*_COLUMNS, "order"):
+        for name in _COLUMNS:
             values = getattr(self, name)
             if isinstance(values, np.ndarray):
                 values = values.tolist()
@@ -108,5 +105,4 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         mask_df=mask_df,
         pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
         closed_form=estimate.closed_form,
-        order=None if estimate.orders is None else tuple(order_words(estimate.orders)),
     )

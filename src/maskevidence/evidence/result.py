@@ -46,9 +46,7 @@ from maskevidence.show.words import (
 )
 from maskevidence.support.provenance import command, versions
 
-Kind = Literal[
-    "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "upper_bound", "policy"
-]
+Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
@@ -66,8 +64,8 @@ class EvidenceEstimate(Shown):
         mask_df: degrees of freedom of mask_se; None if unknown or infinite.
         data_se: sampling standard error of the observations, for the mean over their population; None for
             a single observation, and if mask_se is too large to resolve it.
-        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture",
-            "upper_bound" or "policy".
+        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture"
+            or "policy".
         n_observations: number of scored observations.
         n_tokens: total number of their tokens.
         n_bytes: total number of bytes of their text; None without text.
@@ -170,15 +168,6 @@ class EvidenceEstimate(Shown):
         return self.log_evidence if self.design.get("order_mixture") else None
 
     @cached_property
-    def orders(self) -> Int64[np.ndarray, "n_observations D"] | None:
-        """The best or worst order of each observation; None without `best_order=True` or `worst_order=True`.
-
-        A row has the numbers 0, 1, ... of the observation's tokens as the order shows them, and -1 behind
-        them if others are longer. Of equal orders, it is the one that shows an earlier token first.
-        """
-        return bounds.found_orders(self.scores, self._design_of_orders)
-
-    @cached_property
     def order_spread(self) -> OrderSpread | None:
         """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
         return bounds.order_spread(self.scores, self._design_of_orders)
@@ -255,7 +244,7 @@ class EvidenceEstimate(Shown):
         """A row for each observation, by its label or else its id; nats.
 
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se and mask_df unless the
-        design is a user's own, closed_form where it was asked for, per_token, and order for `orders`.
+        design is a user's own, closed_form where it was asked for, and per_token.
         """
         scores = self.scores.sorted()
         _, first = np.unique(scores.id, return_index=True)
@@ -270,8 +259,6 @@ class EvidenceEstimate(Shown):
         if self.closed_form is not None:
             values["closed_form"] = self.closed_form
         values["per_token"] = self.per_observation / values["n_tokens"]
-        if self.orders is not None:
-            values["order"] = bounds.order_words(self.orders)
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:

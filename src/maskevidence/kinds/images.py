@@ -76,9 +76,7 @@ def prepare(
         notes=notes,
     )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
-    prepared = Prepared(
-        loaded, patches, source, details=details, revision=revision, images=images, labels=images.labels
-    )
+    prepared = Prepared(loaded, patches, source, details=details, revision=revision, labels=images.labels)
     how = {option.name: getattr(reading, option.name) for option in fields(ImageFiles)}
     return prepared.read_with(data, {"limit": sample.limit, **how})
 

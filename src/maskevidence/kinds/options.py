@@ -440,15 +440,6 @@ class SelectOptions:
     reading: RowReading = field(default_factory=RowReading)
 
 
-TargetSe = Annotated[
-    str | None,
-    Option(
-        "Draw random sizes until the mask error is this small: 0.05 nats, or 1% of the log evidence.",
-        "NATS|SHARE%",
-    ),
-]
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
@@ -459,7 +450,13 @@ class RunOptions:
     shard: Annotated[
         str | None, Option("Score the K-th of N parts of the rows (summarize joins them).", "K/N")
     ] = None
-    target_se: TargetSe = None
+    target_se: Annotated[
+        str | None,
+        Option(
+            "Draw random sizes until the mask error is this small: 0.05 nats, or 1% of the log evidence.",
+            "NATS|SHARE%",
+        ),
+    ] = None
     max_passes: Annotated[
         int | None, Option("With --target-se: the most masks, over all observations.", "N", min=1)
     ] = None

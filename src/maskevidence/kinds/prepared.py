@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from maskevidence.data.images import Images
 from maskevidence.model import device_of
 from maskevidence.runs import DataSource
 from maskevidence.tokens import Tokens
@@ -32,8 +31,6 @@ class Prepared:
     # the texts that are scored, one or two for each observation unless they were split or joined; None for
     # other models
     texts: tuple[tuple[str, ...], ...] | None = None
-    # the same observations as pixels, for a masked image model; None for other models
-    images: Images | None = None
     labels: tuple[str, ...] | None = None  # a name for each observation; None if they have none
 
     @property

@@ -398,7 +398,8 @@ def parse_precise(
             )
     if shard is not None:
         raise InputError(
-            "--target-se follows the errors of all rows, and a shard sees its own; `maskevidence plan` with "
-            "the same target gives the --design for all shards"
+            "--target-se follows the errors of all rows, and a shard sees its own; score the first 100 of N "
+            f"rows (--limit 100) with --target-se √(N/100)·{target_se}, and give every shard --design "
+            "random-size:K with the K draws at which that run ends"
         )
     return precise

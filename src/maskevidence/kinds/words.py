@@ -123,7 +123,7 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     if Path(word).is_dir():
         return None, models.load(word)
     if own_file(word) is not None:
-        raise InputError(f"{word!r} is code of yours, which check, plan and score run; give another model")
+        raise InputError(f"{word!r} is code of yours, which check and score run; give another model")
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])

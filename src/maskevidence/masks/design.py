@@ -22,7 +22,7 @@ from maskevidence.support.keyed_random import (
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
-LearnedKind = Literal["lower_bound", "mixture", "upper_bound", "policy"]
+LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Int64[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]

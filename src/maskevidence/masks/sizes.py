@@ -459,9 +459,7 @@ class Exhaustive(MaskDesign):
     Weights: one over the number of masks of the size.
 
     With order_mixture=True the estimate is log E_σ p_σ(x), the evidence of the mixture over all orders,
-    exactly and from the same masks (`mixture.order_mixture`); the area is still the sum of the curve. With
-    best_order=True it is log max_σ p_σ(x), with worst_order=True log min_σ p_σ(x): the ends between which
-    every order, the mixture and the area lie. `EvidenceEstimate.orders` has the order itself.
+    exactly and from the same masks (`mixture.order_mixture`); the area is still the sum of the curve.
 
     With `blocks`, each B tokens of an observation are a block, and the orders are those that go from block to
     block: the masks are the subsets of each block, with all later blocks hidden and all earlier ones
@@ -469,9 +467,6 @@ class Exhaustive(MaskDesign):
 
     Args:
         order_mixture: whether the estimate is the order mixture in place of the area.
-        best_order: whether it is log p of the best order, which no decoder can choose: it depends on x, so
-            that these probabilities add up to more than one over all x.
-        worst_order: whether it is log p of the worst order.
         blocks: B, from 1 to 20; None for one block of all tokens.
 
     Example:
@@ -482,22 +477,17 @@ class Exhaustive(MaskDesign):
     """
 
     order_mixture: bool = False
-    best_order: bool = False
-    worst_order: bool = False
     blocks: int | None = None
     name: ClassVar[str] = "exhaustive"
     purpose: ClassVar[str] = "Equal to the sum over sizes: every mask of every size is scored."
     deterministic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.order_mixture + self.best_order + self.worst_order > 1:
-            raise InputError("order_mixture, best_order and worst_order are different numbers; give one")
         if self.blocks is None:
             return
         if self.is_area:
             raise InputError(
-                "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture), "
-                "best_order or worst_order"
+                "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture)"
             )
         check_counts(blocks=self.blocks)
         if self.blocks > MAX_TOKENS_EXHAUSTIVE:
@@ -508,11 +498,11 @@ class Exhaustive(MaskDesign):
 
     @property
     def is_area(self) -> bool:
-        return not (self.order_mixture or self.best_order or self.worst_order)
+        return not self.order_mixture
 
     @property
     def learned_kind(self) -> LearnedKind:
-        return "mixture" if self.order_mixture else "upper_bound" if self.best_order else "lower_bound"
+        return "mixture" if self.order_mixture else "lower_bound"
 
     def block_size(self, n_tokens: Integers) -> Integers:
         """The number of tokens of the blocks of each observation but the last one, shape (B,)."""

@@ -507,7 +507,7 @@ def orders(runs: Sequence[ReportedRun], noun: str) -> Figure | None:
 
 
 def _is_of_orders(estimate: EvidenceEstimate) -> bool:
-    return estimate.kind in ("mixture", "policy", "upper_bound") or estimate.bracket is not None
+    return estimate.kind in ("mixture", "policy") or estimate.bracket is not None
 
 
 def _label(mark: Mark, *, several: bool) -> str:
@@ -525,9 +525,8 @@ def _interval(mark: Mark) -> tuple[float, float] | None:
 def _marks(run: str, estimate: EvidenceEstimate) -> list[Mark]:
     bracket = estimate.bracket
     if bracket is None:
-        words = {"policy": estimate.design.get("policy", "policy"), "upper_bound": "best order"}
-        bound = "worst order" if estimate.design.get("worst_order") else "area"
-        return [Mark(run, words.get(estimate.kind, bound), estimate.log_evidence, estimate.mask_se)]
+        name = estimate.design.get("policy", "policy") if estimate.kind == "policy" else "area"
+        return [Mark(run, name, estimate.log_evidence, estimate.mask_se)]
     area = Mark(run, "area", bracket.area, bracket.area_se)
     if bracket.mixture is not None:
         return [area, Mark(run, "order mixture", bracket.mixture, 0.0)]

@@ -73,8 +73,8 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
     whole = {name: pa.array(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
     n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else pa.array(rows.n_bytes)
     columns = {**whole, "score": pa.array(rows.score), "n_bytes": n_bytes}
-    beside = {name: getattr(rows, name) for name in ("log_mixture", "first")}
-    columns |= {name: pa.array(values) for name, values in beside.items() if values is not None}
+    if rows.log_mixture is not None:
+        columns["log_mixture"] = pa.array(rows.log_mixture)
     if rows.hidden is not None:
         columns |= _lists(rows.hidden.packed(rows.size))
     content = pa.table(columns)
@@ -106,7 +106,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
         )
     content = parquet.read_table(pa.BufferReader(data))
     column = {name: content.column(name) for name in content.column_names}
-    names = ("id", "draw", "size", "n_tokens", "score", "log_mixture", "first")
+    names = ("id", "draw", "size", "n_tokens", "score", "log_mixture")
     values = {name: column[name].to_numpy() for name in names if name in column}
     n_bytes = None if column["n_bytes"].null_count else column["n_bytes"].to_numpy()
     hidden = _hidden(content, values["size"]) if _PLACES in column else None

@@ -1,4 +1,4 @@
-"""The mean, maximum or minimum over all orders of the probability that a chain of conditionals gives."""
+"""The mean over all orders of the probability that a chain of conditionals gives."""
 
 import math
 
@@ -80,8 +80,7 @@ class MixtureRecord:
     """The order mixture of every scored mask of some observations, while their masks are scored.
 
     It holds one number for each mask. Masks come in any order that has each mask after all smaller ones of
-    its observation. For the best order, the mean of the recursion is a maximum, g(∅) = 1 and
-    g(S) = max_{j ∈ S} p(x_j | all that is not in S) · g(S \\ j), and for the worst order a minimum.
+    its observation.
 
     Args:
         design: the design that enumerates the masks.
@@ -89,15 +88,11 @@ class MixtureRecord:
         n_masks: how many masks will be scored.
 
     Attributes:
-        of_masks: shape (n_masks,); log E_σ p_σ of the scored tokens of each mask, nats; or the maximum or
-            minimum of log p_σ.
-        first: shape (n_masks,); for the best or worst order of each mask, the token that it shows first, by
-            its number in the observation (of equal orders the earliest); None for the mixture.
+        of_masks: shape (n_masks,); log E_σ p_σ of the scored tokens of each mask, nats.
     """
 
     def __init__(self, design: Exhaustive, maskable: Bool[np.ndarray, "B D"], n_masks: int) -> None:
         self.of_masks = np.zeros(n_masks)
-        self.first = None if design.order_mixture else np.zeros(n_masks, dtype=np.int64)
         self._design = design
         self._n_tokens = maskable.sum(1)
         self._columns = np.argsort(~maskable, axis=1, kind="stable")
@@ -125,12 +120,5 @@ class MixtureRecord:
         hidden = (subset[:, None] & bits) != 0
         smaller = np.where(hidden, draw[:, None] & ~bits, draw[:, None]) + self._start[row][:, None]
         log_smaller, own = self._log_mixture[smaller], np.take_along_axis(log_conditionals, columns, axis=1)
-        if self.first is None:
-            log_mixture = _one_token_more(log_smaller, hidden, own)
-        else:
-            sign = 1 if self._design.best_order else -1
-            terms = np.where(hidden, sign * (own + log_smaller), -math.inf)
-            best = terms.argmax(1)[:, None]
-            log_mixture = sign * np.take_along_axis(terms, best, axis=1)[:, 0]
-            self.first[part] = np.take_along_axis(number, best, axis=1)[:, 0]
+        log_mixture = _one_token_more(log_smaller, hidden, own)
         self._log_mixture[self._start[row] + draw] = self.of_masks[part] = log_mixture

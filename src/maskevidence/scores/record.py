@@ -88,9 +88,7 @@ class ScoreTable:
         score: shape (n_masks,); mean log-probability of a hidden token, nats.
         n_bytes: shape (n_masks,); the observation's bytes of text; None without text.
         log_mixture: shape (n_masks,); log E_σ p_σ of the hidden tokens that are scored given the visible
-            ones, nats, or log p of their best or worst order; None unless one of these was computed.
-        first: shape (n_masks,); the number of the token that the best or worst order shows first; None
-            without such an order.
+            ones, nats; None unless it was computed.
         hidden: the log-probability of each hidden token; None where it was not recorded.
     """
 
@@ -101,7 +99,6 @@ class ScoreTable:
     score: Float64[np.ndarray, " n_masks"]
     n_bytes: Int64[np.ndarray, " n_masks"] | None = None
     log_mixture: Float64[np.ndarray, " n_masks"] | None = None
-    first: Int64[np.ndarray, " n_masks"] | None = None
     hidden: HiddenTokens | None = None
 
     @classmethod

@@ -227,8 +227,8 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
         if tokens_scored is not None:
             tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
-    log_mixture, first = (None, None) if mixtures is None else (mixtures.of_masks, mixtures.first)
-    table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture, first)
+    log_mixture = None if mixtures is None else mixtures.of_masks
+    table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture)
     return replace(table, hidden=tokens_scored)
 
 

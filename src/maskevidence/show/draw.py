@@ -18,7 +18,6 @@ from maskevidence.show.pictures import (
     ColourGrid,
     Floats,
     Histogram,
-    ImageGrid,
     Line,
     Lines,
     Strips,
@@ -37,7 +36,6 @@ _MOST_IN_SVG = 150  # points of a line in a page
 _WRITTEN = 200  # cells of a grid that hold their numbers
 _TITLE_WIDTH = 84  # characters
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
-_PITCH = 1.06, 1.3  # from an image to the next one, in widths and heights of an image
 
 
 @singledispatch
@@ -167,22 +165,6 @@ def _(picture: Strips, axes: Any, key: str = "") -> None:
     _legend(axes, room=0.5 if longest <= 4 else 0.6 + 0.08 * longest)
 
 
-@draw.register
-def _(picture: ImageGrid, axes: Any, key: str = "") -> None:
-    n_rows, n_columns = picture.images.shape[:2]
-    for row, column in np.ndindex(n_rows, n_columns):
-        left, top = _PITCH[0] * column, _PITCH[1] * row
-        image = picture.images[row, column]
-        axes.imshow(image, interpolation="nearest", extent=(left, left + 1, top + 1, top))
-        words = _label(picture.words[row][column])
-        axes.text(left + 0.5, top + 1.04, words, ha="center", va="top", fontsize=7)
-    for column, name in enumerate(picture.columns):
-        axes.text(_PITCH[0] * column + 0.5, -0.05, _label(name), ha="center", va="bottom", fontsize=8)
-    axes.set_xlim(0, _PITCH[0] * n_columns)
-    axes.set_ylim(_PITCH[1] * n_rows, -0.2)
-    axes.set_axis_off()
-
-
 def plot(picture: Picture, title: str, ax: Any = None) -> Any:
     """Draw a picture on axes, and return these.
 
@@ -290,9 +272,6 @@ def _size(picture: Picture) -> tuple[float, float]:
     if isinstance(picture, ColourGrid):
         of_cell = (0.6, 0.28) if picture.values.size <= _WRITTEN else (0.26, 0.22)
         return 3.4 + of_cell[0] * len(picture.columns), 1.6 + of_cell[1] * min(len(picture.values), 60)
-    if isinstance(picture, ImageGrid):
-        n_rows, n_columns = picture.images.shape[:2]
-        return 1.15 * _PITCH[0] * n_columns, 1.15 * _PITCH[1] * n_rows + 0.8
     if isinstance(picture, Strips):
         return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 
 from maskevidence.show.parts import Picture
 
@@ -117,15 +117,6 @@ class Strips(Picture):
     y_label: str  # what the vertical axis shows, with its unit
     words: str  # what the points are, in the legend
     interval: str  # what the intervals are, in the legend
-
-
-@dataclass(frozen=True)
-class ImageGrid(Picture):
-    """Images in rows and columns."""
-
-    images: Float[np.ndarray, "n_rows n_columns height width 3"]  # red, green and blue in [0, 1]
-    columns: Sequence[str]  # the headings of the columns
-    words: Sequence[Sequence[str]]  # what stands below each image, row by row; "" for nothing
 
 
 def thinned(line: Line, at_most: int) -> Line:

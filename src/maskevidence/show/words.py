@@ -28,10 +28,6 @@ KINDS = {
         "no joint density stands behind the learned conditionals, and this is the log evidence of the "
         "mixture over the orders in which they can be chained, exactly"
     ),
-    "upper_bound": (
-        "this is the log-probability of the observation in its best order, an upper bound on the log "
-        "evidence of the mixture over orders; these probabilities add up to more than one"
-    ),
     "policy": (
         "this is the log-probability that a decoder which follows the policy writes the observation; another "
         "policy has another one"
@@ -63,10 +59,6 @@ _MEANINGS = {
         "a model of learned conditionals defines no single p(x): the number is the log evidence of {a} "
         f"{{noun}} {_ORDERS}"
     ),
-    "upper_bound": (
-        "a model of learned conditionals defines no single p(x): the number is the log-probability of {a} "
-        "{noun} when its tokens are filled in in the order that makes it most probable, in nats"
-    ),
     "policy": (
         "the number is the log-probability that a decoder which follows the policy writes {a} {noun}, in "
         "nats, and higher is better"
@@ -83,7 +75,6 @@ _EVIDENCE_NAMES = {
     "approximate": "log evidence, approximately",
     "lower_bound": "lower bound on the log evidence",
     "mixture": "log evidence of the order mixture",
-    "upper_bound": "log-probability of the best order",
     "policy": "log-probability of the decoding policy",
     "pseudo": "pseudo log evidence",
 }
@@ -94,7 +85,6 @@ _MODELS = {
 }
 _PERPLEXITY_NAMES = {
     "lower_bound": "perplexity bound",
-    "upper_bound": "perplexity, at least",
     "pseudo": "pseudo-perplexity",
 }
 

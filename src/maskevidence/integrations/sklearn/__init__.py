@@ -1,4 +1,4 @@
-"""Masked models as scikit-learn estimators: densities, an imputer, and regressors turned into masked models.
+"""Masked models as scikit-learn estimators: densities and an imputer.
 
 The public names are declared in `__init__.pyi`, and each is imported when it is first used.
 """

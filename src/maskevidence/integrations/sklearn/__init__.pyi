@@ -6,4 +6,3 @@ from .densities import GaussianDensity as GaussianDensity
 from .densities import KernelGaussianDensity as KernelGaussianDensity
 from .imputer import MaskedImputer as MaskedImputer
 from .network_density import MaskedNetworkDensity as MaskedNetworkDensity
-from .regressor_density import MaskedRegressorDensity as MaskedRegressorDensity

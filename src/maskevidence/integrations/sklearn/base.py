@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64
 
-from maskevidence import EvidenceEstimate, Imputation, MaskDesign, MaskedModel, Tokens, estimate_evidence
+from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.data import Table
 from maskevidence.errors import import_extra
 from maskevidence.evidence.estimate import labels_of
@@ -152,7 +152,17 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
             design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
             seed: seed of the masks.
         """
-        return evidence_of_rows(self.model_, X, self._fitted_table(X), self.model_.tokens, design, seed)
+        table = self._fitted_table(X)
+        seen = with_values(table)
+        estimate = estimate_evidence(self.model_, self.model_.tokens(table[seen]), design, seed=seed)
+        if names := labels_of(X):
+            scored = np.flatnonzero(seen)[estimate.ids]
+            estimate = replace(estimate, labels=tuple(names[number] for number in scored.tolist()))
+        n_empty = int((~seen).sum())
+        if not n_empty:
+            return estimate
+        rows = "row without an observed value is" if n_empty == 1 else "rows without an observed value are"
+        return replace(estimate, notes=(*estimate.notes, f"{n_empty:,} {rows} left out"))
 
     def impute(self, X: Any) -> Imputation:
         """Mean and variance of every missing value given the observed values of its row.
@@ -197,27 +207,6 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def evidence_of_rows(
-    model: MaskedModel,
-    data: Any,
-    table: Float64[np.ndarray, "N D"],
-    to_tokens: Callable[[Float64[np.ndarray, "n D"]], Tokens],
-    design: MaskDesign | None,
-    seed: int,
-) -> EvidenceEstimate:
-    """The estimate of the rows that have an observed value, with a note on how many have none."""
-    seen = with_values(table)
-    estimate = estimate_evidence(model, to_tokens(table[seen]), design, seed=seed)
-    if names := labels_of(data):
-        scored = np.flatnonzero(seen)[estimate.ids]
-        estimate = replace(estimate, labels=tuple(names[number] for number in scored.tolist()))
-    n_empty = int((~seen).sum())
-    if not n_empty:
-        return estimate
-    rows = "row without an observed value is" if n_empty == 1 else "rows without an observed value are"
-    return replace(estimate, notes=(*estimate.notes, f"{n_empty:,} {rows} left out"))
 
 
 class LatentDensity(
@@ -271,7 +260,7 @@ class LatentDensity(
 def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Callable[..., float]:
     """A scorer for `GridSearchCV`, `cross_val_score` and others: the estimated log evidence, nats per row.
 
-    It ranks any masked model, also those without a closed form, such as `MaskedRegressorDensity`. All
+    It ranks any masked model, also those without a closed form, such as `MaskedNetworkDensity`. All
     candidates are scored on the same masks. In a `Pipeline`, the rows that reach the last step are scored, in
     the units that they have there: search over the parameters of the last step alone.
 

@@ -158,17 +158,12 @@ class MaskedImputer(
             X: shape (N, D), `missing_values` where a value is missing.
             draws: the number of tables.
             random_state: seed of the draws; by default the imputer's own `random_state`.
-
-        Raises:
-            InputError: a density that draws no missing values.
         """
         _validation.check_is_fitted(self, "residuals_")
         table, single = self._table(X, reset=False)
         kept = table[:, self._kept]
         values = np.repeat(np.where(np.isnan(kept), self._constant, kept)[None], draws, axis=0)
         if self.estimator_ is not None:
-            if not hasattr(self.estimator_, "draw_missing"):
-                raise InputError(f"{type(self.estimator_).__name__} draws no missing values; use PPCA, say")
             seed = seed_from(self.random_state if random_state is None else random_state)
             values[..., self._varies] = self.estimator_.draw_missing(kept[:, self._varies], draws, seed)
         return [self._as_given(X, table, drawn, single) for drawn in values]
