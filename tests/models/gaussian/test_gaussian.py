@@ -222,9 +222,12 @@ class TestFit:
             me.models.Gaussian(n_features=3).fit(x)
         assert "50 rows and 3 columns" in str(caught.value)
 
-    def test_fewer_rows_than_columns(self) -> None:
-        with pytest.raises(me.NumericalError, match="4 rows and 6 columns is not positive definite"):
-            me.models.Gaussian(n_features=6).fit(np.random.default_rng(0).normal(size=(4, 6)))
+    @pytest.mark.parametrize("hole", [0.0, np.nan])
+    def test_no_more_rows_than_columns(self, hole: float) -> None:
+        x = np.random.default_rng(0).normal(size=(4, 6))
+        x[0, 0] += hole
+        with pytest.raises(me.NumericalError, match="4 rows do not determine the covariance of 6 columns"):
+            me.models.Gaussian(n_features=6).fit(x)
 
     def test_too_few_rows(self) -> None:
         with pytest.raises(me.InputError, match="1 rows are too few; give at least 2"):

@@ -256,9 +256,9 @@ class TestRefusals:
         with pytest.raises(me.InputError, match="every column is constant; there is nothing to fit"):
             new(D).fit(x)
 
-    @pytest.mark.parametrize("kind", ["constant", "copy", "sum", "few rows"])
+    @pytest.mark.parametrize("kind", ["constant", "copy", "sum"])
     def test_a_full_covariance_that_becomes_singular(self, kind: str) -> None:
-        x = table(n_rows=4 if kind == "few rows" else 60)
+        x = table(n_rows=60)
         if kind == "constant":
             x[:, 1] = np.where(np.isnan(x[:, 1]), np.nan, 2.0)
             x[np.isnan(x).all(1), 1] = 2.0

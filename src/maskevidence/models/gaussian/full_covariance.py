@@ -103,10 +103,16 @@ class Gaussian(GaussianFamily):
 
         Raises:
             InputError: a table that cannot be fitted.
-            NumericalError: a singular covariance.
+            NumericalError: a singular covariance, as of no more rows than columns.
         """
         table, self.n_iterations = self._table(x), 0
         check_table(table, 0, tolerance, max_iterations, self.columns)
+        if max(2, ddof + 1) <= len(table) <= self.n_features:
+            raise NumericalError(
+                f"{len(table)} rows do not determine the covariance of {self.n_features} columns; give "
+                f"more than {self.n_features}, or use factor-analysis:K, or kernel-gaussian, which shrinks "
+                "correlations"
+            )
         if np.isnan(table).any():
             mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
         else:

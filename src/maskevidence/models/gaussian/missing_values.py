@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from scipy.linalg import solve_triangular
 
 from maskevidence.errors import NumericalError
 from maskevidence.models.gaussian.maximum_likelihood import (
@@ -168,6 +169,28 @@ class LowRankLikelihood:
         return np.concatenate([step[:, :k].ravel(), step[:, k], of_noise]) * self.rows.total
 
 
+class _Holes(NamedTuple):
+    """The patterns with equally many missing values, and their rows."""
+
+    columns: Int64[np.ndarray, "p h"]  # the missing columns of each pattern
+    n_rows: Float64[np.ndarray, " p"]  # the rows of each pattern
+    rows: Int64[np.ndarray, " r"]  # the positions of the kept rows
+    pattern_of: Int64[np.ndarray, " r"]  # the pattern of each
+
+
+def _holes_by_size(rows: MissingRows) -> list[_Holes]:
+    """The patterns with missing values, by the number of these."""
+    n_missing = (rows.seen == 0).sum(1)
+    groups = []
+    for size in np.unique(n_missing[n_missing > 0]):
+        patterns = np.flatnonzero(n_missing == size)
+        columns = np.nonzero(rows.seen[patterns] == 0)[1].reshape(len(patterns), size)
+        kept = np.flatnonzero(np.isin(rows.pattern_of, patterns))
+        of_pattern = np.searchsorted(patterns, rows.pattern_of[kept])
+        groups.append(_Holes(columns, rows.n_rows[patterns], kept, of_pattern))
+    return groups
+
+
 class FullLikelihood:
     """The mean log evidence per row of N(μ, L Lᵀ), standard units, as a function of (μ, the triangle L).
 
@@ -179,6 +202,10 @@ class FullLikelihood:
     and ∂/∂L is the triangle of 2 G L. EM moves μ by Σ·∂/∂μ and Σ by 2 Σ G Σ, that is, L by L·Φ(Lᵀ ∂/∂L),
     where Φ takes the triangle and halves its diagonal.
 
+    With K = Σ⁻¹, only blocks of the size of the hole, M, are inverted for each pattern:
+
+        log|Σ_RR| = log|Σ| + log|K_MM|,   Σ_RR⁻¹ = K_RR - K_RM K_MM⁻¹ K_MR
+
     Source:
         Little and Rubin (2002), Statistical Analysis with Missing Data, section 11.2.
     """
@@ -187,8 +214,8 @@ class FullLikelihood:
         self.rows = rows
         self._width = len(rows.shift)
         self._triangle = np.tril_indices(self._width)
-        self._both = rows.seen[:, :, None] * rows.seen[:, None, :]
-        self._rest = (1.0 - rows.seen)[:, :, None] * np.eye(self._width)
+        self._holes = _holes_by_size(rows)
+        self._seen = rows.seen[rows.pattern_of]
 
     def point(self, mean: Vector, factor: Matrix) -> Point:
         """The arguments of a mean and a triangular factor."""
@@ -202,19 +229,36 @@ class FullLikelihood:
 
     def __call__(self, point: Point) -> Evaluation:
         """The value, its gradient and the metric of EM."""
-        rows = self.rows
+        rows, width = self.rows, self._width
         mean, factor = self.parts(point)
-        block = (factor @ factor.T) * self._both + self._rest
-        try:
-            lower = np.linalg.cholesky(block)
-        except np.linalg.LinAlgError:
+        diagonal = np.diagonal(factor)
+        if not diagonal.all():
             return _NOT_ALLOWED
-        log_determinant = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
-        inverse = np.linalg.inv(block) - self._rest
+        inverse = solve_triangular(factor, np.eye(width), lower=True)
+        precision = inverse.T @ inverse
         centred = rows.centred(mean)
-        weighted = np.einsum("rde,re->rd", inverse[rows.pattern_of], centred)
-        constant = rows.n_rows @ log_determinant + rows.n_seen.sum() * _LOG_2PI
-        of_covariance = weighted.T @ weighted - np.einsum("p,pde->de", rows.n_rows, inverse)
+        centred_by_precision = centred @ precision
+        log_determinant = 2 * rows.total * np.log(np.abs(diagonal)).sum()
+        filled, of_holes = centred.copy(), np.zeros(width * width)
+        for holes in self._holes:
+            block = precision[holes.columns[:, :, None], holes.columns[:, None, :]]
+            try:
+                lower = np.linalg.cholesky(block)
+            except np.linalg.LinAlgError:
+                return _NOT_ALLOWED
+            log_determinant += 2 * holes.n_rows @ np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+            covariance = np.linalg.inv(block)
+            columns = holes.columns[holes.pattern_of]
+            right = np.take_along_axis(centred_by_precision[holes.rows], columns, axis=1)
+            expected = -np.einsum("rhk,rk->rh", covariance[holes.pattern_of], right)
+            filled[holes.rows[:, None], columns] = expected
+            cells = holes.columns[:, :, None] * width + holes.columns[:, None, :]
+            weights = holes.n_rows[:, None, None] * covariance
+            of_holes += np.bincount(cells.ravel(), weights.ravel(), minlength=width * width)
+        weighted = (filled @ precision) * self._seen
+        inverses = precision @ (rows.total * np.eye(width) - of_holes.reshape(width, width) @ precision)
+        constant = log_determinant + rows.n_seen.sum() * _LOG_2PI
+        of_covariance = weighted.T @ weighted - inverses
         gradient = self.point(weighted.T @ rows.weight, of_covariance @ factor)
         return Evaluation(
             float(-0.5 * (constant + (centred * weighted).sum()) / rows.total),
