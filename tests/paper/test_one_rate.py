@@ -42,7 +42,8 @@ def test_the_joint_block_has_minus_the_evidence_of_the_visible_tokens(build: Bui
     model = build(D)
     tokens = me.Tokens.from_array(np.random.default_rng(2).normal(size=(1, D)))
     hidden = torch.tensor([True, False, True, True, False])
-    _, visible = block_and_visible(model, tokens, hidden)
+    with torch.no_grad():
+        _, visible = block_and_visible(model, tokens, hidden)
     mean, covariance = oracles.parameters_of(model)
     of_visible = torch.distributions.MultivariateNormal(
         torch.as_tensor(mean)[~hidden], torch.as_tensor(covariance)[~hidden][:, ~hidden]

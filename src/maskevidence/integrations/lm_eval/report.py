@@ -38,7 +38,7 @@ class _Document(NamedTuple):
 
 
 def task_errors(task: Any) -> dict[str, Any]:
-    """The errors of a task's metrics, and the number of passes of its values.
+    """The errors of a task's metrics.
 
     The values are redrawn 64 times within their errors, jointly for each document, and the harness's
     functions compute the metrics of each redraw. `mask_se` of a metric is its standard deviation over the
@@ -46,7 +46,7 @@ def task_errors(task: Any) -> dict[str, Any]:
     """
     documents = list(_documents(task))
     values = [value for document in documents for value in document.values if value is not None]
-    report: dict[str, Any] = {"documents": len(documents), "passes": sum(value.n_passes for value in values)}
+    report: dict[str, Any] = {"documents": len(documents)}
     if not values:
         return report
     report |= _decisions(task, documents)
