@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -201,6 +202,24 @@ class TestBadInput:
 
     def test_an_unknown_command(self, run: CommandLine) -> None:
         assert "No such command 'scor'" in run("scor").error
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_bug_of_ours_is_not_told_as_a_change_of_the_users(
+    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    """The remedy was --overwrite, which deletes the run."""
+    words = ("score", "gaussian", a_table(tmp_path), "--design", "every-size:2", "--out", tmp_path / "run")
+    assert not finished or run(*words).code == 0
+
+    def broken(*_: object) -> NoReturn:
+        raise KeyError("mask_se")
+
+    monkeypatch.setattr("maskevidence.kinds.scoring.page_of_numbers", broken)
+    result = run(*words)
+    assert result.code == 70
+    assert "internal error, please report: KeyError in " in result.err
+    assert "changed" not in result.err
 
 
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -77,8 +77,11 @@ def test_a_table_of_mutants_with_measurements(
     assert (joint.centre, joint.reach) == pytest.approx((0.0, np.abs(scores).max()), abs=1e-5)
     assert effect.values[[0, 4], [0, 1]] == pytest.approx([0, 9 / 7])
     assert (effect.centre, effect.reach) == pytest.approx((5 / 7, 5 / 7))  # the mean of all eleven
+    table = tmp_path / "out" / "variants.csv"
+    table.write_text(table.read_text().replace("effect", "defect"))
+    assert "variants.csv' was changed since (KeyError: 'effect')" in run("report", tmp_path / "out").error
     (tmp_path / "out" / "variants.json").write_text("{}")
-    assert "was changed since (KeyError: 'plan')" in run("report", tmp_path / "out").error
+    assert "variants.json' was changed after it was written" in run("report", tmp_path / "out").error
     plan = run(*words, "--plan", "--conventions", "all", "--json", "-")
     assert json.loads(plan.out)["plan"]["passes"] > 100
     assert "scores" not in json.loads(plan.out)

@@ -22,7 +22,7 @@ from maskevidence.kinds.options import RowTraining, TextTraining
 from maskevidence.runs.lock import HOLDER, LOCK, locked
 from text_models import SENTENCES
 
-CHANGING = ("versions", "command", "resumed_from", "checkpoint.safetensors", LOCK)
+CHANGING = ("versions", "command", "seal", "resumed_from", "checkpoint.safetensors", LOCK)
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from maskevidence.commands.variants import variants
 from maskevidence.errors import (
     CollapsedWeightsWarning,
     ConvergenceWarning,
-    InputError,
     MaskEvidenceError,
     UnknownTokensWarning,
     UntrustedFileWarning,
@@ -84,25 +83,11 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
 
 def show(result: Result, json: str | None) -> None:
-    """Print a result, on the error output if standard output has its JSON, and write its JSON.
-
-    Raises:
-        InputError: the file that the result was read from was changed.
-    """
+    """Print a result, on the error output if standard output has its JSON, and write its JSON."""
     screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
-    try:
-        content = result.to_dict()
-        with screen.capture() as printed:  # as a whole or not at all
-            print_page(screen, result.page())
-    except MaskEvidenceError:
-        raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        if result.file is None:
-            raise
-        raise InputError(
-            f"{str(result.file)!r} was changed after it was written ({type(error).__name__}: {error}); "
-            "restore it, or use --overwrite"
-        ) from error
+    content = result.to_dict()
+    with screen.capture() as printed:  # as a whole or not at all
+        print_page(screen, result.page())
     screen.file.write(printed.get())
     for line in result.written:
         screen.print(line, soft_wrap=True)

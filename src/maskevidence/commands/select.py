@@ -131,9 +131,10 @@ def select(
 
 def _write(selection: "Selection", result: dict[str, Any], out: Path) -> Selected:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
+    from maskevidence.runs.blocks import write_sealed
     from maskevidence.runs.lock import locked
     from maskevidence.show.draw import image
-    from maskevidence.support.files import remove_temporaries, write_atomic, write_json
+    from maskevidence.support.files import remove_temporaries, write_atomic
 
     missing = None
     with locked(out):
@@ -147,5 +148,5 @@ def _write(selection: "Selection", result: dict[str, Any], out: Path) -> Selecte
         except MissingExtraError as error:
             missing = f"{PICTURE} was not drawn: {error}"
         selection.model.save(out / MODEL)
-        write_json(out / RESULT, result)
+        write_sealed(out / RESULT, result)
     return Selected(selection, result, out, (*files, MODEL, RESULT), missing)

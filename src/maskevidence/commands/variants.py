@@ -179,13 +179,14 @@ def _correlations(
 def _write(result: VariantResult, scores: "VariantScores", out: Path) -> None:
     """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
     from maskevidence.kinds.mutants import column_beside
+    from maskevidence.runs.blocks import write_sealed
     from maskevidence.runs.lock import locked
-    from maskevidence.support.files import write_atomic, write_json, writing
+    from maskevidence.support.files import write_atomic, writing
 
     taken = ("mutant", *scores.columns().values)
     columns = {column_beside(name, taken): column.tolist() for name, column in result.given.items()}
     with locked(out):
         with writing(out):
             (out / TABLE).unlink(missing_ok=True)
-        write_json(out / SUMMARY, result.summary())
+        write_sealed(out / SUMMARY, result.summary())
         write_atomic(out / TABLE, scores.to_csv(columns))

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maskevidence.show.parts import Page
@@ -29,11 +28,6 @@ class Result(ABC):
     def code(self) -> int:
         """The exit code."""
         return 0
-
-    @property
-    def file(self) -> Path | None:
-        """The file that an earlier command had written the result into; None if the result is new."""
-        return None
 
 
 @dataclass(frozen=True)

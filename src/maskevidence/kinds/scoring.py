@@ -242,11 +242,6 @@ class Scored(Result):
             return missing
         return [f"Written to {self.folder}: {', '.join(self.files)}", *missing]
 
-    @property
-    def file(self) -> Path | None:
-        """The estimate of a run that was finished before."""
-        return self.folder / ESTIMATE if self.folder and self.finished_before else None
-
     def _of_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> list[Table | str]:
         """The scores of the first tokens, and where the others are."""
         cells = [

@@ -12,6 +12,7 @@ from maskevidence.evidence.result import page_of_numbers
 from maskevidence.kinds.options import Training
 from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import is_network, kind_of_training
+from maskevidence.runs.blocks import read_sealed, write_sealed
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.words import typeset
@@ -52,11 +53,6 @@ class TrainingResult(Result):
             return [f"This training in {self.folder} was finished before; --overwrite trains again."]
         return [f"Written to {self.folder}: {', '.join(self.files)}"]
 
-    @property
-    def file(self) -> Path | None:
-        """The result of a training that was finished before."""
-        return self.folder / RESULT if self.finished_before else None
-
 
 def check_training_folder(options: Training, own: str) -> None:
     """Refuse a folder that cannot hold the training, before any work; nothing is written.
@@ -91,7 +87,7 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Trainin
         return None
     with suppress(OSError):  # a kill after the result was written may have left them
         remove_checkpoints(out)
-    return TrainingResult(read_json(out / RESULT, _REMEDY), out, finished_before=True)
+    return TrainingResult(read_sealed(out / RESULT, _REMEDY), out, finished_before=True)
 
 
 def begin_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
@@ -135,7 +131,7 @@ def write_result(
     """Write `train.json`."""
     result = {"model": model, "data": data, "objective": dict(objective), **numbers, "seed": options.seed}
     result |= {"versions": versions(), "command": command()}
-    write_json(options.out / RESULT, result)
+    write_sealed(options.out / RESULT, result)
     return result
 
 

@@ -9,7 +9,6 @@ from jaxtyping import Float64
 
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
-from maskevidence.errors import InputError
 from maskevidence.kinds.rows import read, reading_from, use_saved
 from maskevidence.kinds.scoring import manifest_of, score_prepared
 from maskevidence.kinds.selection import SELECTION, page_of_selection, picture_of_selection
@@ -20,12 +19,11 @@ from maskevidence.models.base import TableModel
 from maskevidence.report.figures import Figure, figure
 from maskevidence.report.reading import MadeRow, ReportedRun
 from maskevidence.report.tokens import MOST_WORK
-from maskevidence.runs.blocks import seal_of_files
+from maskevidence.runs.blocks import read_sealed, seal_of_files
 from maskevidence.runs.directory import MODEL
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Picture, Table
 from maskevidence.show.words import NOT_KNOWN, count
-from maskevidence.support.files import read_json
 
 
 @dataclass(frozen=True)
@@ -43,31 +41,16 @@ class ReportedSelection:
 
 def read_selection(folder: Path) -> ReportedSelection:
     """Read a folder of `select --out` and the table again, and score its rows by the chosen model."""
-    result = read_json(folder / SELECTION, "select again with --overwrite")
+    result = read_sealed(folder / SELECTION, "select again with --overwrite")
     model = load(folder / MODEL)
-    try:
-        page, (picture, _) = page_of_selection(result), picture_of_selection(result)
-        data, options = result["data"], result["options"]
-        limit, id_column, words = (options.get(name) for name in ("limit", "id_column", "words"))
-        table = read(
-            data,
-            reading_from(options),
-            limit=limit,
-            seed=result["seed"],
-            id_column=id_column,
-            words=bool(words),
-        )
-        ready = use_saved(model, table).read_with(data, options)
-        compared = f"{count(len(result['candidates']), 'candidate')}, each fitted in {result['folds']} folds"
-        origin = {"command": result["command"], "versions": result["versions"]}
-    except InputError:
-        raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{str(folder / SELECTION)!r} was changed since ({type(error).__name__}: {error}); "
-            "select again with --overwrite"
-        ) from error
-    scoring = Scoring(EverySize(2), MaskKey(result["seed"]))
+    page, (picture, _) = page_of_selection(result), picture_of_selection(result)
+    data, options, seed = result["data"], result["options"], result["seed"]
+    limit, id_column, words = (options.get(name) for name in ("limit", "id_column", "words"))
+    table = read(data, reading_from(options), limit=limit, seed=seed, id_column=id_column, words=bool(words))
+    ready = use_saved(model, table).read_with(data, options)
+    compared = f"{count(len(result['candidates']), 'candidate')}, each fitted in {result['folds']} folds"
+    origin = {"command": result["command"], "versions": result["versions"]}
+    scoring = Scoring(EverySize(2), MaskKey(seed))
     _, estimate = score_prepared(ready, scoring)
     if ready.labels is not None:
         estimate = replace(estimate, labels=ready.labels)

@@ -3,7 +3,7 @@
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +12,41 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError
 from maskevidence.kinds.mutants import SUMMARY, TABLE, column_beside
+from maskevidence.runs.blocks import read_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import ColourGrid
 from maskevidence.show.words import count, typeset
-from maskevidence.support.files import read_json, reading
+from maskevidence.support.files import reading
 
 _ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
+_REMEDY = "score again with --overwrite"
 _LABELS, _LOWEST = 60, 20  # named sites, and mutants in the table
 
 
 def read_variants(folder: Path) -> Page:
     """Read a folder that `variants --out` wrote, as a page."""
-    summary = read_json(folder / SUMMARY, "score again with --overwrite")
+    summary = read_sealed(folder / SUMMARY, _REMEDY)
     with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    columns = list(summary["plan"]["asked"])
+    if summary.get("measured") is not None:
+        columns.append(column_beside(summary["measured"], ("mutant", *columns)))
     try:
-        return _page(summary, rows)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        mutants = [row["mutant"] for row in rows]
+        numbers = {name: np.array([float(row[name] or "nan") for row in rows]) for name in columns}
+    except (KeyError, ValueError) as error:
         raise InputError(
-            f"{str(folder)!r} was changed since ({reason}); score again with --overwrite"
+            f"{str(folder / TABLE)!r} was changed since ({type(error).__name__}: {error}); {_REMEDY}"
         ) from error
+    return _page(summary, mutants, numbers)
 
 
-def _page(summary: Any, rows: Sequence[dict[str, str]]) -> Page:
+def _page(
+    summary: Mapping[str, Any], mutants: Sequence[str], values: Mapping[str, Float64[np.ndarray, " N"]]
+) -> Page:
     """The heat maps of the first convention and of the measured effect, and the lowest mutants."""
-    conventions, mutants = list(summary["plan"]["asked"]), [row["mutant"] for row in rows]
-    measured = summary.get("measured")
-    column = None if measured is None else column_beside(measured, ("mutant", *conventions))
-    names = [conventions[0], *([] if column is None else [column])]
-    values = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
+    conventions, measured = list(summary["plan"]["asked"]), summary.get("measured")
+    names = [conventions[0], *(name for name in values if name not in conventions)]
     parts: list[Part] = []
     if measured is not None:
         cells = []
@@ -56,7 +61,7 @@ def _page(summary: Any, rows: Sequence[dict[str, str]]) -> Page:
     order = np.argsort(values[conventions[0]], kind="stable")[:_LOWEST]
     cells = [[mutants[k], *(typeset(float(values[name][k]), 3) for name in names)] for k in order.tolist()]
     parts.append(Table(["mutant", *names], cells, f"The lowest by {conventions[0]}, nats"))
-    headline = f"{count(len(rows), 'mutant')} scored by {count(len(conventions), 'convention')}"
+    headline = f"{count(len(mutants), 'mutant')} scored by {count(len(conventions), 'convention')}"
     return Page(headline, headline, parts=parts, notes=summary["notes"])
 
 

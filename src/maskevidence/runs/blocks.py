@@ -15,7 +15,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import HasBatches, MaskedModel
 from maskevidence.scores.score import calls_per_observation
-from maskevidence.support.files import reading
+from maskevidence.support.files import read_json, reading, write_json
 from maskevidence.tokens import Tokens
 
 MIN_BLOCKS = 32
@@ -137,6 +137,19 @@ def seal(content: Any) -> str:
         True
     """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file with its own seal."""
+    write_json(path, content | {"seal": seal(content)})
+
+
+def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
+    """The content of a JSON file without its seal; a file that was changed is refused with the remedy."""
+    content = read_json(path, remedy)
+    if not isinstance(content, dict) or content.pop("seal", None) != seal(content):
+        raise InputError(f"{str(path)!r} was changed after it was written; {remedy}")
+    return content
 
 
 def seal_of_piece(identity: str, piece: Piece) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.runs.blocks import seal, seal_of_files
+from maskevidence.runs.blocks import seal, seal_of_files, write_sealed
 from maskevidence.runs.lock import refuse_unrelated
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
@@ -20,7 +20,6 @@ from maskevidence.support.files import (
     remove_temporaries,
     sync_folder,
     write_atomic,
-    write_json,
     writing,
 )
 
@@ -266,7 +265,7 @@ class RunDirectory:
 
     def _write(self, manifest: Manifest) -> None:
         content = json.loads(manifest.model_dump_json())
-        write_json(self.path / MANIFEST, content | {"seal": seal(content)})
+        write_sealed(self.path / MANIFEST, content)
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""
