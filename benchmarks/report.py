@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 
 import maskevidence as me
 from maskevidence.commands.score import score
-from maskevidence.kinds.options import RunOptions
+from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.report.page import write_report
 from maskevidence.report.reading import read_runs
 from maskevidence.show.draw import svg
@@ -85,7 +85,7 @@ def make_run(folder: Path, n_rows: int) -> Path:
     model = me.models.PPCA(n_features=20, n_components=3).fit(values[: min(n_rows, 2_000)])
     model.save(folder / "model")
     run = RunOptions(out=folder / "run")
-    score(str(folder / "model"), str(file), "every-size:2", run=run)
+    score(str(folder / "model"), str(file), "every-size:2", options=RowOptions(), run=run)
     return folder / "run"
 
 

@@ -30,6 +30,7 @@ from _timing import Target, arguments, data, finish, show
 
 # isort: split
 import numpy as np
+import pandas
 import torch
 
 import maskevidence as me
@@ -416,35 +417,37 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
     if not (folder / "config.json").exists():
         bert(letter_tokenizer([RESIDUES]), 32, 1, 320).save(folder)
     given = [*(f"esm1v_wt_marginals_{k}" for k in range(1, 6)), "esm1v_pll_1"]
-    result = score_variants(
+    file = proteins("blat_ecolx_ranganathan2015.csv")
+    content = score_variants(
         str(folder),
-        str(proteins("blat_ecolx_ranganathan2015.csv")),
+        str(file),
         VariantOptions(
             str(proteins("blat_ecolx_wild_type.fasta")),
             conventions="wild-type-fill",
             measured="measured_2500",
             given=",".join(given),
         ),
-    )
+    ).content
     from maskevidence.integrations.proteins.agreement import spearman_interval
 
-    ensemble = np.mean([result.given[name] for name in given[:5]], axis=0)
-    found = {name: result.correlations[name] for name in given}
-    found["mean of the five"] = spearman_interval(ensemble, result.given["measured_2500"])
-    found["random weights, wild-type-fill"] = result.correlations["wild-type-fill"]
+    columns = pandas.read_csv(file)
+    ensemble = spearman_interval(
+        columns[given[:5]].to_numpy().mean(axis=1), columns["measured_2500"].to_numpy(dtype=float)
+    )
+    found = {name: content["correlations"][name] for name in given}
+    found["mean of the five"] = ensemble._asdict()
+    found["random weights, wild-type-fill"] = content["correlations"]["wild-type-fill"]
     show(
         "TEM-1: Spearman with the measured effect at 2,500 µg/ml ampicillin",
         ("score", "correlation", "95 % interval", "mutants"),
         [
-            (name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.n:,}")
+            (name, f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}", f"{one['n']:,}")
             for name, one in found.items()
         ],
     )
-    print(
-        f"{result.plan.passes:,} passes for {sum(result.plan.asked.values()):,} contexts asked for",
-        flush=True,
-    )
-    return {name: one._asdict() for name, one in found.items()}, []
+    plan = content["plan"]
+    print(f"{plan['passes']:,} passes for {sum(plan['asked'].values()):,} contexts asked for", flush=True)
+    return found, []
 
 
 def measure_reactions(options: Any) -> tuple[dict[str, Any], list[Target]]:

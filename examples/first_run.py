@@ -9,11 +9,9 @@ from rich.table import Table
 from sklearn.datasets import load_wine
 
 import maskevidence as me
-from maskevidence.commands.select import select
 from maskevidence.integrations.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
-from maskevidence.kinds.options import SelectOptions
-from maskevidence.report import read_selection, write_report
-from maskevidence.show.terminal import print_page
+from maskevidence.report import write_report
+from maskevidence.show import print_page
 
 MODELS = "masked-net:64x1,factor-analysis:3,ppca:3,gaussian"
 RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)  # shares of hidden tokens
@@ -34,11 +32,12 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 def choose_family(out: Path, models: str) -> str:
     """Choose a family of models for 178 wines by held-out evidence, and write the page of the choice."""
     load_wine(as_frame=True).frame.to_csv(out / "wines.csv", index=False)
-    options = SelectOptions(folds=3, out=out / "chosen", overwrite=True)
-    selection = select(models, str(out / "wines.csv"), options).selection
-    print_page(screen, selection.page())
-    write_report(read_selection(out / "chosen"), out / "report.html")
-    return selection.page().headline
+    selection = me.select(me.data.read_table(out / "wines.csv"), models, folds=3)
+    page = selection.page()
+    print_page(screen, page)
+    selection.model.save(out / "chosen")
+    write_report(page, out / "report.html")
+    return page.headline
 
 
 def train_bert(steps: int, limit: int, out: Path) -> str:
@@ -64,7 +63,7 @@ def main(out: Path, steps: int = 300, limit: int = 100, models: str = MODELS) ->
     """Run both parts, and say what came out."""
     out.mkdir(parents=True, exist_ok=True)
     answers = [choose_family(out, models), train_bert(steps, limit, out)]
-    impute = f"maskevidence impute {out / 'chosen' / 'model'} TABLE_WITH_HOLES.csv --out filled.csv"
+    impute = f"maskevidence impute {out / 'chosen'} TABLE_WITH_HOLES.csv --out filled.csv"
     check = f"maskevidence check {out / 'bert'} python-topics --block-size 64 --limit 200"
     screen.print(f"Report: {out / 'report.html'}\nTry next: {check}\n          {impute}", soft_wrap=True)
     screen.print(*reversed(answers), sep="\n", style="bold", soft_wrap=True, highlight=False)

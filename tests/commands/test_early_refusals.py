@@ -129,3 +129,4 @@ class TestScore:
     def test_shards(self, run: CommandLine) -> None:
         for word in ("3/2", "half"):
             assert word in run("score", "ppca:1", "missing.csv", "--out", "a", "--shard", word).error
+        assert "--shard needs --out" in run("score", "ppca:1", "missing.csv", "--shard", "1/2").error

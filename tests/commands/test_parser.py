@@ -7,11 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-import maskevidence as me
 from maskevidence.commands.parser import with_flat_signature
 from maskevidence.errors import InputError
 from maskevidence.kinds import options
-from maskevidence.kinds.declaring import Argument, Option, declaration, flag, one_of_kind
+from maskevidence.kinds.declaring import Argument, Option, declaration, flag
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)
@@ -27,19 +26,6 @@ def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
             option = declaration(field.type)
             assert isinstance(option, Option), field.name
             assert option.help.endswith("."), field.name
-
-
-def test_options_of_another_kind_are_refused() -> None:
-    for kind, own in (
-        ("rows", options.RowOptions),
-        ("texts", options.TextOptions),
-        ("images", options.ImageOptions),
-    ):
-        assert one_of_kind(kind, "m", None, options.Preparation) == own()
-        assert one_of_kind(kind, "m", given := own(), options.Preparation) is given
-        for other in {options.RowOptions, options.TextOptions, options.ImageOptions} - {own}:
-            with pytest.raises(me.InputError, match=f"'m' is one of .*, which take {own.__name__}"):
-                one_of_kind(kind, "m", other(), options.Preparation)
 
 
 @dataclass(frozen=True)

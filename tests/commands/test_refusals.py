@@ -36,7 +36,7 @@ class TestCatchAll:
         def divide(*_: Any) -> None:
             raise ZeroDivisionError("division\nby zero")
 
-        monkeypatch.setattr("maskevidence.commands.score.kind_of_model", divide)
+        monkeypatch.setattr("maskevidence.kinds.prepare.prepare", divide)
 
     def test_an_internal_error_is_one_line_with_its_place(
         self, folder: Path, run: CommandLine, broken: None
@@ -76,7 +76,7 @@ class TestCatchAll:
         def allocate(*_: Any) -> None:
             raise error
 
-        monkeypatch.setattr("maskevidence.commands.score.kind_of_model", allocate)
+        monkeypatch.setattr("maskevidence.kinds.prepare.prepare", allocate)
         assert run("score", "ppca:1", "t.npy").error.startswith("there is not enough memory (")
 
 
@@ -242,12 +242,6 @@ class TestRuns:
         before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*") if path.is_file()}
         assert "is a folder; give a file" in run("summarize", "run").error
         assert all(path.stat().st_mtime_ns == time for path, time in before.items())
-
-
-def test_a_group_alone_shows_its_help(folder: Path, run: CommandLine) -> None:
-    result = run("show")
-    assert (result.code, result.err) == (0, "")
-    assert "Usage" in result.out
 
 
 @pytest.mark.parametrize("details", [{"colour": 1}, {"pixel_density": 5}])

@@ -45,7 +45,7 @@ def test_a_table_of_mutants_with_measurements(
     measured = ("--measured", "effect", "--given", "theirs")
     result = run(*words, *measured, "--out", tmp_path / "out", "--json", tmp_path / "all.json")
     assert result.code == 0, result.err
-    for part in ("contexts asked for", "Spearman with effect", "wild-type-fill", "M24G"):
+    for part in ("contexts asked for", "Spearman's rank correlation with effect", "wild-type-fill", "M24G"):
         assert part in result.out
     written = json.loads((tmp_path / "all.json").read_text())
     assert written["plan"]["asked"]["wild-type-fill"] == 12

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from command_line import files_in
 from maskevidence.commands.train import train
 from maskevidence.kinds.options import RowTraining, TextTraining
 from maskevidence.kinds.rows_training import parse_objective
@@ -29,12 +30,11 @@ def test_rows_are_trained_and_resumed_without_output(
     assert capfd.readouterr() == ("", "")
     assert trained is not None
     assert again is not None
-    assert trained.result["dropped_columns"] == ["same"]
-    assert (trained.result["n_train"], trained.result["n_test"]) == (48, 12)
-    assert (trained.result["resumed_from"], again.result["resumed_from"]) == (None, 4)
-    assert again.result["log_evidence_held_out"] == trained.result["log_evidence_held_out"]
-    assert all((trained.folder / name).exists() for name in trained.files)
-    assert me.models.load(trained.folder).columns == ["a", "b", "c"]
+    assert trained.content["dropped_columns"] == ["same"]
+    assert (trained.content["n_train"], trained.content["n_test"]) == (48, 12)
+    assert (trained.content["resumed_from"], again.content["resumed_from"]) == (None, 4)
+    assert again.content["log_evidence_held_out"] == trained.content["log_evidence_held_out"]
+    assert me.models.load(tmp_path / "m").columns == ["a", "b", "c"]
 
 
 def test_a_finished_training_is_read_and_not_repeated(
@@ -48,9 +48,12 @@ def test_a_finished_training_is_read_and_not_repeated(
     assert capfd.readouterr().out == ""
     assert trained is not None
     assert again is not None
-    assert (trained.finished_before, again.finished_before) == (False, True)
-    assert again.result == trained.result
-    assert all((trained.folder / name).exists() for name in trained.files)
+    assert again.lines == [
+        f"This training in {tmp_path / 'm'} was finished before; --overwrite trains again."
+    ]
+    assert again.content == trained.content
+    assert trained.lines[0].startswith(f"Written to {tmp_path / 'm'}: ")
+    assert set(trained.lines[0].split(": ")[1].split(", ")) <= files_in(tmp_path / "m")
     monkeypatch.setenv("RANK", "1")  # another process of torchrun ends, too
     assert train("masked-lm", str(tmp_path / "text.txt"), options) is None
 

@@ -130,7 +130,7 @@ class TestTexts:
     ) -> None:
         train_texts(texts, tmp_path / "m")
         monkeypatch.setattr("maskevidence.kinds.transformer_training.__version__", "99")
-        assert train_texts(texts, tmp_path / "m").finished_before
+        assert "was finished before" in train_texts(texts, tmp_path / "m").lines[0]
         (tmp_path / "m" / "train.json").unlink()
         with pytest.raises(me.InputError, match=r"belongs to another training \(version"):
             train_texts(texts, tmp_path / "m")

@@ -10,7 +10,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.commands.score import score
-from maskevidence.kinds.options import RunOptions
+from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.runs import read_run, score_into
 from maskevidence.runs.parts import list_parts, write_part
 from recorded_runs import N_FEATURES, make_model, read_numbers, same_rows
@@ -38,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def record(data: tuple[str, str], out: Path, target: str | None, draws: int | None = None) -> dict:
     design = None if draws is None else f"random-size:{draws},replicates={draws}"
     run = RunOptions(out=out, target_se=target)
-    return score(*data, design, run=run).result
+    return dict(score(*data, design, options=RowOptions(), run=run).content)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_another_target_goes_on_from_the_draws_that_are_there(data: tuple[str, s
 
 
 def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Path) -> None:
-    score(*data, "random-size:4", run=RunOptions(out=tmp_path / "run"))
+    score(*data, "random-size:4", options=RowOptions(), run=RunOptions(out=tmp_path / "run"))
     found = record(data, tmp_path / "run", "0.04")
     assert found["design"]["replicates"] == 4
     assert found["design"]["draws"] % 4 == 0

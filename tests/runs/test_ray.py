@@ -25,7 +25,7 @@ from maskevidence.commands.score import score
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
-from maskevidence.kinds.options import RunOptions
+from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece
@@ -135,7 +135,8 @@ class TestRows:
         found = []
         for engine in ("ray:1", None):
             run = RunOptions(out=tmp_path / str(engine), target_se="0.05", engine=engine)
-            score(str(tmp_path / "model"), str(tmp_path / "rows.npy"), "random-size:per-token", run=run)
+            words = (str(tmp_path / "model"), str(tmp_path / "rows.npy"), "random-size:per-token")
+            score(*words, options=RowOptions(), run=run)
             found.append(read_run(run.out).estimate)
         on_ray, local = found
         assert on_ray.design["draws"] > 4

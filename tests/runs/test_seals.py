@@ -13,7 +13,7 @@ from pyarrow import parquet
 import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.commands.score import score
-from maskevidence.kinds.options import RunOptions
+from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.report.reading import read_runs
 from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts, read_part, write_part
@@ -144,7 +144,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "rows.npy", rng.normal(size=(150, 4)) @ rng.normal(size=(4, 4)))
     for name in "ab":
         options = RunOptions(out=folder / name)
-        score("ppca:1", str(folder / "rows.npy"), "every-size:2", run=options)
+        score("ppca:1", str(folder / "rows.npy"), "every-size:2", options=RowOptions(), run=options)
     return folder
 
 

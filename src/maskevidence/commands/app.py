@@ -85,16 +85,15 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 def show(result: Result, json: str | None) -> None:
     """Print a result, on the error output if standard output has its JSON, and write its JSON."""
     screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
-    content = result.to_dict()
     with screen.capture() as printed:  # as a whole or not at all
-        print_page(screen, result.page())
+        print_page(screen, result.page)
     screen.file.write(printed.get())
-    for line in result.written:
+    for line in result.lines:
         screen.print(line, soft_wrap=True)
     if json == "-":
-        sys.stdout.write(files.json_text(content))
+        sys.stdout.write(files.json_text(result.content))
     elif json is not None:
-        files.write_json(json, content)
+        files.write_json(json, result.content)
 
 
 add_command(app, shown(score), models=_SCORED)

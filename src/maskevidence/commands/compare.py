@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
-from maskevidence.kinds.result import Reported
+from maskevidence.kinds.result import Result
 from maskevidence.show.parts import Table
 from maskevidence.show.words import NOT_KNOWN, digits_for, typeset
 
@@ -23,7 +23,7 @@ def compare_runs(
     unpaired: Annotated[
         bool, Option("For two sets of observations under one model: subtract their means.")
     ] = False,
-) -> Reported:
+) -> Result:
     """Rank runs on the same observations by log evidence, with the errors of their differences.
 
     Scores of the same observation and mask are subtracted, so that what is hard for both models cancels. Runs
@@ -36,13 +36,6 @@ def compare_runs(
 
         maskevidence compare runs/a runs/b
         maskevidence compare runs/real runs/shuffled --unpaired
-
-    Args:
-        runs: two or more run directories.
-        unpaired: subtract the means of two sets of observations under one model.
-
-    Raises:
-        InputError: fewer than two runs, or runs that cannot be compared.
     """
     from maskevidence.comparing.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
@@ -65,23 +58,23 @@ def compare_runs(
         f"{verdict(each, digits_for(each.standard_error), typeset, noun)}." for each in comparison.behind
     ]
     curves = [_by_rate(each) for each in comparison.behind if len(runs) == 2 and each.curve is not None]
-    return Reported(replace(page, parts=[*page.parts, *verdicts, *curves]), comparison.to_dict())
+    return Result(replace(page, parts=[*page.parts, *verdicts, *curves]), comparison.to_dict())
 
 
-def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Reported:
+def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
     """Two sets of observations under one model, as pairs of one name each or as two samples."""
     from maskevidence.comparing.text_pairs import pair_texts, subtract_sets
 
     (a, first), (b, second) = ((name, run.estimate) for name, run in runs.items())
     if unpaired:
-        return Reported(*subtract_sets(first, second, (a, b)))
+        return Result(*subtract_sets(first, second, (a, b)))
     if first.labels is None or second.labels is None or {*first.labels} != {*second.labels}:
         raise InputError(
             f"{a!r} and {b!r} are of one model on different data: score both with --id-column, with the same "
             "names, to compare them pair by pair, or compare their means with --unpaired"
         )
     pairs = pair_texts(first, second, (a, b))
-    return Reported(pairs.page(), pairs.to_dict())
+    return Result(pairs.page(), pairs.to_dict())
 
 
 def _by_rate(difference: "Difference") -> Table:

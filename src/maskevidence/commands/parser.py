@@ -110,8 +110,7 @@ def add_command(
     Args:
         app: the app, or a group of its commands.
         function: its parameters are dataclasses of options, unions of them, or `Annotated` types that carry
-            one `Option` or `Argument` each. The help page is its docstring, up to the
-            arguments that Python users give.
+            one `Option` or `Argument` each. The help page is its docstring.
         name: the name of the command; by default that of the function.
         models: what MODEL may be, if a parameter is a union of dataclasses.
     """
@@ -157,7 +156,6 @@ def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> 
         )
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # rejects equal names
-    command.__doc__ = (function.__doc__ or "").partition("\n    Args:\n")[0]
     command.__annotations__ = {each.name: each.annotation for each in flat}
     return command
 

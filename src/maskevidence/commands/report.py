@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
-from maskevidence.kinds.result import Reported
+from maskevidence.kinds.result import Result
 from maskevidence.show.parts import Page
 from maskevidence.show.words import count
 
@@ -23,7 +23,7 @@ def report(
         int,
         Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
     ] = 5,
-) -> Reported:
+) -> Result:
     """Write one self-contained page about a run, several, a selection or mutants; it needs no network.
 
     The page shows the numbers with both errors, interactive curves, the comparison of runs on the same data,
@@ -37,14 +37,6 @@ def report(
         maskevidence report runs/a
         maskevidence report runs/a runs/b --out comparison.html
         maskevidence report runs/chosen
-
-    Args:
-        runs: one or more run directories, or the folder of a selection or of scores of variants.
-        out: the page, a file ending in .html.
-        observations: how many of the hardest and of the easiest observations are shown.
-
-    Raises:
-        InputError: runs that cannot be read, or a place that cannot be written.
     """
     from maskevidence.kinds.mutants import SUMMARY
     from maskevidence.kinds.selection import SELECTION
@@ -67,4 +59,4 @@ def report(
     size = out.stat().st_size
     written = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
     content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}
-    return Reported(Page("", f"A report about {about}"), content, [written])
+    return Result(Page("", f"A report about {about}"), content, [written])

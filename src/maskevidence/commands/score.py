@@ -1,9 +1,8 @@
 """maskevidence score: the log evidence of a model on data."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from maskevidence.kinds.declaring import Kind, one_of_kind
+from maskevidence.kinds.declaring import Kind
 from maskevidence.kinds.options import (
     Data,
     Design,
@@ -14,11 +13,7 @@ from maskevidence.kinds.options import (
     TextOptions,
 )
 from maskevidence.kinds.recipes import RECIPES
-from maskevidence.kinds.words import kind_of_model
-
-if TYPE_CHECKING:
-    from maskevidence.kinds.result import Reported
-    from maskevidence.kinds.scoring import Scored
+from maskevidence.kinds.result import Result
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
@@ -27,9 +22,10 @@ def score(
     model: Model,
     data: Data,
     design: Design = None,
-    options: Scorable | None = None,
+    *,
+    options: Scorable,
     run: RunOptions = RunOptions(),
-) -> "Scored | Reported":
+) -> Result:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
 
     With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
@@ -46,23 +42,6 @@ def score(
         maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
         maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
         maskevidence score runs/bert pairs.csv --text sentence_good --against sentence_bad
-
-    Args:
-        model: a word such as "ppca:8", a folder, or OWNER/NAME on the hub.
-        data: a file, a data set, or a folder of images.
-        design: how masks are drawn, such as "random-size:8,per-token"; None for "every-size", and
-            "random-size" for transformers.
-        options: how the model and the data are prepared, as `RowOptions`, `TextOptions` or `ImageOptions`.
-        run: how scores are computed, and where they are saved.
-
-    Raises:
-        InputError: options that exclude each other or belong to other models, or a model or data that cannot
-            be used.
-
-    Example:
-        >>> scored = score("gaussian", "digits", "leave-one-out")
-        >>> scored.result["kind"], scored.result["n_observations"]
-        ('pseudo', 359)
     """
     from maskevidence.commands.score_pairs import score_pairs
     from maskevidence.evidence.precise import FEWEST
@@ -78,10 +57,8 @@ def score(
     word = None if design is None else parse_design(design)
     precise = parse_precise(run.target_se, run.max_passes, word, run.shard)
     numbers.check_run(run)
-    kind = kind_of_model(model)
-    options = one_of_kind(kind, model, options, Scorable)
     recipe = options.reading.recipe if isinstance(options, TextOptions) else None
-    default = parse_design(_DESIGN[kind] if recipe is None else RECIPES[recipe].design)
+    default = parse_design(_DESIGN[options.kind] if recipe is None else RECIPES[recipe].design)
     word = word or replace(default, named=frozenset())
     if isinstance(options, ScoredTextOptions) and options.against is not None:
         return score_pairs(model, data, word, options, run)
@@ -93,7 +70,7 @@ def score(
     key = MaskKey(options.sample.seed, word.masks)
     reports = word.per_token and isinstance(mask_design, LeaveOneOut)
     records = word.per_token and not reports
-    numbers.check_per_token(kind, mask_design, key, reports=reports, records=records)
+    numbers.check_per_token(options.kind, mask_design, key, reports=reports, records=records)
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)
     ready = prepare(model, data, mask_design, options, resumed)
@@ -105,10 +82,11 @@ def score(
         scoring, ready = numbers.with_enough_draws(scoring, word, ready)
     if run.out is None:
         result, estimate = numbers.score_prepared(ready, scoring, precise)
-        scored = numbers.Scored(result, noun=ready.source.noun)
+        lines: list[str] = []
     else:
-        scored = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
-    if not reports:
-        return scored
-    scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
-    return replace(scored, tokens=numbers.tokens_of(ready, scores, run.out))
+        result, lines = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
+    tokens = None
+    if reports:
+        scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
+        tokens = numbers.tokens_of(ready, scores, run.out)
+    return numbers.result_of(result, ready.source.noun, lines, tokens, run.out)

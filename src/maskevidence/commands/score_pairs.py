@@ -9,7 +9,7 @@ from maskevidence.kinds import scoring as numbers
 from maskevidence.kinds import texts
 from maskevidence.kinds.options import RunOptions, ScoredTextOptions
 from maskevidence.kinds.prepared import Prepared
-from maskevidence.kinds.result import Reported
+from maskevidence.kinds.result import Result, written
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs import RunDirectory, read_run
@@ -23,7 +23,7 @@ FOLDERS = ("text", "against")  # the runs of the first and of the second texts
 
 def score_pairs(
     model: str, data: str, word: DesignWord, options: ScoredTextOptions, run: RunOptions
-) -> Reported:
+) -> Result:
     """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract."""
     _check(word, options, run)
     key = MaskKey(options.sample.seed, word.masks)
@@ -45,13 +45,12 @@ def score_pairs(
     page = replace(page, notes=list(dict.fromkeys([*notes, *page.notes])))
     content = pairs.to_dict() | {"notes": page.notes}
     if run.out is None:
-        return Reported(page, content)
+        return Result(page, content)
     values, index, name = pairs.columns()
     rows = zip(index, *values.values(), strict=True)
     write_atomic(run.out / PAIRS, csv_text((str(name), *values), rows))
     write_json(run.out / CONTENT, content)
-    files = ", ".join([PAIRS, CONTENT, *(f"{folder}/" for folder in FOLDERS)])
-    return Reported(page, content, [f"Written to {run.out}: {files}"])
+    return Result(page, content, written(run.out, [PAIRS, CONTENT, *(f"{folder}/" for folder in FOLDERS)]))
 
 
 def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) -> EvidenceEstimate:

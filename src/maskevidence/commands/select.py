@@ -1,48 +1,19 @@
 """maskevidence select: the family of models and the number of components that the data support."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import SelectOptions
-from maskevidence.kinds.result import Result
+from maskevidence.kinds.result import Result, written
 from maskevidence.kinds.words import is_network, parse_components
-from maskevidence.show.parts import Page
 
 if TYPE_CHECKING:
     from maskevidence.kinds.selection import Selection
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
-
-
-@dataclass(frozen=True)
-class Selected(Result):
-    """A choice, and where it was written."""
-
-    selection: "Selection"  # the candidates and the choice
-    result: dict[str, Any]  # what `selection.json` holds
-    folder: Path | None = None  # the folder, or None
-    files: tuple[str, ...] = ()  # the names of its files
-    missing: str | None = None  # one line on what could not be drawn, or None
-
-    def page(self) -> Page:
-        """The choice, and the best candidates."""
-        return self.selection.page()
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """What `selection.json` holds."""
-        return self.result
-
-    @property
-    def written(self) -> Sequence[str]:
-        """The files, and what could not be drawn."""
-        if self.folder is None:
-            return []
-        missing = [] if self.missing is None else [self.missing]
-        return [*missing, f"Written to {self.folder}: {', '.join(self.files)}"]
 
 
 def select(
@@ -59,7 +30,7 @@ def select(
         Argument("DATA", "digits, or a .csv, .tsv, .parquet, .feather or .npy table, or its address."),
     ],
     options: SelectOptions = SelectOptions(),
-) -> Selected:
+) -> Result:
     """Choose a family of models and its number of components by held-out evidence.
 
     Every row is held out once and scored by models that were fitted to the others. The choice is the model
@@ -72,20 +43,6 @@ def select(
         maskevidence select ppca,factor-analysis table.csv --components 1-20
         maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
         maskevidence impute runs/chosen/model table.csv --out filled.csv
-
-    Args:
-        families: words between commas, such as "ppca,factor-analysis".
-        data: a file, a data set or images, as `rows.read` takes them.
-        options: the numbers of components, how candidates are compared, and where the choice is written.
-
-    Raises:
-        InputError: words, options, data or a folder that cannot be used.
-        NumericalError: no candidate could be fitted.
-
-    Example:
-        >>> selected = select("ppca", "digits", SelectOptions("4,16", folds=2))
-        >>> selected.selection.choice
-        'ppca:16'
     """
     from maskevidence.kinds.rows import note_on_units, read, reading_options
     from maskevidence.kinds.rows import read_with as kept_reading
@@ -126,10 +83,10 @@ def select(
     read_with = {name: value for name, value in settings.items() if value}
     result = {"data": data, "options": read_with, **selection.to_dict()}
     result |= {"versions": versions(), "command": command()}
-    return Selected(selection, result) if out is None else _write(selection, result, out)
+    return Result(selection.page(), result, [] if out is None else _write(selection, result, out))
 
 
-def _write(selection: "Selection", result: dict[str, Any], out: Path) -> Selected:
+def _write(selection: "Selection", result: dict[str, Any], out: Path) -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
     from maskevidence.runs.blocks import write_sealed
     from maskevidence.runs.lock import locked
@@ -149,4 +106,4 @@ def _write(selection: "Selection", result: dict[str, Any], out: Path) -> Selecte
             missing = f"{PICTURE} was not drawn: {error}"
         selection.model.save(out / MODEL)
         write_sealed(out / RESULT, result)
-    return Selected(selection, result, out, (*files, MODEL, RESULT), missing)
+    return written(out, (*files, MODEL, RESULT), missing)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from maskevidence.errors import InputError
 from maskevidence.kinds.declaring import Argument, Option
 from maskevidence.kinds.options import Overwrite
+from maskevidence.kinds.result import Result, written
 
 if TYPE_CHECKING:
-    from maskevidence.kinds.scoring import Scored
     from maskevidence.runs import Run, RunDirectory
 
 
@@ -21,7 +21,7 @@ def summarize(
         Path | None, Option("Write the whole run into this folder.", "DIR", writes="folder")
     ] = None,
     overwrite: Overwrite = False,
-) -> "Scored":
+) -> Result:
     """Compute estimate.json, curve.csv and curve.png again from the Parquet scores of a run.
 
     Several directories must be all shards of one run (score --shard 1/8 ...). They give what one run would
@@ -31,17 +31,8 @@ def summarize(
 
         maskevidence summarize runs/a
         maskevidence summarize runs/shard-* --out runs/whole
-
-    Args:
-        runs: one run directory, or all shards of one run.
-        out: a folder for the whole run; without it, one run is summarized in its own folder, and several
-            shards are not written.
-        overwrite: replace another run in `out`.
-
-    Raises:
-        InputError: the directories are not all shards of one run, or `out` cannot be written.
     """
-    from maskevidence.kinds.scoring import Scored
+    from maskevidence.kinds.scoring import result_of
     from maskevidence.runs import RunDirectory, read_run, write_summary
     from maskevidence.runs.lock import locked
 
@@ -52,7 +43,7 @@ def summarize(
     run = read_run(*runs)
     result = run.result()
     if out is None and len(runs) > 1:
-        return Scored(result, noun=run.manifest.data.noun)
+        return result_of(result, run.manifest.data.noun)
     folder = RunDirectory(out or runs[0])
     if out is not None:
         folder.check(run.manifest, overwrite=overwrite)
@@ -60,13 +51,8 @@ def summarize(
         if out is not None:
             _copy(run, runs[0], folder)
         missing = write_summary(folder, run, result)
-    return Scored(
-        result,
-        folder.path,
-        files=tuple(folder.files()),
-        missing=missing,
-        noun=run.manifest.data.noun,
-    )
+    lines = written(folder.path, folder.files(), missing)
+    return result_of(result, run.manifest.data.noun, lines)
 
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:

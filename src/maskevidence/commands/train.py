@@ -1,14 +1,11 @@
 """maskevidence train: train a model by masked prediction, by its exact likelihood, or by a bound on it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from maskevidence import kinds
-from maskevidence.kinds.declaring import Argument, one_of_kind
+from maskevidence.kinds.declaring import Argument
 from maskevidence.kinds.options import ImageTraining, TextTraining, TrainingOptions
-from maskevidence.kinds.words import kind_of_training
-
-if TYPE_CHECKING:
-    from maskevidence.kinds.training_folder import TrainingResult
+from maskevidence.kinds.result import Result
 
 
 def train(
@@ -22,7 +19,7 @@ def train(
     ],
     data: Annotated[str, Argument("DATA", "Rows, texts or images, as `score` takes them.")],
     options: TrainingOptions,
-) -> "TrainingResult | None":
+) -> Result | None:
     """Train MODEL on DATA by masked prediction, and write it into a folder that `score` reads.
 
     Columns are centred and scaled for training, and the model is saved in the units of the data; models of
@@ -36,20 +33,7 @@ def train(
         maskevidence score runs/masked digits --test-fraction 0.2
         maskevidence train masked-lm python-topics --out runs/bert
         maskevidence train vit-mae mnist:train --out runs/vit-mae
-
-    Args:
-        model: a word such as "ppca:8", "masked-lm" or "vit-mae".
-        data: rows, texts or images.
-        options: how the model is trained: `RowTraining`, `TextTraining` or `ImageTraining`.
-
-    Returns:
-        The result; None in the other processes of a training that `torchrun` started.
-
-    Raises:
-        InputError: options that belong to other models, or a model, data or a folder that cannot be used.
-        NumericalError: a loss or a parameter that is not finite.
     """
-    options = one_of_kind(kind_of_training(model), model, options, TrainingOptions)
     if isinstance(options, TextTraining):
         return kinds.texts_training.train(data, options)
     if isinstance(options, ImageTraining):

@@ -9,8 +9,6 @@ from them.
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from maskevidence.errors import InputError
-
 Kind = Literal["rows", "texts", "images"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NOUNS: dict[Kind, str] = {
@@ -55,27 +53,3 @@ def declaration(annotation: Any) -> Option | Argument | None:
     """The `Option` or `Argument` that an `Annotated` type carries, or None."""
     declared = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
     return next(declared, None)
-
-
-def one_of_kind(kind: Kind, model: str, options: Any, classes: Any) -> Any:
-    """The options of a model's kind: those that were given, or the defaults.
-
-    Example:
-        >>> from maskevidence.kinds.options import ImageOptions, Preparation
-        >>> one_of_kind("rows", "ppca:8", None, Preparation).sample.seed
-        0
-        >>> one_of_kind("rows", "ppca:8", ImageOptions(), Preparation)
-        Traceback (most recent call last):
-        ...
-        maskevidence.errors.InputError: ImageOptions has the options of masked image models; 'ppca:8' is one
-        of models of rows, which take RowOptions
-    """
-    own = next(each for each in get_args(classes) if each.kind == kind)
-    if options is None:
-        return own()
-    if options.kind != kind:
-        raise InputError(
-            f"{type(options).__name__} has the options of {NOUNS[options.kind]}; {model!r} is one of "
-            f"{NOUNS[kind]}, which take {own.__name__}"
-        )
-    return options

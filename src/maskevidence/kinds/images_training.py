@@ -12,7 +12,8 @@ from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.integrations.huggingface.training import VIT_MAE_RECIPE, train_vit_mae
 from maskevidence.kinds.images import read
 from maskevidence.kinds.options import ImageTraining
-from maskevidence.kinds.training_folder import TrainingResult, begin_training
+from maskevidence.kinds.result import Result
+from maskevidence.kinds.training_folder import begin_training
 from maskevidence.kinds.transformer_training import numbers_of, transformer_job
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.models.fingerprints import weights_fingerprint
@@ -28,7 +29,7 @@ STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
 
 
-def train(data: str, options: ImageTraining) -> TrainingResult:
+def train(data: str, options: ImageTraining) -> Result:
     """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The

@@ -1,6 +1,6 @@
 """The mutants of a table, their wild type, and the columns that their scores are compared with."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.agreement import MIN_PAIRS
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.kinds.options import VariantOptions
+from maskevidence.show.parts import Table
+from maskevidence.show.words import typeset
 from maskevidence.support.files import reading
 
 TABLE, SUMMARY = "variants.csv", "variants.json"
@@ -106,6 +108,16 @@ def column_beside(name: str, taken: Collection[str]) -> str:
         'given joint'
     """
     return f"given {name}" if name in taken else name
+
+
+def correlation_table(summary: Mapping[str, Any]) -> Table:
+    """Spearman's rank correlations with what was measured, from a variants.json."""
+    rows = []
+    for name, each in summary["correlations"].items():
+        value, low, high = (typeset(each[part], 3) for part in ("value", "low", "high"))
+        rows.append([name, value, f"{low} to {high}", f"{each['n']:,}"])
+    headings = ["score", "correlation", "95 % interval", "mutants"]
+    return Table(headings, rows, f"Spearman's rank correlation with {summary['measured']}")
 
 
 def _names(words: str | None) -> list[str]:

@@ -1,52 +1,29 @@
 """What a command gives: a page for people, content for JSON, and lines on what was written."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from maskevidence.show.parts import Page
 
 
-class Result(ABC):
+@dataclass(frozen=True)
+class Result:
     """The result of a command."""
 
-    @abstractmethod
-    def page(self) -> Page:
-        """What people read."""
-
-    @abstractmethod
-    def to_dict(self) -> Mapping[str, Any]:
-        """Content for JSON."""
-
-    @property
-    def written(self) -> Sequence[str]:
-        """Lines that follow the page: where files are."""
-        return ()
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return 0
-
-
-@dataclass(frozen=True)
-class Reported(Result):
-    """A page, its content for JSON, and lines that follow the page."""
-
-    shown: Page  # the page
+    page: Page  # what people read
     content: Mapping[str, Any]  # for JSON
-    lines: Sequence[str] = ()  # what follows the page
+    lines: Sequence[str] = ()  # what follows the page: where files are
+    code: int = 0  # the exit code
 
-    def page(self) -> Page:
-        """What people read."""
-        return self.shown
 
-    def to_dict(self) -> Mapping[str, Any]:
-        """Content for JSON."""
-        return self.content
+def written(folder: Path | None, files: Sequence[str], missing: str | None = None) -> list[str]:
+    """The files in a folder in a line, after one on what could not be drawn; nothing without a folder."""
+    lines = [] if missing is None else [missing]
+    return lines if folder is None else [*lines, f"Written to {folder}: {', '.join(files)}"]
 
-    @property
-    def written(self) -> Sequence[str]:
-        """Lines that follow the page: where files are."""
-        return self.lines
+
+def finished_before(what: str, folder: Path, again: str) -> list[str]:
+    """The line on a folder that holds the finished result already."""
+    return [f"This {what} in {folder} was finished before; --overwrite {again}."]

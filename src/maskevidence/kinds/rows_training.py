@@ -7,13 +7,14 @@ from maskevidence.data.table import Table
 from maskevidence.errors import InputError
 from maskevidence.kinds.options import RowDevice, RowTraining
 from maskevidence.kinds.prepared import recorded
+from maskevidence.kinds.result import Result, written
 from maskevidence.kinds.rows import TEST_FRACTION, model_on, new_model, read, read_with
 from maskevidence.kinds.training_folder import (
     HISTORY,
     RESULT,
-    TrainingResult,
     check_training_folder,
     prepare_folder,
+    result_of,
     write_result,
 )
 from maskevidence.kinds.words import NETWORK, is_network
@@ -33,7 +34,7 @@ EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
-def train(model: str, data: str, options: RowTraining) -> TrainingResult:
+def train(model: str, data: str, options: RowTraining) -> Result:
     """Train a model of rows, save it, and compute its log evidence.
 
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
@@ -44,7 +45,7 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
         >>> from pathlib import Path
         >>> folder = Path(tempfile.mkdtemp())
         >>> trained = train("ppca:2", "digits", RowTraining(folder, epochs=2))
-        >>> trained.result["n_train"], trained.result["kind"]
+        >>> trained.content["n_train"], trained.content["kind"]
         (1438, 'exact')
     """
     check_training_folder(options, FILE)
@@ -92,7 +93,7 @@ def train(model: str, data: str, options: RowTraining) -> TrainingResult:
             **recorded(fitted),
         )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
-    return TrainingResult(result, options.out, files)
+    return result_of(result, written(options.out, files))
 
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:

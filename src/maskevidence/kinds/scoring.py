@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
 from maskevidence.kinds.declaring import Kind
 from maskevidence.kinds.options import RunOptions
 from maskevidence.kinds.prepared import Prepared, recorded
-from maskevidence.kinds.result import Result
+from maskevidence.kinds.result import Result, finished_before, written
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
@@ -41,7 +41,7 @@ from maskevidence.runs.lock import locked
 from maskevidence.runs.summary import agrees
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
-from maskevidence.show.parts import Page, Table
+from maskevidence.show.parts import Part, Table
 from maskevidence.show.words import count, model_words
 from maskevidence.support.files import csv_text, write_atomic
 
@@ -206,54 +206,35 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
     return more, ready.with_note(note)
 
 
-@dataclass(frozen=True)
-class Scored(Result):
-    """The result of scoring."""
+def result_of(
+    content: dict[str, Any],
+    noun: str,
+    lines: Sequence[str] = (),
+    tokens: Sequence[Mapping[str, Any]] | None = None,
+    out: Path | None = None,
+) -> Result:
+    """The numbers of an estimate, and the scores of the first tokens if there are such.
 
-    result: dict[str, Any]  # what `estimate.json` holds
-    folder: Path | None = None  # the run directory that was written, or None
-    tokens: list[dict[str, Any]] | None = None  # with `per_token`, log p of each token given all others, nats
-    files: tuple[str, ...] = ()  # the names of the files in `folder`
-    finished_before: bool = False  # whether the run was finished already, so that nothing was scored
-    missing: str | None = None  # one line on what could not be drawn, or None
-    noun: str = "observation"  # what an observation is
-
-    def page(self) -> Page:
-        """The numbers of the estimate, and the scores of the first tokens."""
-        page = page_of_numbers(self.result, self.noun)
-        return (
-            page if self.tokens is None else replace(page, parts=[*page.parts, *self._of_tokens(self.tokens)])
-        )
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """What `estimate.json` holds, and the scores of tokens."""
-        return self.result if self.tokens is None else self.result | {"tokens": self.tokens}
-
-    @property
-    def written(self) -> Sequence[str]:
-        """The files of the run, and what could not be drawn."""
-        missing = [] if self.missing is None else [self.missing]
-        if self.finished_before:
-            return [
-                f"This run in {self.folder} was finished before; --overwrite computes it again.",
-                *missing,
-            ]
-        if self.folder is None:
-            return missing
-        return [f"Written to {self.folder}: {', '.join(self.files)}", *missing]
-
-    def _of_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> list[Table | str]:
-        """The scores of the first tokens, and where the others are."""
-        cells = [
-            [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
-            for entry in tokens[:MAX_TOKENS_SHOWN]
-        ]
-        title = "log-probability of each token given all others, nats"
-        table = Table(["observation", "position", "token", "log p"], cells, title)
-        if len(tokens) <= MAX_TOKENS_SHOWN:
-            return [table]
-        target = "--json" if self.folder is None else str(self.folder / TOKENS)
-        return [table, f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them."]
+    Args:
+        content: what `estimate.json` holds.
+        noun: what an observation is.
+        lines: on what was written.
+        tokens: log p of each token given all others, nats.
+        out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
+    """
+    page = page_of_numbers(content, noun)
+    if tokens is None:
+        return Result(page, content, lines)
+    cells = [
+        [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+        for entry in tokens[:MAX_TOKENS_SHOWN]
+    ]
+    title = "log-probability of each token given all others, nats"
+    parts: list[Part] = [Table(["observation", "position", "token", "log p"], cells, title)]
+    if len(tokens) > MAX_TOKENS_SHOWN:
+        target = "--json" if out is None else str(out / TOKENS)
+        parts.append(f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them.")
+    return Result(replace(page, parts=[*page.parts, *parts]), content | {"tokens": list(tokens)}, lines)
 
 
 def score_into(
@@ -263,7 +244,7 @@ def score_into(
     scoring: Scoring,
     run: RunOptions,
     precise: Precise | None,
-) -> Scored:
+) -> tuple[dict[str, Any], list[str]]:
     """Score into a run directory, or resume the same run that it holds.
 
     Args:
@@ -273,6 +254,9 @@ def score_into(
         scoring: how masks are drawn.
         run: how scores are computed and saved.
         precise: draws as many masks as an error takes, in place of the design; None for the design.
+
+    Returns:
+        What `estimate.json` holds, and lines on what was written.
 
     Raises:
         InputError: the folder holds another run, or was changed.
@@ -305,21 +289,22 @@ def score_into(
                 return read_run(folder.path).estimate
 
             precise.drawn(scoring.design, extended)
-    whole, noun = read_run(folder.path), ready.source.noun
+    whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
+    before = finished_before("run", folder.path, "computes it again")
     if finished is not None:
         if whole.manifest.version != __version__:  # whose summary may differ
-            return Scored(finished, folder.path, finished_before=True, noun=noun)
+            return finished, before
         if not agrees(finished | {"notes": result["notes"]}, result):
             raise InputError(
                 f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
                 f"estimate; maskevidence summarize {folder.path} writes it again"
             )
-        return Scored(result, folder.path, finished_before=True, noun=noun)
+        return result, before
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
-    return Scored(result, folder.path, files=tuple(folder.files()), missing=missing, noun=noun)
+    return result, written(folder.path, folder.files(), missing)
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:

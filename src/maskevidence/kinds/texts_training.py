@@ -15,9 +15,9 @@ from maskevidence.integrations.huggingface.processes import is_main_process, mai
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.training import train_masked_lm as train_in_place
 from maskevidence.kinds.options import TextTraining
+from maskevidence.kinds.result import Result
 from maskevidence.kinds.training_folder import (
     RESULT,
-    TrainingResult,
     begin_training,
     finished_training,
 )
@@ -39,7 +39,7 @@ _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
 
-def train(data: str, options: TextTraining) -> TrainingResult | None:
+def train(data: str, options: TextTraining) -> Result | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
     The model is a new BERT, by default with word pieces made from the text, or one whose training is

@@ -3,14 +3,13 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import page_of_numbers
 from maskevidence.kinds.options import Training
-from maskevidence.kinds.result import Result
+from maskevidence.kinds.result import Result, finished_before
 from maskevidence.kinds.words import is_network, kind_of_training
 from maskevidence.runs.blocks import read_sealed, write_sealed
 from maskevidence.runs.lock import refuse_unrelated
@@ -27,31 +26,10 @@ _REMEDY = "give another folder, or --overwrite to replace it"
 _LITTLE = 0.05  # nats per token that a context is worth
 
 
-@dataclass(frozen=True)
-class TrainingResult(Result):
-    """The result of a training."""
-
-    result: dict[str, Any]  # what `train.json` holds
-    folder: Path  # the folder with the model
-    files: tuple[str, ...] = ()  # the names of the files that were written
-    # whether the folder held the finished training, so that nothing was trained
-    finished_before: bool = False
-
-    def page(self) -> Page:
-        """The evidence of the data, and what was noted."""
-        pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
-        return pages[kind_of_training(self.result["model"])](self.result)
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """What `train.json` holds."""
-        return self.result
-
-    @property
-    def written(self) -> Sequence[str]:
-        """The files of the model."""
-        if self.finished_before:
-            return [f"This training in {self.folder} was finished before; --overwrite trains again."]
-        return [f"Written to {self.folder}: {', '.join(self.files)}"]
+def result_of(content: dict[str, Any], lines: Sequence[str]) -> Result:
+    """The evidence of the data and what was noted, from what `train.json` holds."""
+    pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
+    return Result(pages[kind_of_training(content["model"])](content), content, lines)
 
 
 def check_training_folder(options: Training, own: str) -> None:
@@ -68,7 +46,7 @@ def check_training_folder(options: Training, own: str) -> None:
         raise InputError(f"{str(options.out)!r} holds another model ({held[0]}); {_REMEDY}")
 
 
-def finished_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
+def finished_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
     """The result of the training of a transformer, if its folder holds it.
 
     Returns:
@@ -87,10 +65,10 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Trainin
         return None
     with suppress(OSError):  # a kill after the result was written may have left them
         remove_checkpoints(out)
-    return TrainingResult(read_sealed(out / RESULT, _REMEDY), out, finished_before=True)
+    return result_of(read_sealed(out / RESULT, _REMEDY), finished_before("training", out, "trains again"))
 
 
-def begin_training(options: Training, settings: Mapping[str, Any]) -> TrainingResult | None:
+def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
     """Begin or resume the training of a transformer; this process holds the folder.
 
     Args:

@@ -14,13 +14,14 @@ from maskevidence.integrations.huggingface.processes import is_main_process, tra
 from maskevidence.integrations.huggingface.recipe import Recipe, Trained
 from maskevidence.kinds.options import TransformerTraining
 from maskevidence.kinds.prepared import recorded
+from maskevidence.kinds.result import Result, written
 from maskevidence.kinds.training_folder import (
     HISTORY,
     RESULT,
     SETTINGS,
-    TrainingResult,
     check_training_folder,
     remove_checkpoints,
+    result_of,
     write_result,
 )
 from maskevidence.masks.by_name import parse_design
@@ -57,9 +58,7 @@ class TransformerJob:
         network.save(self.options.out)
         write_atomic(self.options.out / HISTORY, trained.to_csv())
 
-    def finish(
-        self, network: nn.Module, trained: Trained, files: Sequence[str], **numbers: Any
-    ) -> TrainingResult:
+    def finish(self, network: nn.Module, trained: Trained, files: Sequence[str], **numbers: Any) -> Result:
         """Write `train.json`, and remove the checkpoints, which are no longer needed."""
         result = write_result(
             self.model,
@@ -75,7 +74,7 @@ class TransformerJob:
             **numbers,
         )
         remove_checkpoints(self.options.out)
-        return TrainingResult(result, self.options.out, (*files, HISTORY, RESULT, SETTINGS))
+        return result_of(result, written(self.options.out, (*files, HISTORY, RESULT, SETTINGS)))
 
 
 def transformer_job(

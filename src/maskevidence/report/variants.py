@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError
-from maskevidence.kinds.mutants import SUMMARY, TABLE, column_beside
+from maskevidence.kinds.mutants import SUMMARY, TABLE, column_beside, correlation_table
 from maskevidence.runs.blocks import read_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import ColourGrid
@@ -49,12 +49,7 @@ def _page(
     names = [conventions[0], *(name for name in values if name not in conventions)]
     parts: list[Part] = []
     if measured is not None:
-        cells = []
-        for name, each in summary["correlations"].items():
-            value, low, high = (typeset(each[part], 3) for part in ("value", "low", "high"))
-            cells.append([name, value, f"{low} to {high}", f"{each['n']:,}"])
-        headings = ["score", "correlation", "95 % interval", "mutants"]
-        parts.append(Table(headings, cells, f"Spearman's rank correlation with {measured}"))
+        parts.append(correlation_table(summary))
     for name in names:
         centre = 0.0 if name == conventions[0] else float(np.nanmean(values[name]))
         parts += _heat_map(mutants, values[name], name, centre)
