@@ -380,6 +380,6 @@ def parse_precise(
         raise InputError(
             "--target-se follows the errors of all rows, and a shard sees its own; score the first 100 of N "
             f"rows (--limit 100) with --target-se √(N/100)·{target_se}, and give every shard --design "
-            "random-size:K with the K draws at which that run ends"
+            "random-size:K,replicates=K with the K draws at which that run ends"
         )
     return precise
