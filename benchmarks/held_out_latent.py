@@ -10,7 +10,7 @@ float32. The log evidence is an integral, refined to 1e-3 nats per image.
 import sys
 import time
 
-from _timing import arguments, finish, machine, show
+from _timing import arguments, data, finish, machine, show
 
 # isort: split
 import numpy as np
@@ -45,6 +45,7 @@ def objective_of(method: str, seed: int) -> me.Elbo | me.MaskedObjective | me.Li
 
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
+    data("mnist")
     n_images, epochs, seeds = (20, 2, SEEDS[:2]) if options.quick else (N_IMAGES, EPOCHS, SEEDS)
     train, test = (
         binarise(read_images(f"mnist:{split}", limit=n_images).table(), "threshold").values

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from _timing import arguments, finish, machine, show
+from _timing import arguments, data, finish, machine, show
 
 # isort: split
 import numpy as np
@@ -46,6 +46,7 @@ def bounds(model: VAE, x: np.ndarray, annealings: Sequence[Annealing]) -> list[m
 
 def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
+    data("mnist")
     n_train, n_test, steps, seeds = N_TRAIN, N_TEST, STEPS, SEEDS
     annealings = ANNEALINGS
     if options.quick:

@@ -25,7 +25,7 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests wait for other processes come first: at the end they would leave a worker idle."""
-    waiting = ("test_ray.py", "test_house.py", "test_tutorials.py", "test_kill.py", "test_surroundings.py")
+    waiting = ("test_ray.py", "test_tutorials.py", "test_kill.py", "test_surroundings.py")
     items.sort(key=lambda item: item.path.name not in waiting)
 
 

@@ -18,10 +18,6 @@ RANDOM = np.random.default_rng(0)
 GREY = RANDOM.integers(0, 256, (5, 4, 6), dtype=np.uint8)
 COLOUR = RANDOM.integers(0, 256, (3, 4, 6, 3), dtype=np.uint8)
 
-needs_data = pytest.mark.skipif(
-    "MASKEVIDENCE_DATA" not in os.environ, reason="MASKEVIDENCE_DATA is not set: no real images"
-)
-
 
 def png(levels: np.ndarray) -> bytes:
     file = io.BytesIO()
@@ -93,20 +89,13 @@ def test_a_column_of_bytes_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"a": [png(GREY[0])], "b": [png(GREY[1])], "n": [1]}), file)
     assert np.array_equal(read_images(str(file), column="b").pixels[0, ..., 0], GREY[1])
-    with pytest.raises(InputError, match="has images in a, b; choose with --column NAME"):
-        read_images(str(file))
-    with pytest.raises(InputError, match=r"column 'n' of .* holds no images; those that do: a, b"):
-        read_images(str(file), column="n")
-    with pytest.raises(InputError, match="has no column 'c'; it has a, b, n"):
-        read_images(str(file), column="c")
-
-
-def test_a_table_of_numbers_is_not_an_image_source(tmp_path: Path) -> None:
-    file = tmp_path / "x.parquet"
-    parquet.write_table(pa.table({"a": [1.0]}), file)
-    assert not is_image_source(str(file))
-    with pytest.raises(InputError, match="has no column with images; it has a"):
-        read_images(str(file))
+    for column, message in (
+        (None, "has images in a, b; choose with --column NAME"),
+        ("n", r"column 'n' of .* holds no images; those that do: a, b"),
+        ("c", "has no column 'c'; it has a, b, n"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_images(str(file), column=column)
 
 
 def test_sizes_must_agree_unless_images_are_resized(tmp_path: Path) -> None:
@@ -192,16 +181,6 @@ def test_paths_of_a_data_set_of_the_hub_are_read_in_its_cache_alone(
         read_images("hub:a/b")
 
 
-@pytest.mark.parametrize(
-    ("mode", "message"),
-    [("I;16", "more than 8 bits per channel"), ("F", "more than 8 bits"), ("RGBA", "transparent pixels")],
-)
-def test_levels_that_cannot_be_represented_are_refused(mode: str, message: str, tmp_path: Path) -> None:
-    Image.new(mode, (3, 3)).save(tmp_path / "x.tif")
-    with pytest.raises(InputError, match=message):
-        read_images(str(tmp_path))
-
-
 def test_opaque_and_palette_images_keep_their_colours(tmp_path: Path) -> None:
     picture = Image.fromarray(COLOUR[0])
     picture.convert("RGBA").save(tmp_path / "a.png")
@@ -217,16 +196,25 @@ def test_opaque_and_palette_images_keep_their_colours(tmp_path: Path) -> None:
         ("mnits", "did you mean 'mnist'"),
         ("./nothing", "there is no file or folder './nothing'"),
         (__file__, "is one file; give the folder with the images"),
+        ("empty", r"has no image \(.png, .*\) and no .parquet"),
+        ("I;16", "more than 8 bits per channel"),
+        ("F", "more than 8 bits"),
+        ("RGBA", "transparent pixels"),
+        ("numbers.parquet", "has no column with images; it has a"),
     ],
 )
-def test_unknown_sources_are_refused(source: str, message: str) -> None:
+def test_what_cannot_be_read_is_one_line(
+    source: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    for mode in ("I;16", "F", "RGBA"):
+        Path(mode).mkdir()
+        Image.new(mode, (3, 3)).save(Path(mode, "x.tif"))
+    parquet.write_table(pa.table({"a": [1.0]}), "numbers.parquet")
+    assert not is_image_source("numbers.parquet")
     with pytest.raises(InputError, match=message):
         read_images(source)
-
-
-def test_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no image \(.png, .*\) and no .parquet"):
-        read_images(str(tmp_path))
 
 
 def test_parts_and_fingerprints(tmp_path: Path) -> None:
@@ -240,7 +228,7 @@ def test_parts_and_fingerprints(tmp_path: Path) -> None:
     assert images.fingerprint() == read_images(str(tmp_path)).fingerprint()
 
 
-@needs_data
+@pytest.mark.data
 @pytest.mark.parametrize(
     ("source", "shape"),
     [

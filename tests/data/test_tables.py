@@ -1,6 +1,7 @@
 """Tables from files: which columns are used, what is read and said, and one clear line for each problem."""
 
 import gzip
+import io
 import re
 import sys
 from collections.abc import Callable
@@ -63,28 +64,6 @@ class TestColumns:
         path = csv(tmp_path, "n,a\n" + "".join(f"{name},{k * k}\n" for k, name in enumerate(names)))
         assert read_table(path, id_column="n").labels == names
 
-    def test_names_that_are_not_different_are_noted(self, tmp_path: Path) -> None:
-        table = read_table(csv(tmp_path, "n,a\nx,1\nx,2\n"), id_column="n")
-        assert "only 1 of the 2 names in 'n' are different" in table.notes
-
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            ({"columns": ["a", "z"]}, "has no column 'z'; it has name, a, b, c"),
-            ({"drop": ["z"]}, "has no column 'z'"),
-            ({"id_column": "z"}, "has no column 'z'"),
-            ({"one_hot": ["z"]}, "has no column 'z'"),
-            ({"drop": ["name", "a", "b", "c"]}, "is left; name one or more that are data"),
-            (
-                {"one_hot": ["name"], "drop": ["name"]},
-                "--one-hot 'name' is not among the columns that are used",
-            ),
-        ],
-    )
-    def test_that_do_not_exist(self, tmp_path: Path, options: dict[str, Any], words: str) -> None:
-        with pytest.raises(me.InputError, match=re.escape(words)):
-            read_table(csv(tmp_path, self.TEXT), **options)
-
     def test_of_text_are_named_all_at_once(self, tmp_path: Path) -> None:
         path = csv(tmp_path, "name,a,day,b\nx,1,2024-01-01,2\ny,3,2024-01-02,?\n")
         with pytest.raises(me.InputError) as caught:
@@ -95,13 +74,6 @@ class TestColumns:
             "values, --drop name,day leaves them out, --one-hot name,day encodes categories, the model "
             "masked-net takes words as they are"
         )
-
-    def test_with_a_few_words_among_numbers_may_be_missing_values(self, tmp_path: Path) -> None:
-        path = csv(tmp_path, "a,b\n1,?\n2,3\n?,4\n")
-        with pytest.raises(me.InputError, match=r"--missing '\?' reads what stands .* values$"):
-            read_table(path)
-        table = read_table(path, missing=["?"])
-        np.testing.assert_array_equal(table.values, [[1, NAN], [2, 3], [NAN, 4]])
 
     def test_a_hint_can_be_pasted_as_it_stands(self, tmp_path: Path) -> None:
         rows = "".join(f"P{k},{'fm'[k % 2]},{k * k if k % 3 else '?'}\n" for k in range(6))
@@ -115,142 +87,235 @@ class TestColumns:
             "birth' encodes a category, "
         )
 
-    @pytest.mark.parametrize("start", [0, 1])
-    def test_that_count_the_rows_are_noted(self, tmp_path: Path, start: int) -> None:
-        rows = "".join(f"{start + k},{k * k}\n" for k in range(6))
-        (note,) = read_table(csv(tmp_path, f"i,a\n{rows}")).notes
-        assert note.startswith(f"column 'i' counts {start}, {start + 1}, {start + 2}, ...: if it is an index")
-
     def test_without_a_name_are_called_by_their_place(self, tmp_path: Path) -> None:
         pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}, index=["x", "y"]).to_csv(tmp_path / "t.csv")
         table = read_table(tmp_path / "t.csv", id_column="c0")
         assert (table.columns, table.labels) == (("a", "b"), ("x", "y"))
 
 
-class TestCsv:
-    @pytest.mark.parametrize(
-        ("text", "values", "notes"),
-        [
-            ("a;b\n1;2\n3;4\n", [[1, 2], [3, 4]], ["cells are separated by ';'"]),
-            ("a\tb\n1\t2\n3\t4\n", [[1, 2], [3, 4]], ["cells are separated by tabs"]),
-            ("a|b\n1|2\n3|4\n", [[1, 2], [3, 4]], ["cells are separated by '|'"]),
-            (
-                "a;b\n1,5;2\n3;4,25\n",
-                [[1.5, 2], [3, 4.25]],
-                ["cells are separated by ';'", "numbers are read with a decimal comma"],
-            ),
-            (
-                "1,5;2\n3;4,25\n",
-                [[1.5, 2], [3, 4.25]],
-                [
-                    "cells are separated by ';'",
-                    "numbers are read with a decimal comma",
-                    "the first line holds numbers only and was read as data",
-                ],
-            ),
-            ('"a;b",c\n1,2\n3,4\n', [[1, 2], [3, 4]], []),
-            ("a\n1\n2\n", [[1], [2]], []),
-            ('"a;b"\n1\n2\n', [[1], [2]], []),
-            ('\na;"b, c"\n1;2\n', [[1, 2]], ["cells are separated by ';'"]),
-            (
-                "x,1,2\n1,2,3\n4,5,6\n",
-                [[1, 2, 3], [4, 5, 6]],
-                ["the first line was taken for the names of the columns, though '1', '2' are numbers"],
-            ),
-        ],
-        ids=[
-            "semicolon",
-            "tab",
-            "bar",
-            "decimal comma",
-            "without header",
-            "quoted",
-            "one column",
-            "one column, quoted",
-            "below an empty line",
-            "numbers",
-        ],
-    )
-    def test_is_guessed_and_said(
-        self, tmp_path: Path, text: str, values: list[list[float]], notes: list[str]
-    ) -> None:
-        table = read_table(csv(tmp_path, text))
-        np.testing.assert_array_equal(table.values, values)
-        assert list(table.notes) == notes
-
-    def test_with_a_delimiter_that_is_given(self, tmp_path: Path) -> None:
-        assert read_table(csv(tmp_path, "a:b\n1:2\n"), delimiter=":").values.tolist() == [[1.0, 2.0]]
-        with pytest.raises(me.InputError, match="--delimiter belongs to CSV tables"):
-            read_table(tmp_path / "t.npy", delimiter=":")
-
-    def test_with_ragged_rows_between_semicolons(self, tmp_path: Path) -> None:
-        with pytest.raises(me.InputError, match="is not a regular CSV table"):
-            read_table(csv(tmp_path, "a;b;c\n1;2;3\n1;2\n"))
-
-    def test_with_a_row_that_is_too_short(self, tmp_path: Path) -> None:
-        """Pandas fills it up without a word, and a cell may be empty where a row has its end."""
-        rows = "1,2,\n" * 30 + "  \n\n" + "1,2,3\n"
-        assert read_table(csv(tmp_path, f"a,b,c\n{rows}")).values.shape == (31, 3)
-        with pytest.raises(me.InputError, match="it has 2 cells in line 35, 3 above"):
-            read_table(csv(tmp_path, f"a,b,c\n{rows}1,2\n"))
-
-    @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-    def test_with_zero_bytes(self, tmp_path: Path, encoding: str) -> None:
-        (tmp_path / "t.csv").write_bytes("n,a\nx\0y,1\n".encode(encoding))
-        with pytest.raises(me.InputError, match=r"zero byte|is not UTF-8"):
-            read_table(tmp_path / "t.csv", id_column="n")
-
-    def test_with_both_decimal_marks(self, tmp_path: Path) -> None:
-        with pytest.raises(me.InputError, match="decimal comma and others with a decimal point"):
-            read_table(csv(tmp_path, "a;b\n1,5;2.5\n"))
-
-    def test_with_points_among_decimal_commas_further_down(self, tmp_path: Path) -> None:
-        text = "a;b\n" + "1,5;2\n" * 50_000 + "1.000;3\n"
-        with pytest.raises(me.InputError, match=r"text in column 'a', line 50002: '1\.000'"):
-            read_table(csv(tmp_path, text))
-
-    @pytest.mark.parametrize("cell", ["1_000", "١٢٣", "０", "1d5", "0x10"])
-    def test_with_numbers_that_are_not_of_the_digits_0_to_9(self, tmp_path: Path, cell: str) -> None:
-        with pytest.raises(me.InputError, match=f"has text in column 'a', line 4: '{cell}'"):
-            read_table(csv(tmp_path, f"a,b\n1,2\n5,5\n{cell},3\n"))
-
-    def test_with_all_ways_to_write_a_number(self, tmp_path: Path) -> None:
-        cells = ["+5", ".5", "5.", "-1E+2", " 7 ", "005", "NAN", "x"]
-        path = csv(tmp_path, "a,b\n" + "".join(f"{cell},{k * k}\n" for k, cell in enumerate(cells)))
-        values = [5.0, 0.5, 5.0, -100.0, 7.0, 5.0, NAN, NAN]
-        np.testing.assert_array_equal(read_table(path, missing=["x"]).values[:, 0], values)
-
-    def test_with_a_quote_that_is_not_closed(self, tmp_path: Path) -> None:
-        """The rows after it were lost without a word."""
-        with pytest.raises(me.InputError, match="it has quotes that are not closed"):
-            read_table(csv(tmp_path, 'a,b,r\n1,2,"x\n2,5,y\n3,1,z\n'), drop=["r"])
-
-    def test_with_lines_in_quotes_and_empty_lines(self, tmp_path: Path) -> None:
-        rows = "".join(f'{k % 7},{k % 5},"a\n\n, text {k}"\n\n' for k in range(60_000))
-        table = read_table(csv(tmp_path, f"\na,b,r\n{rows}"), id_column="r")
-        assert table.values[-1].tolist() == [59_999 % 7, 59_999 % 5]
-        assert table.labels is not None
-        assert table.labels[-1] == "a\n\n, text 59999"
-
-    @pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv", "t.tsv.gz"])
-    def test_compressed_or_with_tabs(self, tmp_path: Path, name: str) -> None:
-        content = b"a\tb\n1\t2\n" if "tsv" in name else b"a,b\n1,2\n"
-        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-        assert read_table(tmp_path / name).values.tolist() == [[1.0, 2.0]]
-
-    def test_that_is_said_to_be_compressed(self, tmp_path: Path) -> None:
-        (tmp_path / "t.csv.gz").write_text("a,b\n1,2\n")
-        with pytest.raises(me.InputError, match=r"t\.csv\.gz' cannot be read"):
-            read_table(tmp_path / "t.csv.gz")
-
-    def test_whose_first_lines_are_longer_than_what_is_looked_at(self, tmp_path: Path) -> None:
-        cells = ["1.5"] * 3000
-        head = ",".join(f"c{j}" * 30 for j in range(3000))
-        assert len(head) > 2**18
-        assert read_table(csv(tmp_path, f"{head}\n{','.join(cells)}\n")).values.shape == (1, 3000)
+HEADLESS = "the first line holds numbers only and was read as data"
+READ: dict[str, tuple[str, list[list[float]], list[str]]] = {
+    "with a header": ("a,b\n1,2\n3,4\n", [[1, 2], [3, 4]], []),
+    "without header": ("1,2\n3,4\n", [[1, 2], [3, 4]], [HEADLESS]),
+    "in quotes": ('"a, first","b"\n"1","-2.5"\n3,"4e1"\n', [[1, -2.5], [3, 40]], []),
+    "with empty cells": ("a,b\n1,\n,4\n", [[1, NAN], [NAN, 4]], []),
+    "with words for missing": ("a,b\nNA,2\n3,nan\n", [[NAN, 2], [3, NAN]], []),
+    "with carriage returns": ("a,b\r\n1,2\r\n", [[1, 2]], []),
+    "of one column": ("a\n1\n2\n", [[1], [2]], []),
+    "of one column in quotes": ('"a;b"\n1\n2\n', [[1], [2]], []),
+    "with a byte order mark": ("\ufeffa,b\n1,2\n", [[1, 2]], []),
+    "of truth values": ("a,b\ntrue,2\nfalse,3\n", [[1, 2], [0, 3]], []),
+    "with semicolons": ("a;b\n1;2\n3;4\n", [[1, 2], [3, 4]], ["cells are separated by ';'"]),
+    "with tabs": ("a\tb\n1\t2\n3\t4\n", [[1, 2], [3, 4]], ["cells are separated by tabs"]),
+    "with bars": ("a|b\n1|2\n3|4\n", [[1, 2], [3, 4]], ["cells are separated by '|'"]),
+    "with decimal commas": (
+        "1,5;2\n3;4,25\n",
+        [[1.5, 2], [3, 4.25]],
+        ["cells are separated by ';'", "numbers are read with a decimal comma", HEADLESS],
+    ),
+    "with a semicolon in quotes": ('"a;b",c\n1,2\n3,4\n', [[1, 2], [3, 4]], []),
+    "below an empty line": ('\na;"b, c"\n1;2\n', [[1, 2]], ["cells are separated by ';'"]),
+    "below names that are numbers": (
+        "x,1,2\n1,2,3\n4,5,6\n",
+        [[1, 2, 3], [4, 5, 6]],
+        ["the first line was taken for the names of the columns, though '1', '2' are numbers"],
+    ),
+    "of large numbers that are not whole": (
+        "a,b\n1e20,1\n9007199254740993.0,2\n",
+        [[1e20, 1], [2**53, 2]],
+        [],
+    ),
+    "of 2^53 itself": (f"a\n{2**53}\n{-(2**53)}\n", [[2.0**53], [-(2.0**53)]], []),
+}
 
 
-class TestMissing:
+@pytest.mark.parametrize("case", READ)
+def test_a_csv_file(tmp_path: Path, case: str) -> None:
+    text, values, notes = READ[case]
+    table = read_table(csv(tmp_path, text))
+    np.testing.assert_array_equal(table.values, np.array(values, dtype=float))
+    assert list(table.notes) == notes
+    assert table.ids.tolist() == list(range(len(values)))
+
+
+def test_numbers_are_written_in_many_ways(tmp_path: Path) -> None:
+    cells = ["+5", ".5", "5.", "-1E+2", " 7 ", "005", "NAN", "x"]
+    path = csv(tmp_path, "a,b\n" + "".join(f"{cell},{k * k}\n" for k, cell in enumerate(cells)))
+    values = [5.0, 0.5, 5.0, -100.0, 7.0, 5.0, NAN, NAN]
+    np.testing.assert_array_equal(read_table(path, missing=["x"]).values[:, 0], values)
+    assert read_table(csv(tmp_path, "a:b\n1:2\n"), delimiter=":").values.tolist() == [[1.0, 2.0]]
+
+
+def test_lines_in_quotes_empty_lines_and_long_cells(tmp_path: Path) -> None:
+    rows = "".join(f'{k % 7},{k % 5},"a\n\n, text {k}"\n\n' for k in range(6000))
+    table = read_table(csv(tmp_path, f"\na,b,r\n{rows}{2},{3},{'a' * 200_000}\n"), id_column="r")
+    assert table.values[-2].tolist() == [5999 % 7, 5999 % 5]
+    assert table.labels is not None
+    assert table.labels[-2] == "a\n\n, text 5999"
+    short_rows = "1,2,\n" * 30 + "  \n\n" + "1,2,3\n"  # the last cell of a row may be empty
+    assert read_table(csv(tmp_path, f"a,b,c\n{short_rows}")).values.shape == (31, 3)
+
+
+def test_first_lines_that_are_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    cells = ["1.5"] * 3000
+    head = ",".join(f"c{j}" * 30 for j in range(3000))
+    assert len(head) > 2**18
+    assert read_table(csv(tmp_path, f"{head}\n{','.join(cells)}\n")).values.shape == (1, 3000)
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv", "t.tsv.gz"])
+def test_compressed_or_with_tabs(tmp_path: Path, name: str) -> None:
+    content = b"a\tb\n1\t2\n" if "tsv" in name else b"a,b\n1,2\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert read_table(tmp_path / name).values.tolist() == [[1.0, 2.0]]
+
+
+def npy(values: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=True)
+    return file.getvalue()
+
+
+def npz(values: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, values)
+    return file.getvalue()
+
+
+def columns_of(write: Callable[..., None] = parquet.write_table, **columns: Any) -> bytes:
+    file = io.BytesIO()
+    write(pa.table(columns), file)
+    return file.getvalue()
+
+
+NAMES = "name,a,b,c\nx,1,2,3\n"
+NOT_UTF_8 = {"name": pa.array([b"a", b"\xff"]).view(pa.string()), "a": [1.0, 2.0]}
+BEYOND = "the whole number 9007199254740993 in column '{}', "
+REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
+    ("t.csv", "", {}, "is empty; give a table with at least one row"),
+    ("t.csv", "a,b\n", {}, "has no rows; give a table with at least one"),
+    ("t.csv", "a,b\n1,2\n3,red\n", {}, "has text in column 'b', line 3: 'red'"),
+    ("t.csv", "1,2\n3,4\n5,x\n", {}, "has text in column 'c1', line 3: 'x'"),
+    ("t.csv", "a,b\n1,?\n2,3\n?,4\n", {}, "--missing '?' reads what stands among numbers as missing values"),
+    ("t.csv", f"r,b\n{'a' * 200_000},1\nshort,2\n", {}, f"text in column 'r', line 2: '{'a' * 60}...';"),
+    ("t.csv", "a,b\n1,2\n3,inf\n", {}, "has an infinite value in column 'b', row 1 (from 0)"),
+    ("t.csv", "a,b\n-Infinity,2\n3,4\n", {}, "has an infinite value in column 'a', row 0 (from 0)"),
+    ("t.csv", "a,b\n1,2\n3,-1e200\n", {}, "the value -1e+200 in column 'b', row 1 (from 0)"),
+    ("t.csv", "a,b\n1,\n2,\n", {}, "has no value in column 'b'; leave it out"),
+    ("t.csv", "a,b\n1,2\n,\n3,4\n", {}, "has no value in row 1 (from 0); leave it out"),
+    ("t.csv", "a,b\n1,2\n3\n", {}, "is not a regular CSV table"),
+    ("t.csv", "a;b;c\n1;2;3\n1;2\n", {}, "is not a regular CSV table"),
+    ("t.csv", "a,b,c\n1,2,\n  \n\n1,2\n", {}, "it has 2 cells in line 5, 3 above"),
+    ("t.csv", 'a,b,r\n1,2,"x\n2,5,y\n3,1,z\n', {"drop": ["r"]}, "it has quotes that are not closed"),
+    ("t.csv", "a;b\n1,5;2.5\n", {}, "decimal comma and others with a decimal point"),
+    ("t.csv", "a;b\n" + "1,5;2\n" * 9000 + "1.000;3\n", {}, "text in column 'a', line 9002: '1.000'"),
+    ("t.csv", "a,b\n2024-01-01,2\n2024-01-02,3\n", {}, "in column 'a'"),
+    ("t.csv", "a,a\n1,2\n", {}, "has 2 columns with the name 'a'"),
+    ("t.csv", "größe,b\n1,2\n".encode("latin-1"), {}, "is not UTF-8 text"),
+    ("t.csv", b"a,b\n" + b"1,2\n" * 9000 + b"\xff,2\n", {}, "is not UTF-8 text"),
+    ("t.csv", b"n,a\nx\0y,1\n", {"id_column": "n"}, "zero byte"),
+    ("t.csv", "n,a\nx,1\n".encode("utf-16"), {"id_column": "n"}, "is not UTF-8"),
+    ("t.csv.gz", "a,b\n1,2\n", {}, "t.csv.gz' cannot be read"),
+    ("t.xlsx", "1,2\n", {}, "is not a .csv, .tsv, .parquet, .feather, .npy file; convert it"),
+    ("t.csv", NAMES, {"columns": ["a", "z"]}, "has no column 'z'; it has name, a, b, c"),
+    ("t.csv", NAMES, {"drop": ["z"]}, "has no column 'z'"),
+    ("t.csv", NAMES, {"id_column": "z"}, "has no column 'z'"),
+    ("t.csv", NAMES, {"one_hot": ["z"]}, "has no column 'z'"),
+    ("t.csv", NAMES, {"drop": ["name", "a", "b", "c"]}, "is left; name one or more that are data"),
+    ("t.csv", NAMES, {"one_hot": ["name"], "drop": ["name"]}, "--one-hot 'name' is not among the columns"),
+    ("t.csv", "c,a\nx,1\nx,2\n", {"one_hot": ["c"]}, "has only 1 different values"),
+    ("t.csv", "c,a\n" + "".join(f"{k},1\n" for k in range(51)), {"one_hot": ["c"]}, "more than 50"),
+    ("t.npy", npy(np.zeros(3)), {}, "save an (N, D) array of numbers"),
+    ("t.npy", npy(np.zeros((2, 2, 2))), {}, "save an (N, D) array of numbers"),
+    ("t.npy", npy(np.array([["a"]])), {}, "save an (N, D) array of numbers"),
+    ("t.npy", npy(np.zeros((2, 2), complex)), {}, "save an (N, D) array of numbers"),
+    ("t.npy", npy(np.zeros((0, 3))), {}, "give a table with at least one"),
+    ("t.npy", npy(np.zeros((3, 0))), {}, "give a table with at least one"),
+    ("t.npy", npy(np.array([[object()]])), {}, "cannot be read as a .npy array of numbers"),
+    ("t.npy", npy(np.zeros((2, 2))), {"delimiter": ":"}, "--delimiter belongs to CSV tables"),
+    ("t.npy", npz(np.zeros((2, 2))), {}, "is an .npz archive"),
+    ("t.npy", b"PK\x03\x04 damaged", {}, "cannot be read as a .npy array"),
+    ("t.parquet", columns_of(a=["1", "red"]), {}, "text in column 'a', row 1 (from 0): 'red'"),
+    (
+        "t.parquet",
+        columns_of(**NOT_UTF_8),
+        {"id_column": "name"},
+        "not UTF-8 in column 'name', row 1 (from 0)",
+    ),
+    ("t.feather", columns_of(feather.write_feather, **NOT_UTF_8), {}, "not UTF-8 in column 'name', row 1"),
+    # whole numbers that float64 cannot hold, which would be rounded
+    ("t.npy", npy(np.array([[2**53 + 1, 1], [2**53 + 3, 2]])), {}, BEYOND.format("c0")),
+    ("t.parquet", columns_of(a=[2**53 + 1, 2]), {}, BEYOND.format("a")),
+    (
+        "t.parquet",
+        columns_of(a=pa.array([Decimal(1), Decimal(2**53 + 1)], pa.decimal128(30, 0))),
+        {},
+        BEYOND.format("a") + "row 1 (from 0)",
+    ),
+    ("t.csv", f"a,b\n1,{2**63}\n2,{2**63 + 1}\n", {}, f"number {2**63} in column 'b', line 2, beyond 2^53"),
+    ("t.csv", f"a,b\n1,1.5\n2,{2**63 + 1}\n", {}, f"number {2**63 + 1} in column 'b', line 3, beyond 2^53"),
+    ("t.csv", f"a,b\n1,\n2,-{10**30}\n", {}, f"number -{10**30} in column 'b', line 3, beyond 2^53"),
+    ("t.csv", f"a,b\n1,1.5\n2,{2**53 + 1}\n", {}, BEYOND.format("b") + "line 3, beyond 2^53"),
+    ("t.csv", "a,b\n1, 1\n2, 9007199254740993\n", {}, BEYOND.format("b") + "line 3, beyond 2^53"),
+    # digits that are not 0 to 9
+    *(
+        ("t.csv", f"a,b\n1,2\n5,5\n{cell},3\n", {}, f"has text in column 'a', line 4: '{cell}'")
+        for cell in ("1_000", "١٢٣", "０", "1d5", "0x10")
+    ),
+    *((name, np.random.default_rng(0).bytes(500), {}, "t.") for name in ("t.npy", "t.parquet", "t.csv")),
+    ("t.feather", np.random.default_rng(0).bytes(500), {}, "cannot be read as Feather"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "message"), REFUSED)
+def test_what_cannot_be_read_is_one_line(
+    tmp_path: Path, name: str, content: str | bytes, options: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(me.InputError, match=re.escape(message)) as error:
+        read_table(path, **options)
+    assert "\n" not in str(error.value).strip()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(me.InputError, match="there is no file"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "note"),
+    [
+        ("-999,1\n3,-999\n4,5\n5,2\n", {}, "-999 stands far below all other values of 'a', 'b': if it means"),
+        ("-999,1\n3,-999\n4,5\n5,2\n", {"missing": ["-999"]}, ""),
+        ("-9,1\n30,-9\n4,50\n5,2\n", {}, ""),  # not below the range of the others
+        ("-1,1\n1,-1\n-1,1\n1,1\n", {}, ""),  # two levels
+        ("0,10\n10,0\n11,12\n12,13\n", {}, ""),  # counts
+        ("x,1\nx,2\n", {"id_column": "a"}, "only 1 of the 2 names in 'a' are different"),
+        ("0,1\n1,5\n2,3\n3,3\n4,1\n", {}, "column 'a' counts 0, 1, 2, ...: if it is an index"),
+        ("1,1\n2,5\n3,3\n4,3\n5,1\n", {}, "column 'a' counts 1, 2, 3, ...: if it is an index"),
+    ],
+)
+def test_what_looks_like_a_mistake_is_noted(
+    tmp_path: Path, cells: str, options: dict[str, Any], note: str
+) -> None:
+    notes = read_table(csv(tmp_path, "a,b\n" + cells), **options).notes
+    assert [one[: len(note)] for one in notes] == ([note] if note else [])
+
+
+class TestFiles:
+    def test_npy_and_parquet_give_the_same_table(self, tmp_path: Path) -> None:
+        values = np.array([[1.0, NAN], [3.0, 4.0]])
+        np.save(tmp_path / "t.npy", values)
+        columns = {"c0": pa.array([1, 3]), "c1": pa.array([None, 4.0])}
+        parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+        for name in ("t.npy", "t.parquet"):
+            table = read_table(tmp_path / name)
+            assert table.columns == ("c0", "c1")
+            np.testing.assert_array_equal(table.values, values)
+        parquet.write_table(pa.table({"a": pa.array([3, 4, 3]).dictionary_encode()}), tmp_path / "t.parquet")
+        assert read_table(tmp_path / "t.parquet").values.tolist() == [[3.0], [4.0], [3.0]]
+
     def test_numbers_that_stand_for_missing_values(self, tmp_path: Path) -> None:
         path = csv(tmp_path, "a,b\n-999,2\n3,-999.0\n5,NA\n-9990,1\n")
         expected = [[NAN, 2], [3, NAN], [5, NAN], [-9990, 1]]
@@ -259,65 +324,46 @@ class TestMissing:
         frame.to_parquet(tmp_path / "t.parquet")
         np.testing.assert_array_equal(read_table(tmp_path / "t.parquet", missing=["-999"]).values, expected)
 
-
-class TestFiles:
-    def frame(self) -> pd.DataFrame:
-        return pd.DataFrame({"a": [1, 2], "b": [0.5, NAN]}, index=pd.Index(["x", "y"], name="who"))
-
     @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
     def test_the_index_of_a_data_frame_names_the_rows(self, tmp_path: Path, name: str) -> None:
-        arrow = pa.Table.from_pandas(self.frame())
+        frame = pd.DataFrame({"a": [1, 2], "b": [0.5, NAN]}, index=pd.Index(["x", "y"], name="who"))
+        arrow = pa.Table.from_pandas(frame)
         (parquet.write_table if "parquet" in name else feather.write_feather)(arrow, tmp_path / name)
         table = read_table(tmp_path / name)
         assert (table.columns, table.labels) == (("a", "b"), ("x", "y"))
         np.testing.assert_array_equal(table.values, [[1, 0.5], [2, NAN]])
         assert table.notes == ("the rows are named by the index of the data frame, 'who'",)
 
-    def test_of_noise(self, tmp_path: Path) -> None:
-        (tmp_path / "t.feather").write_bytes(np.random.default_rng(0).bytes(500))
-        with pytest.raises(me.InputError, match="cannot be read as Feather"):
-            read_table(tmp_path / "t.feather")
-
-
-class TestAddresses:
-    @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npy"])
-    def test_are_read_by_fsspec(self, tmp_path: Path, name: str) -> None:
+    @pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet"])
+    def test_addresses_are_read_by_fsspec(self, name: str) -> None:
         frame = pd.DataFrame({"c0": [1.0, 2.0], "c1": [0.5, NAN]})
-        path = tmp_path / name
-        if "csv" in name:
-            frame.to_csv(path, index=False)
-        elif name == "t.npy":
-            np.save(path, frame.to_numpy())
-        else:
-            frame.to_parquet(path)
-        with fsspec.open(f"memory://tables/{name}", "wb") as file:
-            file.write(path.read_bytes())
+        file = io.BytesIO()
+        frame.to_csv(file, index=False, compression="gzip") if "csv" in name else frame.to_parquet(file)
+        with fsspec.open(f"memory://tables/{name}", "wb") as remote:
+            remote.write(file.getvalue())
         table = read_table(f"memory://tables/{name}")
         assert table.columns == ("c0", "c1")
         np.testing.assert_array_equal(table.values, frame)
         assert table.name == f"memory://tables/{name}"
 
-    def test_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_addresses_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "s3fs", None)
-        with pytest.raises(
-            me.InputError, match=r"there is no file 'memory://tables/no\.csv'; check the addr"
+        for address, message in (
+            ("memory://tables/no.csv", "there is no file 'memory://tables/no.csv'; check the addr"),
+            ("nothing://t.csv", "'nothing://t.csv' cannot be read: Protocol not known"),
+            ("memory://tables/t.xlsx", "is not a .csv, .tsv, .parquet, .feather, .npy file"),
         ):
-            read_table("memory://tables/no.csv")
-        with pytest.raises(me.InputError, match=r"'nothing://t\.csv' cannot be read: Protocol not known"):
-            read_table("nothing://t.csv")
+            with pytest.raises(me.InputError, match=re.escape(message)):
+                read_table(address)
         with pytest.raises(
             me.MissingExtraError, match=r"begins with s3:// needs s3fs.*maskevidence\[remote\]"
         ):
             read_table("s3://bucket/t.csv")
-        with pytest.raises(me.InputError, match=r"is not a \.csv, \.tsv, \.parquet, \.feather, \.npy file"):
-            read_table("memory://tables/t.xlsx")
 
 
 class TestCategories:
-    TEXT = "colour,a\nred,1\nblue,2\n,3\ngreen,4\nred,5\n"
-
     def test_become_columns_of_0_and_1(self, tmp_path: Path) -> None:
-        table = read_table(csv(tmp_path, self.TEXT), one_hot=["colour"])
+        table = read_table(csv(tmp_path, "colour,a\nred,1\nblue,2\n,3\ngreen,4\nred,5\n"), one_hot=["colour"])
         assert table.columns == ("colour=green", "colour=red", "a")
         assert table.categories == {"colour": ("blue", "green", "red")}
         expected = [[0, 1, 1], [0, 0, 2], [NAN, NAN, 3], [1, 0, 4], [0, 1, 5]]
@@ -327,17 +373,6 @@ class TestCategories:
         path = csv(tmp_path, "c,a\n01,1\n1,2\n+1,3\n1.0,4\nTRUE,5\ntrue,6\nNA,7\n")
         table = read_table(path, one_hot=["c"])
         assert table.categories == {"c": ("+1", "01", "1", "1.0", "TRUE", "true")}
-
-    @pytest.mark.parametrize(
-        ("rows", "words"),
-        [
-            ("x,1\nx,2\n", "has only 1 different values"),
-            ("".join(f"{k},1\n" for k in range(51)), "more than 50"),
-        ],
-    )
-    def test_that_are_too_few_or_too_many(self, tmp_path: Path, rows: str, words: str) -> None:
-        with pytest.raises(me.InputError, match=words):
-            read_table(csv(tmp_path, f"c,a\n{rows}"), one_hot=["c"])
 
     def test_of_a_model_that_was_fitted_before(self, tmp_path: Path) -> None:
         columns = ["colour=green", "colour=red", "a"]
@@ -351,6 +386,27 @@ class TestCategories:
             me.InputError, match="has the categories blue, pink; the model has columns for green"
         ):
             with_columns_of(new, columns)
+
+
+class TestTokensOfPython:
+    @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+    def test_whole_numbers(self, kind: Callable[[object], object]) -> None:
+        x = [[1, 2], [3, -(2**53) - 1]]
+        with pytest.raises(me.InputError, match=r"row 1, column 1, -9007199254740993, is a whole number"):
+            me.Tokens.from_array(kind(x))
+        with pytest.raises(me.InputError, match=f"row 0, column 0, {2**70}, is a whole number"):
+            me.Tokens.from_array([[2**70]])
+        assert me.Tokens.from_array(kind([[2**53, 1]])).values.tolist() == [[2.0**53, 1.0]]
+
+    @pytest.mark.parametrize("value", [1j, np.datetime64("2020-01-01")])
+    def test_what_is_no_number(self, value: object) -> None:
+        with pytest.raises(me.InputError, match="the data are not a table of numbers"):
+            me.Tokens.from_array(np.array([[value]]))
+
+    def test_data_frames_with_marks_of_pandas(self) -> None:
+        frame = pd.DataFrame({"a": pd.array([1, None, 3], "Int64"), "b": [0.5, 1.5, 2.5]})
+        tokens = me.Tokens.from_array(frame)
+        assert tokens.maskable.tolist() == [[True, True], [False, True], [True, True]]
 
 
 class TestTableIsTakenForAnArray:
@@ -404,246 +460,3 @@ class TestTableIsTakenForAnArray:
             me.InputError, match="have no column 'b', to which the model was fitted; they have a, c"
         ):
             model.score_samples(table.select(["a", "c"]) if kind == "Table" else frame[["a", "c"]])
-
-    def test_data_frames_with_marks_of_pandas(self) -> None:
-        frame = pd.DataFrame({"a": pd.array([1, None, 3], "Int64"), "b": [0.5, 1.5, 2.5]})
-        tokens = me.Tokens.from_array(frame)
-        assert tokens.maskable.tolist() == [[True, True], [False, True], [True, True]]
-
-
-@pytest.mark.parametrize(
-    ("cells", "missing", "noted"),
-    [
-        ("-999,1\n3,-999\n4,5\n5,2\n", [], True),
-        ("-999,1\n3,-999\n4,5\n5,2\n", ["-999"], False),
-        ("-999,1\n3,3\n4,5\n5,2\n", [], False),  # in one column alone
-        ("-9,1\n30,-9\n4,50\n5,2\n", [], False),  # not below the range of the others
-        ("-1,1\n1,-1\n-1,1\n1,1\n", [], False),  # two levels
-        ("0,10\n10,0\n11,12\n12,13\n", [], False),  # counts
-    ],
-)
-def test_a_code_for_missing_values_that_was_forgotten(
-    tmp_path: Path, cells: str, missing: list[str], noted: bool
-) -> None:
-    table = read_table(csv(tmp_path, "a,b\n" + cells), missing=missing)
-    words = "-999 stands far below all other values of 'a', 'b': if it means missing, give --missing=-999"
-    assert any(note.startswith(words) for note in table.notes) is noted
-    assert noted or not any("far below" in note for note in table.notes)
-
-
-class TestFirstTables:
-    @pytest.mark.parametrize(
-        ("text", "columns", "values"),
-        [
-            ("a,b\n1,2\n3,4\n", ("a", "b"), [[1, 2], [3, 4]]),
-            ("1,2\n3,4\n", ("c0", "c1"), [[1, 2], [3, 4]]),
-            ('"a, first","b"\n"1","-2.5"\n3,"4e1"\n', ("a, first", "b"), [[1, -2.5], [3, 40]]),
-            ("a,b\n1,\n,4\n", ("a", "b"), [[1, NAN], [NAN, 4]]),
-            ("a,b\nNA,2\n3,nan\n", ("a", "b"), [[NAN, 2], [3, NAN]]),
-            ("a,b\r\n1,2\r\n", ("a", "b"), [[1, 2]]),
-            ("a\n1\n2\n", ("a",), [[1], [2]]),
-            ("\ufeffa,b\n1,2\n", ("a", "b"), [[1, 2]]),
-            ("a,b\ntrue,2\nfalse,3\n", ("a", "b"), [[1, 2], [0, 3]]),
-        ],
-        ids=[
-            "header",
-            "no header",
-            "quoted",
-            "empty cells",
-            "words for missing",
-            "crlf",
-            "one column",
-            "bom",
-            "bool",
-        ],
-    )
-    def test_is_read(
-        self, tmp_path: Path, text: str, columns: tuple[str, ...], values: list[list[float]]
-    ) -> None:
-        table = read_table(csv(tmp_path, text))
-        assert table.columns == columns
-        np.testing.assert_array_equal(table.values, np.array(values, dtype=float))
-        assert table.ids.tolist() == list(range(len(values)))
-
-    def test_without_a_header_says_so(self, tmp_path: Path) -> None:
-        assert "was read as data" in read_table(csv(tmp_path, "1,2\n3,4\n")).notes[0]
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("", "is empty; give a table with at least one row"),
-            ("a,b\n", "has no rows; give a table with at least one"),
-            ("a,b\n1,2\n3,red\n", "has text in column 'b', line 3: 'red'"),
-            ("1,2\n3,4\n5,x\n", "has text in column 'c1', line 3: 'x'"),
-            ("a,b\n1,2\n3,inf\n", "has an infinite value in column 'b', row 1 (from 0)"),
-            ("a,b\n-Infinity,2\n3,4\n", "has an infinite value in column 'a', row 0 (from 0)"),
-            ("a,b\n1,\n2,\n", "has no value in column 'b'; leave it out"),
-            ("a,b\n1,2\n,\n3,4\n", "has no value in row 1 (from 0); leave it out"),
-            ("a,b\n1,2\n3\n", "is not a regular CSV table"),
-            ("a,b\n2024-01-01,2\n2024-01-02,3\n", "in column 'a'"),
-            ("a,a\n1,2\n", "has 2 columns with the name 'a'"),
-        ],
-    )
-    def test_bad(self, tmp_path: Path, text: str, message: str) -> None:
-        with pytest.raises(me.InputError, match=re.escape(message)) as error:
-            read_table(csv(tmp_path, text))
-        assert "t.csv" in str(error.value)
-        assert "\n" not in str(error.value).strip()
-
-    def test_that_is_not_utf_8(self, tmp_path: Path) -> None:
-        (tmp_path / "t.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
-        with pytest.raises(me.InputError, match="is not UTF-8 text"):
-            read_table(tmp_path / "t.csv")
-
-    def test_that_is_not_utf_8_far_down(self, tmp_path: Path) -> None:
-        (tmp_path / "t.csv").write_bytes(b"a,b\n" + b"1,2\n" * 50_000 + b"\xff,2\n")
-        with pytest.raises(me.InputError):
-            read_table(tmp_path / "t.csv")
-
-
-class TestOtherFiles:
-    def test_npy_and_parquet_give_the_same_table(self, tmp_path: Path) -> None:
-        values = np.array([[1.0, NAN], [3.0, 4.0]])
-        np.save(tmp_path / "t.npy", values)
-        columns = {"c0": pa.array([1, 3]), "c1": pa.array([None, 4.0])}
-        parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-        for name in ("t.npy", "t.parquet"):
-            table = read_table(tmp_path / name)
-            assert table.columns == ("c0", "c1")
-            np.testing.assert_array_equal(table.values, values)
-
-    def test_text_in_parquet_names_column_and_row(self, tmp_path: Path) -> None:
-        parquet.write_table(pa.table({"a": ["1", "red"]}), tmp_path / "t.parquet")
-        with pytest.raises(me.InputError, match=r"text in column 'a', row 1 \(from 0\): 'red'"):
-            read_table(tmp_path / "t.parquet")
-
-    @pytest.mark.parametrize("name", ["t.npy", "t.parquet", "t.csv"])
-    def test_of_noise(self, tmp_path: Path, name: str) -> None:
-        (tmp_path / name).write_bytes(np.random.default_rng(0).bytes(500))
-        with pytest.raises(me.InputError):
-            read_table(tmp_path / name)
-
-    @pytest.mark.parametrize(
-        "values", [np.zeros(3), np.zeros((2, 2, 2)), np.array([["a"]]), np.zeros((2, 2), complex)]
-    )
-    def test_npy_of_another_shape_or_type(self, tmp_path: Path, values: np.ndarray) -> None:
-        np.save(tmp_path / "t.npy", values)
-        with pytest.raises(me.InputError, match=r"save an \(N, D\) array of numbers"):
-            read_table(tmp_path / "t.npy")
-
-    @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
-    def test_npy_without_rows_or_columns(self, tmp_path: Path, shape: tuple[int, int]) -> None:
-        np.save(tmp_path / "t.npy", np.zeros(shape))
-        with pytest.raises(me.InputError, match="give a table with at least one"):
-            read_table(tmp_path / "t.npy")
-
-    def test_npy_with_pickled_objects_is_not_loaded(self, tmp_path: Path) -> None:
-        np.save(tmp_path / "t.npy", np.array([[object()]]), allow_pickle=True)
-        with pytest.raises(me.InputError, match=r"cannot be read as a \.npy array of numbers"):
-            read_table(tmp_path / "t.npy")
-
-    def test_missing_or_of_another_kind(self, tmp_path: Path) -> None:
-        with pytest.raises(me.InputError, match="there is no file"):
-            read_table(tmp_path / "t.csv")
-        with pytest.raises(
-            me.InputError, match=r"is not a \.csv, \.tsv, \.parquet, \.feather, \.npy file; convert it"
-        ):
-            read_table(csv(tmp_path, "1,2\n", "t.xlsx"))
-
-
-class TestNumbersThatFloat64CannotHold:
-    @pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
-    def test_whole_numbers_beyond_2_53(self, tmp_path: Path, suffix: str) -> None:
-        numbers = np.array([[2**53 + 1, 1], [2**53 + 3, 2]])
-        file = tmp_path / f"t.{suffix}"
-        if suffix == "npy":
-            np.save(file, numbers)
-        elif suffix == "csv":
-            csv(tmp_path, "a,b\n" + "\n".join(f"{a},{b}" for a, b in numbers.tolist()))
-        else:
-            parquet.write_table(pa.table({"a": numbers[:, 0], "b": numbers[:, 1]}), file)
-        with pytest.raises(me.InputError, match=r"the whole number 9007199254740993 in column '(a|c0)', "):
-            read_table(file)
-
-    @pytest.mark.parametrize(
-        "cells",
-        [
-            [str(2**63), str(2**63 + 1)],  # beyond int64
-            ["1.5", str(2**63 + 1)],
-            ["", f"-{10**30}"],
-            ["1.5", str(2**53 + 1)],
-            ["x", " 9007199254740993"],
-        ],
-    )
-    def test_whole_numbers_in_columns_that_are_not_of_integers(
-        self, tmp_path: Path, cells: list[str]
-    ) -> None:
-        """They were rounded without a word."""
-        first, second = (cell.replace("x", " 1") for cell in cells)
-        number, line = (first, 2) if abs(float(first or 0)) > 2**53 else (second, 3)
-        place = f"the whole number {int(number)} in column 'b', line {line}, beyond 2^53"
-        with pytest.raises(me.InputError, match=re.escape(place)):
-            read_table(csv(tmp_path, f"a,b\n1,{first}\n2,{second}\n"))
-
-    @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-    def test_whole_numbers_in_python(self, kind: Callable[[object], object]) -> None:
-        x = [[1, 2], [3, -(2**53) - 1]]
-        with pytest.raises(me.InputError, match=r"row 1, column 1, -9007199254740993, is a whole number"):
-            me.Tokens.from_array(kind(x))
-        with pytest.raises(me.InputError, match=f"row 0, column 0, {2**70}, is a whole number"):
-            me.Tokens.from_array([[2**70]])
-        assert me.Tokens.from_array(kind([[2**53, 1]])).values.tolist() == [[2.0**53, 1.0]]
-
-    @pytest.mark.parametrize("value", [1j, np.datetime64("2020-01-01")])
-    def test_what_is_no_number_in_python(self, value: object) -> None:
-        with pytest.raises(me.InputError, match="the data are not a table of numbers"):
-            me.Tokens.from_array(np.array([[value]]))
-
-    def test_large_numbers_that_are_not_written_as_whole_ones(self, tmp_path: Path) -> None:
-        table = read_table(csv(tmp_path, "a,b\n1e20,1\n9007199254740993.0,2\n"))
-        assert table.values[:, 0].tolist() == [1e20, 2.0**53]
-
-    def test_decimals_and_categories_of_parquet(self, tmp_path: Path) -> None:
-        file = tmp_path / "t.parquet"
-        whole = pa.array([Decimal(1), Decimal(2**53 + 1)], pa.decimal128(30, 0))
-        parquet.write_table(pa.table({"a": whole}), file)
-        with pytest.raises(me.InputError, match=r"9007199254740993 in column 'a', row 1 \(from 0\)"):
-            read_table(file)
-        parquet.write_table(pa.table({"a": pa.array([3, 4, 3]).dictionary_encode()}), file)
-        assert read_table(file).values.tolist() == [[3.0], [4.0], [3.0]]
-
-    def test_2_53_itself(self, tmp_path: Path) -> None:
-        assert read_table(csv(tmp_path, f"a\n{2**53}\n{-(2**53)}\n")).values.tolist() == [
-            [2.0**53],
-            [-(2.0**53)],
-        ]
-
-    def test_magnitudes_whose_squares_overflow(self, tmp_path: Path) -> None:
-        with pytest.raises(me.InputError, match=r"the value -1e\+200 in column 'b', row 1 \(from 0\)"):
-            read_table(csv(tmp_path, "a,b\n1,2\n3,-1e200\n"))
-
-
-def test_an_archive_named_npy(tmp_path: Path) -> None:
-    np.savez(tmp_path / "t.npz", np.zeros((2, 2)))
-    (tmp_path / "t.npz").rename(tmp_path / "t.npy")
-    with pytest.raises(me.InputError, match=r"is an \.npz archive"):
-        read_table(tmp_path / "t.npy")
-    (tmp_path / "t.npy").write_bytes(b"PK\x03\x04 damaged")
-    with pytest.raises(me.InputError, match=r"cannot be read as a \.npy array"):
-        read_table(tmp_path / "t.npy")
-
-
-def test_long_cells_beside_the_numbers(tmp_path: Path) -> None:
-    path = csv(tmp_path, f"remark,b\n{'a' * 200_000},1\nshort,2\n")
-    assert read_table(path, drop=["remark"]).values.tolist() == [[1.0], [2.0]]
-    with pytest.raises(me.InputError, match=r"text in column 'remark', line 2: 'a{60}\.\.\.';"):
-        read_table(path)
-
-
-@pytest.mark.parametrize("ending", ["parquet", "feather"])
-def test_texts_that_are_not_utf_8(tmp_path: Path, ending: str) -> None:
-    table = pa.table({"name": pa.array([b"a", b"\xff"]).view(pa.string()), "a": [1.0, 2.0]})
-    file = tmp_path / f"t.{ending}"
-    (parquet.write_table if ending == "parquet" else feather.write_feather)(table, file)
-    with pytest.raises(me.InputError, match=r"text that is not UTF-8 in column 'name', row 1 \(from 0\)"):
-        read_table(file, id_column="name")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,9 +9,6 @@ import pytest
 
 import maskevidence as me
 from maskevidence.data.texts import read_texts
-
-DATA = os.environ.get("MASKEVIDENCE_DATA")
-needs_data = pytest.mark.skipif(DATA is None, reason="MASKEVIDENCE_DATA is not set")
 
 
 def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
@@ -34,7 +30,7 @@ def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
     assert "".join(running["text"]) == "\n".join(texts) + "\n"
 
 
-@needs_data
+@pytest.mark.data
 def test_a_named_data_set_is_found_below_the_data_folder() -> None:
     read = read_texts("glue/qnli:validation", ["question", "sentence"], limit=3)
     assert len(read) == 3

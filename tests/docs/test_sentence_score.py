@@ -13,6 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "sentence_score.md").read_text()
 NAMES = ("pseudo-perplexity", "perplexity bound", "sentence_good is more probable than sentence_bad")
 
 
+@pytest.mark.slow
 def test_its_commands(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_bert(tmp_path / "google-bert" / "bert-base-uncased")

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
-
 from site_notebooks import page_of
 
 
+@pytest.mark.slow
 def test_the_page_of_a_notebook() -> None:
     def code(source: str) -> dict[str, object]:
         return {

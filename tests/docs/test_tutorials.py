@@ -6,13 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import pytest
-
-nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
-pytest.importorskip("sklearn")
-pytest.importorskip("pandas")
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
@@ -27,6 +23,7 @@ def test_no_outputs_are_stored(path: Path) -> None:
         assert cell.get("execution_count") is None
 
 
+@pytest.mark.slow
 def test_from_holes_to_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR"):
         monkeypatch.setenv(name, str(tmp_path))

@@ -155,8 +155,7 @@ def test_an_id_gets_new_masks_in_each_epoch(tokenizer: Any) -> None:
         collator.set_epoch(-1)
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_workers_see_the_epoch(tokenizer: Any, persistent: bool) -> None:
+def test_workers_see_the_epoch(tokenizer: Any) -> None:
     features = [dict(tokenizer("the rain falls on the roof"), id=i) for i in range(8)]
     collator = MaskSizeCollator(tokenizer)
     loader = torch.utils.data.DataLoader(
@@ -164,7 +163,7 @@ def test_workers_see_the_epoch(tokenizer: Any, persistent: bool) -> None:
         batch_size=4,
         collate_fn=collator,
         num_workers=1,
-        persistent_workers=persistent,
+        persistent_workers=True,
     )
     for epoch in range(3):
         collator.set_epoch(epoch)
@@ -236,7 +235,7 @@ def test_the_loss_is_the_weighted_score_of_full_logits(tokenizer: Any, model: me
 
 
 def test_random_sizes_are_unbiased_for_the_evidence_and_its_gradient(
-    tokenizer: Any, model: me.models.MaskedLM, unchecked: None
+    tokenizer: Any, model: me.models.MaskedLM
 ) -> None:
     """100 batches of each text 20 times, against every mask: loss, and gradient in three directions."""
     z = z_scores(tokenizer, model, None, 100)

@@ -16,7 +16,7 @@ from maskevidence.integrations.sklearn import (
     MaskedNetworkDensity,
 )
 
-QUICK = MaskedNetworkDensity(width=8, epochs=2, random_state=0)
+QUICK = MaskedNetworkDensity(width=4, layers=1, epochs=1, random_state=0)
 
 
 def animals(n: int, seed: int = 0, missing: float = 0.2) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -38,14 +38,14 @@ def animals(n: int, seed: int = 0, missing: float = 0.2) -> tuple[pd.DataFrame, 
 
 
 @pytest.fixture(scope="module")
-def trained() -> MaskedNetworkDensity:
-    return MaskedNetworkDensity(width=16, epochs=40, random_state=0).fit(animals(300)[1])
+def imputer() -> MaskedImputer:
+    density = MaskedNetworkDensity(width=16, epochs=40, random_state=0)
+    return MaskedImputer(density, random_state=0).fit(animals(400)[1])
 
 
 @pytest.fixture(scope="module")
-def imputer() -> MaskedImputer:
-    density = MaskedNetworkDensity(width=32, epochs=60, random_state=0)
-    return MaskedImputer(density, random_state=0).fit(animals(400)[1])
+def trained() -> MaskedNetworkDensity:
+    return MaskedNetworkDensity(width=16, epochs=20, random_state=0).fit(animals(300)[1])
 
 
 def test_a_density_has_the_answers_of_its_model(trained: MaskedNetworkDensity, tmp_path) -> None:
@@ -61,7 +61,7 @@ def test_a_density_has_the_answers_of_its_model(trained: MaskedNetworkDensity, t
     loaded = me.models.load(tmp_path)
     np.testing.assert_allclose(loaded.impute(frame).values, trained.impute(frame).values)
     assert trained.categories_ == {0: ["ant", "cat", "dog"], 3: ["large", "small"]}
-    assert trained.n_iter_ == 40
+    assert trained.n_iter_ == 20
     assert trained.evidence(frame).kind == "lower_bound"
 
 
@@ -106,13 +106,6 @@ def test_numbers_can_be_categories() -> None:
     assert set(density.sample(50, random_state=1)[:, 0]) <= {0.0, 10.0, 20.0, 30.0}
 
 
-def test_a_word_that_training_never_saw_has_a_score(trained: MaskedNetworkDensity) -> None:
-    whole = animals(5)[0]
-    strange = whole.assign(pet="yeti")
-    assert np.isfinite(trained.score_samples(strange)).all()
-    assert (trained.score_samples(strange) < trained.score_samples(whole)).all()
-
-
 def test_words_of_a_table_stay_words() -> None:
     frame = animals(80)[1].drop(columns="size")
     words = sorted(set(frame["pet"].dropna()))
@@ -155,24 +148,13 @@ def test_a_frame_with_other_columns_is_refused(trained: MaskedNetworkDensity) ->
 
 
 def test_searches_and_cross_validation_over_a_frame_with_words() -> None:
-    frame = animals(90)[1]
-    scores = cross_val_score(QUICK, frame, cv=3)
+    frame = animals(60)[1]
+    scores = cross_val_score(QUICK, frame, cv=2)
     assert np.isfinite(scores).all()
-    search = GridSearchCV(QUICK, {"width": [4, 8]}, cv=3, error_score="raise").fit(frame)
+    search = GridSearchCV(QUICK, {"width": [3, 4]}, cv=2, error_score="raise").fit(frame)
     assert search.cv_results_["mean_test_score"][1] == pytest.approx(scores.mean())
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.score_samples(frame), search.best_estimator_.score_samples(frame))
-
-
-def test_draws_keep_what_was_observed() -> None:
-    holed = animals(40, seed=4)[1][["kg", "young", "age"]]
-    density = clone(QUICK).fit(holed)
-    drawn = density.draw_missing(holed, draws=2, random_state=1)
-    assert drawn.shape == (2, 40, 3)
-    observed = holed.notna().to_numpy()
-    np.testing.assert_array_equal(drawn[1][observed], holed.to_numpy()[observed])
-    assert (drawn[0] != drawn[1])[~observed].any()
-    np.testing.assert_array_equal(density.draw_missing(holed, draws=1, random_state=1)[0], drawn[0])
 
 
 class TestImputerOfWords:
@@ -226,14 +208,6 @@ class TestImputerOfWords:
         assert (filled["missingindicator_pet"] == holed["pet"].isna()).all()
         pandas = imputer.set_output(transform="pandas").transform(holed)
         pd.testing.assert_frame_equal(pandas, filled)
-
-    def test_arrays_of_objects(self) -> None:
-        holed = animals(60)[1]
-        named = clone(QUICK).set_params(categorical_features=[0, 3])
-        cells = MaskedImputer(named, random_state=0).fit_transform(holed.to_numpy(dtype=object))
-        frame = MaskedImputer(QUICK, random_state=0).fit_transform(holed)
-        np.testing.assert_array_equal(cells[:, 0], frame["pet"])
-        np.testing.assert_allclose(cells[:, 1].astype(float), frame["kg"])
 
     def test_few_rows_get_their_residuals_from_folds(self) -> None:
         holed = animals(60)[1]

@@ -209,7 +209,7 @@ def test_bad_input_is_one_line_with_the_first_row(
     assert "\n" not in str(caught.value)
 
 
-def test_models_that_do_not_read_single_letters(unchecked: None) -> None:
+def test_models_that_do_not_read_single_letters() -> None:
     from text_models import small_bert, small_tokenizer
 
     words = me.models.MaskedLM(small_bert(small_tokenizer()), small_tokenizer())
@@ -230,15 +230,3 @@ def test_unmasked_distributions_see_the_token(model: me.models.MaskedLM) -> None
         logits = model.network(input_ids=padded, attention_mask=present).logits
     torch.testing.assert_close(found, torch.log_softmax(logits[places], -1), atol=1e-5, rtol=0)
     assert set(FEW_PASSES) < set(CONVENTIONS)
-
-
-def test_scores_are_shown_as_a_page_a_picture_and_a_frame(bert: me.models.MaskedLM) -> None:
-    pytest.importorskip("pandas")
-    scores = me.variants(bert, WILD_TYPE, ["M1G", "R7A"], ["joint", "whole"], draws=4)
-    assert repr(scores) == f"VariantScores(2 mutants by joint, whole, {scores.plan.passes:,} passes)"
-    assert "error of whole" in scores._repr_html_()
-    frame = scores.to_frame()
-    assert frame.index.tolist() == ["M1G", "R7A"]
-    assert frame.columns.tolist() == ["joint", "whole", "whole_mask_se"]
-    np.testing.assert_array_equal(frame["whole"], scores["whole"])
-    assert scores.plot().get_xlabel() == "joint  (nats)"

@@ -40,6 +40,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(small_vit_mae_sizes.SIZES, "small", shape | of_decoder)
 
 
+@pytest.mark.slow
 def test_random_is_flat_and_trained_falls(folder: Path, fast: None) -> None:
     """The visible patches are informative, and the training is long enough to use them."""
     images = module.ImageSet("smooth", str(folder / "grey"), None, 2, 250)

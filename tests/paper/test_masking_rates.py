@@ -1,13 +1,11 @@
 """A small version of the comparison of masking rates, and its errors."""
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import maskevidence as me
-from command_line import Result
 from paper import masking_rates
 from paper.masking_rates import DESIGNS, RANDOM, USUAL, difference
 from paper.masking_rates import masking_rates as make
@@ -52,6 +50,7 @@ def test_the_question_is_answered_with_its_error(shift: float, verdict: bool | N
     assert short.verdict == ("holds" if verdict else "too short to tell")
 
 
+@pytest.mark.slow
 def test_all_ways_to_train_are_scored_on_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     designs = {name: DESIGNS[name] for name in (USUAL, RANDOM)}
     monkeypatch.setattr(masking_rates, "DESIGNS", designs)
@@ -67,8 +66,3 @@ def test_all_ways_to_train_are_scored_on_the_same_masks(monkeypatch: pytest.Monk
     assert figure.numbers["minus_15_percent"][RANDOM]["mean"] == pytest.approx(gap.mean())
     assert figure.draw is not None
     assert len(figure.draw().axes) == 2
-
-
-def test_quick_has_its_own_number_of_steps(paper: Callable[..., Result]) -> None:
-    error = paper("masking-rates", "--quick", "--steps", 5).error
-    assert error == "--quick has its own number of steps; leave --steps out"

@@ -17,10 +17,8 @@ from paper.masking_rates import RANDOM, USUAL
 from paper.table_2 import table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
 
-pytestmark = [
-    pytest.mark.usefixtures("unchecked"),
-    pytest.mark.filterwarnings("ignore:'pin_memory' argument"),  # no memory to pin for a pretended device
-]
+# no memory to pin for a pretended device
+pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument")
 
 
 def of_table_2() -> Any:

@@ -1,6 +1,5 @@
 """Every benchmark runs, in its quick form, and a page shows what it prints."""
 
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -11,25 +10,59 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py"))
 PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 OPTIONS = {"since": ("--base", "HEAD")}
+NEED_DATA = {
+    "any_table",
+    "decisions",
+    "density",
+    "diffusion",
+    "held_out_latent",
+    "held_out_training",
+    "held_out_vae",
+    "imputation",
+    "leave_one_out",
+    "masked_lm",
+    "variants",
+}
+CHEAP = {"size_samplers", "latent"}  # of which the quick form is in every run of the tests
 
 
-@pytest.mark.filterwarnings("default")
-@pytest.mark.usefixtures("unchecked", "one_thread")
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_quick_form_prints_its_table(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def run_quick_form(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit code of a benchmark."""
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", [f"benchmarks/{name}.py", "--quick", *OPTIONS.get(name, ())])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"), run_name="__main__")
+    return ended.value.code
+
+
+def marked(name: str) -> object:
+    marks = [pytest.mark.data] if name in NEED_DATA else []
+    return pytest.param(name, marks=marks if name in CHEAP else [*marks, pytest.mark.slow])
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [marked(name) for name in BENCHMARKS])
+def test_the_quick_form_prints_its_table(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_quick_form(name, tmp_path, monkeypatch)
     printed = capsys.readouterr()
-    if ended.value.code == 2 and "MASKEVIDENCE_DATA" not in os.environ:
-        pytest.skip(printed.err)
-    if "Chromium was not found" in str(ended.value.code):
-        pytest.skip(ended.value.code)
-    assert not ended.value.code, printed.err
+    if "Chromium was not found" in str(code):
+        pytest.skip("chromium is not installed")
+    assert not code, printed.err
     assert "|---" in printed.out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", sorted(NEED_DATA))
+def test_without_data_it_says_so_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MASKEVIDENCE_DATA", raising=False)
+    assert run_quick_form(name, tmp_path, monkeypatch) == 2
+    assert capsys.readouterr().err == "MASKEVIDENCE_DATA is not set; set it to the folder of the data sets\n"
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -18,7 +18,6 @@ from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert
 from text_models import SENTENCES
 
-DATA = os.environ.get("MASKEVIDENCE_DATA")
 PROTEINS = ["MKTAYIAK", "MSIQHFRVALIPFFAAFCLPVFAHPETLVKVK", "GG", "MKXBUZOTA"]
 ENGLISH = [*SENTENCES, "The Rain, the Café and  THE\tsun — twice", " a dog ", "it's 1,024 cats"]
 MASK, UNKNOWN = "[MASK]", "[UNK]"
@@ -33,9 +32,7 @@ BERT_SPECIAL = {
 
 def bert_base_uncased(_folder: Path) -> Any:
     """BERT's own vocabulary."""
-    if DATA is None:
-        pytest.skip("MASKEVIDENCE_DATA is not set")
-    return load_tokenizer(Path(DATA) / "bert-base-uncased-vocab" / "vocab.txt")
+    return load_tokenizer(Path(os.environ["MASKEVIDENCE_DATA"]) / "bert-base-uncased-vocab" / "vocab.txt")
 
 
 def cased_word_pieces(folder: Path) -> Any:
@@ -89,7 +86,12 @@ TOKENIZERS: list[tuple[Callable[[Path], Any], list[str]]] = [
 ]
 
 
-@pytest.fixture(params=TOKENIZERS, ids=[make.__name__ for make, _ in TOKENIZERS])
+def case(make: Callable[[Path], Any], texts: list[str]) -> Any:
+    marks = [pytest.mark.data] if make is bert_base_uncased else []
+    return pytest.param((make, texts), id=make.__name__, marks=marks)
+
+
+@pytest.fixture(params=[case(*pair) for pair in TOKENIZERS])
 def tokenizer_and_texts(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, list[str]]:
     make, texts = request.param
     return make(tmp_path), texts
