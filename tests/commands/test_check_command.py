@@ -61,19 +61,6 @@ def test_images(run: CommandLine, tmp_path: Path) -> None:
     assert checks["normalisation"] == "passed"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["ppca", "digits"], "lacks its number of components"),
-        (["ppca:2", "nothing.csv"], "nothing.csv"),
-        (["ppca:2", "digits", "--per-token"], "No such option: --per-token"),
-        (["ppca:2", "digits", "--density", "gaussian"], "--density belongs to masked image models"),
-    ],
-)
-def test_bad_input_ends_with_exit_code_2(run: CommandLine, words: list[str], message: str) -> None:
-    assert message in run("check", *words).error
-
-
 def test_a_saved_model(run: CommandLine, tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(40, 4)))
     assert run("score", "gaussian", tmp_path / "t.npy", "--out", tmp_path / "a").code == 0

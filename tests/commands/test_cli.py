@@ -134,94 +134,6 @@ class TestScore:
         assert not (tmp_path / "a" / "curve.png").exists()
 
 
-def same_every_row(n_rows: int = 20) -> str:
-    return "a,b,c\n" + "1,2,3\n" * n_rows
-
-
-BAD_TABLES = {
-    "text in a column": ("a,b\n" + "1,2\n" * 9 + "3,red\n", "has text in column 'b', line 11: 'red'"),
-    "constant": (same_every_row(), "every column of"),
-    "one row": ("a,b\n1,2\n", "leaves no row to train on or none to score"),
-}
-
-
-class TestBadInput:
-    @pytest.mark.parametrize("case", BAD_TABLES, ids=str)
-    def test_tables(self, tmp_path: Path, run: CommandLine, case: str) -> None:
-        text, message = BAD_TABLES[case]
-        (tmp_path / "t.csv").write_text(text)
-        error = run("score", "ppca:1", tmp_path / "t.csv", "--out", tmp_path / "a").error
-        assert message in error
-        assert not (tmp_path / "a").exists()
-
-    @pytest.mark.parametrize(
-        ("model", "n_rows", "n_columns", "message"),
-        [
-            ("ppca:5", 60, 5, "n_components"),
-            ("ppca:9", 60, 5, "n_components"),
-            ("factor-analysis:7", 60, 5, "n_components"),
-            ("ppca:4", 4, 6, "rows"),
-            ("gaussian", 4, 6, "rows"),
-        ],
-    )
-    def test_models_that_the_table_cannot_carry(
-        self, tmp_path: Path, run: CommandLine, model: str, n_rows: int, n_columns: int, message: str
-    ) -> None:
-        table = a_table(tmp_path, n_rows, n_columns)
-        assert message in run("score", model, table, "--out", tmp_path / "a").error
-        assert not (tmp_path / "a").exists()
-
-    @pytest.mark.parametrize(
-        ("words", "message"),
-        [
-            (("pcca:8", "T"), "unknown model 'pcca:8'; did you mean 'ppca:K'"),
-            (("ppca:2", "T", "--design", "orderngs"), "unknown design 'orderngs'; did you mean 'orderings'"),
-            (("ppca:2", "T", "--test-fraction", "0"), "leaves no row to train on"),
-            (("ppca:2", "T", "--test-fraction", "nan"), "leaves no row to train on"),
-            (("ppca:2", "T", "--batch-size", "0"), "batch-size"),
-            (("ppca:2", "T", "--limit", "0"), "limit"),
-            (("ppca:2", "T", "--threads", "0"), "threads"),
-            (("ppca:2", "T", "--seed", "x"), "seed"),
-            (("ppca:2", "T", "--nonsense"), "No such option: --nonsense"),
-            (("ppca:2",), "Missing argument"),
-            (("ppca:2", "digits", "--design", "exhaustive"), "masks, too many to enumerate"),
-        ],
-        ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
-    )
-    def test_words(self, tmp_path: Path, run: CommandLine, words: tuple[str, ...], message: str) -> None:
-        table = a_table(tmp_path)
-        given = [str(table) if word == "T" else word for word in words]
-        assert message in run("score", *given, "--out", tmp_path / "a").error
-        assert not (tmp_path / "a").exists()
-
-    def test_a_saved_model_and_another_table(self, tmp_path: Path, run: CommandLine) -> None:
-        assert run("score", "ppca:2", a_table(tmp_path), "--out", tmp_path / "a").code == 0
-        (tmp_path / "b").mkdir()
-        other = a_table(tmp_path / "b", n_columns=4)
-        assert "has no column 'x4'" in run("score", tmp_path / "a" / "model", other).error
-
-    def test_an_unknown_command(self, run: CommandLine) -> None:
-        assert "No such command 'scor'" in run("scor").error
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_bug_of_ours_is_not_told_as_a_change_of_the_users(
-    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
-) -> None:
-    """The remedy was --overwrite, which deletes the run."""
-    words = ("score", "gaussian", a_table(tmp_path), "--design", "every-size:2", "--out", tmp_path / "run")
-    assert not finished or run(*words).code == 0
-
-    def broken(*_: object) -> NoReturn:
-        raise KeyError("mask_se")
-
-    monkeypatch.setattr("maskevidence.kinds.scoring.page_of_numbers", broken)
-    result = run(*words)
-    assert result.code == 70
-    assert "internal error, please report: KeyError in " in result.err
-    assert "changed" not in result.err
-
-
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     """The exit code and both outputs, without a traceback, as a shell sees them."""
     table = a_table(tmp_path)
@@ -293,3 +205,21 @@ def test_a_result_that_was_changed_is_one_line(run: CommandLine, tmp_path: Path,
     assert run("summarize", tmp_path / "run").code == 0
     assert file.read_bytes() == whole
     assert "was finished before" in " ".join(run(*words).out.split())
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_bug_of_ours_is_not_told_as_a_change_of_the_users(
+    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    """The remedy was --overwrite, which deletes the run."""
+    words = ("score", "gaussian", a_table(tmp_path), "--design", "every-size:2", "--out", tmp_path / "run")
+    assert not finished or run(*words).code == 0
+
+    def broken(*_: object) -> NoReturn:
+        raise KeyError("mask_se")
+
+    monkeypatch.setattr("maskevidence.kinds.scoring.page_of_numbers", broken)
+    result = run(*words)
+    assert result.code == 70
+    assert "internal error, please report: KeyError in " in result.err
+    assert "changed" not in result.err

@@ -72,11 +72,6 @@ def test_normalised_patches_are_pseudo_or_brought_back(run: CommandLine, folder:
     assert any("--patch-statistics visible" in note for note in normalised["notes"])
     visible = json.loads(run(*words, "--patch-statistics", "visible").out)
     assert visible["kind"] == "lower_bound"
-    assert "have no levels" in run(*words, "--density", "discretised").error
-    assert (
-        "leave patch_statistics"
-        in run("score", folder / "model", folder / "images", "--patch-statistics", "visible").error
-    )
 
 
 def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, tmp_path: Path) -> None:
@@ -97,45 +92,20 @@ def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, t
     assert json.loads(other.out)["n_observations"] == 24
 
 
-def test_what_cannot_be_scored(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_images_that_fit_only_after_an_option(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     from transformers import ViTConfig, ViTForImageClassification
 
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
-    ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, **small)).save_pretrained(
-        tmp_path / "classifier"
-    )
-    saved(small_vit_mae(num_channels=3), tmp_path / "colour")
+    classifier = ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, **small))
+    classifier.save_pretrained(tmp_path / "classifier")
     saved(small_vit_mae(image_size=16), tmp_path / "larger")
     write_images(tmp_path / "bad", smooth_images(4))
     (tmp_path / "bad" / "02.png").write_bytes(b"no image")
     model, images = folder / "model", folder / "images"
-    asked: list[tuple[list[object], str]] = [
-        ([tmp_path / "classifier", images], "is a vit model, which has no decoder that predicts patches"),
-        ([tmp_path / "colour", images], "the images are grey (1 channel), the model reads in colour"),
-        ([tmp_path / "larger", images], "have 8×8 pixels, the model reads 16×16; resize them (--resize 16)"),
-        ([model, tmp_path / "bad"], "02.png"),
-        ([model, images, "--density", "laplace"], "'laplace' is not one of 'gaussian', 'discretised'"),
-        ([model, images, "--calibration-fraction", "1"], "--calibration-fraction 1 of 30 images"),
-        ([model, images, "--limit", "1"], "of 1 images leaves none"),
-        ([model, images, "--binarise", "threshold"], "--binarise belongs to models of rows"),
-        ([model, images, "--text", "a"], "--text belongs to masked language models"),
-        ([model, tmp_path / "none"], "there is no file or folder"),
-        (["ppca:2", "digits", "--density", "gaussian"], "--density belongs to masked image models"),
-    ]
-    for words, message in asked:
-        assert message in run("score", *words).error, words
-    skipped = run(
-        "score", model, tmp_path / "bad", "--skip-bad", "--calibration-fraction", 0.4, "--json", "-"
-    )
-    assert "skipped 1 image(s) that cannot be read: 02.png" in json.loads(skipped.out)["notes"]
-    resized = run("score", tmp_path / "larger", images, "--resize", 16, "--json", "-")
-    assert "resized 30 image(s)" in json.loads(resized.out)["notes"][0]
-
-
-def test_a_hub_model_without_network_is_one_line(
-    run: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("maskevidence.support.hub.hub_reachable", lambda: False)
-    monkeypatch.setattr("maskevidence.models.pretrained.hub_reachable", lambda: False)
-    message = run("score", "facebook/vit-mae-of-nobody", folder / "images").error
-    assert "is not in the local cache" in message
+    error = run("score", tmp_path / "classifier", images).error
+    assert "is a vit model, which has no decoder that predicts patches" in error
+    words = ("--skip-bad", "--calibration-fraction", 0.4, "--json", "-")
+    skipped = json.loads(run("score", model, tmp_path / "bad", *words).out)
+    assert "skipped 1 image(s) that cannot be read: 02.png" in skipped["notes"]
+    resized = json.loads(run("score", tmp_path / "larger", images, "--resize", 16, "--json", "-").out)
+    assert "resized 30 image(s)" in resized["notes"][0]

@@ -46,17 +46,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_texts_are_scored_with_random_sizes_by_default(
     run: CommandLine, model: Path, texts: Path, tmp_path: Path
 ) -> None:
-    result = run(
-        "score",
-        model,
-        texts,
-        "--out",
-        tmp_path / "a",
-        "--json",
-        tmp_path / "a.json",
-        "--design",
-        "random-size:16",
-    )
+    words = ("--design", "random-size:16", "--out", tmp_path / "a", "--json", tmp_path / "a.json")
+    result = run("score", model, texts, *words)
     assert result.code == 0, result.err
     for words in ("lower bound", "bits of code per byte", "perplexity bound", "5 texts"):
         assert words in result.out
@@ -135,7 +126,6 @@ def test_pairs_prompts_blocks_and_long_texts(
 
 
 def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, tmp_path: Path) -> None:
-    import torch
     from transformers import BertModel, GPT2Config, GPT2LMHeadModel
 
     tokenizer = small_tokenizer()
@@ -173,38 +163,6 @@ def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, 
     for folder, message in asked.items():
         assert message in run("score", tmp_path / folder, texts).error, folder
     assert run("score", tmp_path / "untold", texts, "--tokenizer", model).code == 0
-    if not torch.cuda.is_available():
-        assert "device 'cuda'" in run("score", model, texts, "--device", "cuda").error
-
-
-def test_texts_and_options_that_cannot_be_used(
-    run: CommandLine, model: Path, table: Path, texts: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
-    (tmp_path / "holes.txt").write_text("one\n\nthree\n")
-    (tmp_path / "twice.csv").write_text("text,text\na dog,a cat\n")
-    (tmp_path / "headless.csv").write_text("a dog sleeps\na cat\n")
-    asked: list[tuple[list[object], str]] = [
-        ([model, tmp_path / "latin.txt"], "byte 0xff at offset 9"),
-        ([model, tmp_path / "holes.txt"], "the text in row 1 is empty"),
-        ([model, tmp_path / "none.txt"], "there is no file"),
-        ([model, tmp_path / "twice.csv"], "2 columns with the name 'text'"),
-        ([model, tmp_path / "headless.csv"], "seems to be a text, not the name of a column"),
-        ([model, table], "choose with --text"),
-        ([model, table, "--text", "question"], "has no column 'question'; it has prompt, answer, label"),
-        ([model, table, "--text", "prompt,answer,label"], "names 3 columns"),
-        ([model, table, "--text", "answer", "--context-field", "answer"], "is scored too"),
-        ([model, table, "--text", "answer", "--context-field", "hint"], "has no column 'hint'"),
-        ([model, texts, "--whole-words"], "belongs to --design leave-one-out"),
-        ([model, texts, "--design", "orderings:per-token"], "per-token belongs to random-size"),
-        ([model, texts, "--block-size", 2], "leaves no room beside 2 special tokens"),
-        ([model, texts, "--test-fraction", 0.5], "--test-fraction belongs to models of rows"),
-        ([model, texts, "--long", "cut"], "--long"),
-        (["ppca:2", "digits", "--text", "a"], "--text belongs to masked language models"),
-        (["ppca:2", "digits", "--whole-words"], "--whole-words belongs to masked language models"),
-    ]
-    for words, message in asked:
-        assert message in run("score", *words).error, words
 
 
 TWO_COMMANDS = """
@@ -218,16 +176,44 @@ for words in (given[:2], given[2:]):
     except SystemExit as end:
         print(end.code)
 """
+UNKNOWN = ("no-body/no-model", "texts.txt", "no-body/no-model", "hub:no-body/no-texts:test")
+WORDS_OF_HUB = ("HF_HOME", "HF_ENDPOINT", "folder")
 
 
-def test_without_network_and_cache_it_fails_at_once(texts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("offline", "why"), [(True, "HF_HUB_OFFLINE is set"), (False, "does not answer")])
+def test_without_network_and_cache_it_fails_at_once(
+    run: CommandLine, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool, why: str
+) -> None:
+    """The hub is asked once, whether it answers, and never where that is switched off."""
+    import huggingface_hub
+
+    from maskevidence.support import hub
+
+    asked = []
+    session = huggingface_hub.get_session
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: asked.append(1) or session())
+    constants = {"HF_HUB_OFFLINE": offline, "ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path)}
+    for name, value in constants.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+    hub.hub_reachable.cache_clear()
+    monkeypatch.chdir(texts.parent)
+    for words in (UNKNOWN[:2], UNKNOWN[2:]):
+        error = run("score", *words).error
+        assert all(part in error for part in (why, *WORDS_OF_HUB))
+    assert len(asked) == (not offline)
+    hub.hub_reachable.cache_clear()
+
+
+@pytest.mark.slow
+def test_without_network_and_cache_a_process_fails_at_once(texts: Path, tmp_path: Path) -> None:
+    """The variables are read when the libraries are imported."""
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    nobody = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
-    hub_set = "hub:no-body/no-texts:test"
+    nobody = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     for variables, why in ((offline, "HF_HUB_OFFLINE is set"), (nobody, "does not answer")):
-        done = subprocess.run(  # the variables are read when the libraries are imported
-            [sys.executable, "-c", TWO_COMMANDS, "no-body/no-model", str(texts), "no-body/no-model", hub_set],
+        done = subprocess.run(
+            [sys.executable, "-c", TWO_COMMANDS, *UNKNOWN],
             env={**os.environ, **variables},
+            cwd=texts.parent,
             capture_output=True,
             text=True,
             timeout=120,
@@ -235,8 +221,7 @@ def test_without_network_and_cache_it_fails_at_once(texts: Path, tmp_path: Path)
         assert done.stdout.split() == ["2", "2"], done.stderr
         assert len(done.stderr.splitlines()) == 2, done.stderr
         for line in done.stderr.splitlines():
-            for part in (why, "HF_HOME", "HF_ENDPOINT", "folder"):
-                assert part in line
+            assert all(part in line for part in (why, *WORDS_OF_HUB))
 
 
 def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path) -> None:

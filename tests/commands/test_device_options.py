@@ -20,25 +20,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save("rows.npy", np.random.default_rng(0).normal(size=(60, 3)))
 
 
-COMMANDS = [
-    ("score", *ROWS),
-    ("train", *ROWS, "--out", "a"),
-    ("train", "masked-lm", "no.txt", "--out", "a"),
-    ("train", "vit-mae", "no-folder", "--out", "a"),
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("word", ["gpu", "meta", "cuda:x", "mps"])
-def test_a_device_that_cannot_be_used_is_one_line(
-    run: CommandLine, command: tuple[str, ...], word: str
-) -> None:
-    error = run(*command, "--device", word).error
-    assert f"device {word!r} cannot be used: " in error
-    assert "give cpu, cuda, cuda:N, mps or auto (this machine has cpu" in error
-    assert not Path("a").exists()
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_one_line(run: CommandLine) -> None:
     assert "device 'cuda' cannot be used: " in run("score", *ROWS, "--device", "cuda").error
@@ -110,13 +91,3 @@ def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str)
 
 def interrupted(*_arguments: Any) -> None:
     raise KeyboardInterrupt
-
-
-def test_the_precision_belongs_to_kinds_of_models(run: CommandLine) -> None:
-    scored = run("score", "a/b", "x.txt", "--dtype", "float32")
-    assert "there is no file 'x.txt'" in scored.error  # the option is one of masked language models
-    rows = run("score", "ppca:2", "digits", "--dtype", "bfloat16")
-    assert "'bfloat16' is not one of 'float32', 'float64'" in rows.error
-    assert rows.error.endswith("score ppca:2 --help")
-    trained = run("train", "masked-lm", "x.txt", "--out", "c", "--dtype", "float32")
-    assert "--dtype belongs to models of rows" in trained.error

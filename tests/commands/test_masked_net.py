@@ -234,28 +234,6 @@ def test_a_network_is_trained_and_scored_on_some_of_many_rows(
     assert "of more than 20 rows, that many stand for all" in " ".join(result.out.split())
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("score masked-net:8 t.csv", "lacks its width and layers; write masked-net:256x2"),
-        ("score masked-net:0x2 t.csv", "lacks its width and layers"),
-        ("score gaussian t.csv", "the model masked-net takes words as they are"),
-        ("score gaussian t.csv --drop colour --numbers sick", "--numbers is for masked-net"),
-        ("select masked-net,gaussian t.csv", "'colour' holds categories, which gaussian cannot take"),
-        ("select bernoulli-pca,masked-net t.csv --drop colour", "cannot be compared"),
-        ("train masked-net t.csv --objective likelihood --out m", "leave --objective out"),
-        ("score masked-net t.csv --binarise threshold", "--binarise takes numbers"),
-        ("score masked-net t.csv --limit 1", "leaves no row to train on"),
-        ("score masked-net digits --categories pixel_0_0", "belongs to files of tables"),
-    ],
-)
-def test_refusals_are_one_line(run: CommandLine, command: str, message: str) -> None:
-    result = run(*command.split())
-    assert result.code == 2
-    assert message in " ".join(result.err.split())
-    assert "Traceback" not in result.err
-
-
 def test_a_file_of_words_only(run: CommandLine) -> None:
     words = mixed(80)[["colour"]].assign(size=np.where(np.arange(80) % 3, "S", "L")).dropna()
     words.to_csv("words.csv", index=False)

@@ -99,23 +99,6 @@ def test_the_report_shows_them_side_by_side_and_compare_refuses(
         assert "these are different quantities" in refused
 
 
-BAD = {
-    "policy:order=/dev/zero": "is not a file",
-    "exhaustive:blocks=3": "exhaustive:order-mixture",
-    "exhaustive:order-mixture,blocks=21": "up to 20",
-    "policy:confidence": "has no log_distributions",
-}
-
-
-@pytest.mark.parametrize("design", BAD)
-def test_bad_designs_are_refused_before_anything_is_written(
-    run: CommandLine, tmp_path: Path, design: str
-) -> None:
-    out = tmp_path / "out"
-    assert BAD[design] in run("score", "ppca:1", TABLE, "--out", out, "--design", design).error
-    assert not out.exists()
-
-
 def test_an_order_is_read_from_a_file(run: CommandLine, tmp_path: Path) -> None:
     file, out = tmp_path / "order.txt", tmp_path / "run"
     file.write_text("4 3 2\n1 0\n")

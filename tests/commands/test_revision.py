@@ -69,18 +69,11 @@ def test_a_revision_that_is_not_there_or_of_a_folder_is_one_line(run: CommandLin
         "model 'lab/bert' of revision 'late'" in run("score", "lab/bert", texts, "--revision", "late").error
     )
     variants = ("variants", folder, hub / "none.csv", "--wild-type", "MKT")
-    for words in (
-        ("score", folder, texts),
-        ("check", folder, texts),
-        variants,
-    ):
+    for words in (("score", folder, texts), ("check", folder, texts), variants):
         message = run(*words, "--revision", "main").error
         assert message == (
             f"--revision 'main' is of a model on the hub, and {str(folder)!r} is a folder; leave it out"
         )
-    images = run("score", saved(small_vit_mae(), hub / "mae"), hub / "images", "--revision", "main").error
-    assert "is a folder; leave it out" in images
-    assert "--revision belongs to" in run("score", "ppca:2", "digits", "--revision", "main").error
 
 
 def test_a_revision_is_not_that_of_another_tokenizer(run: CommandLine, hub: Path) -> None:

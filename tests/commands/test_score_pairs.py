@@ -109,36 +109,6 @@ def test_a_folder_holds_the_pairs_and_a_run_for_each_column(
     assert "files that belong to no run" in run("score", model, pairs, *COLUMNS[:2], "--out", out).error
 
 
-def test_pairs_that_cannot_be_used(run: CommandLine, model: Path, pairs: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.csv").write_text("sentence_good,sentence_bad\na dog,a cat\nrain, \n")
-    (tmp_path / "unequal.jsonl").write_text(
-        '{"sentence_good": "a dog", "sentence_bad": "a cat"}\n{"sentence_good": "rain"}\n'
-    )
-    (tmp_path / "none.csv").write_text("sentence_good,sentence_bad\n")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("once")
-    asked = [
-        ([pairs, "--against", "sentence_bad"], "name the first ones, too: --text COLUMN"),
-        ([pairs, *COLUMNS[:3], "bad"], "has no column 'bad'; it has sentence_good, sentence_bad, pairID"),
-        ([pairs, "--text", "good", *COLUMNS[2:]], "has no column 'good'"),
-        ([pairs, *COLUMNS[:3], "sentence_good"], "give two different columns"),
-        ([pairs, "--text", "sentence_good,pairID", *COLUMNS[2:]], "give two different columns"),
-        ([tmp_path / "empty.csv", *COLUMNS], "an empty text in column 'sentence_bad', row 1"),
-        ([tmp_path / "unequal.jsonl", *COLUMNS], "has nothing in column 'sentence_bad', row 1"),
-        ([tmp_path / "none.csv", *COLUMNS], "has no rows"),
-        ([pairs, *COLUMNS, "--block-size", 9], "--block-size is not for pairs"),
-        ([pairs, *COLUMNS, "--target-se", 0.1], "--target-se is not for pairs"),
-        ([pairs, *COLUMNS, "--design", "leave-one-out:per-token"], "per-token is not for pairs"),
-        ([pairs, *COLUMNS, "--word-l2r"], "--word-l2r belongs to --design leave-one-out"),
-        ([pairs, *COLUMNS, "--out", tmp_path / "other"], "files that belong to no pairs"),
-    ]
-    for words, message in asked:
-        assert message in run("score", model, *words).error, words
-    assert (
-        "--against belongs to masked language models" in run("score", "ppca:2", "digits", *COLUMNS[2:]).error
-    )
-
-
 def test_two_sets_of_texts_under_one_model(
     run: CommandLine, model: Path, pairs: Path, tmp_path: Path
 ) -> None:

@@ -66,23 +66,6 @@ def test_without_matplotlib_the_rest_is_written(
     assert not (folder / "chosen" / "selection.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("pca", "t.csv"), "unknown family 'pca'"),
-        (("ppca", "t.csv"), "has text in column 'who'"),
-        (("ppca", "t.csv", "--components", "1-"), "--components '1-'"),
-        (("ppca", "t.csv", "--folds", 1), "--folds 1; give 2 or more"),
-        (("ppca", "no.csv"), "there is no file 'no.csv'"),
-        (("ppca", "t.csv", "--drop", "who", "--design", "every"), "unknown design 'every'"),
-    ],
-)
-def test_bad_input_is_one_line(
-    folder: Path, run: CommandLine, words: tuple[object, ...], message: str
-) -> None:
-    assert message in run("select", *words).error
-
-
 def test_nothing_is_typed_twice(run: CommandLine, tmp_path: Path) -> None:
     """The chosen model knows its columns, the words for missing values and the column of names."""
     rng, table = np.random.default_rng(0), tmp_path / "messy.csv"

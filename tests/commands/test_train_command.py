@@ -28,27 +28,6 @@ def test_train_writes_a_model_that_score_reads(word: str, run: CommandLine, tmp_
     assert "belongs to another training" in refused.error
 
 
-def test_bad_input_gets_a_one_line_error(run: CommandLine, tmp_path: Path) -> None:
-    table, out = tmp_path / "table.csv", tmp_path / "run"
-    np.savetxt(
-        table, np.random.default_rng(0).normal(size=(30, 3)), delimiter=",", header="a,b,c", comments=""
-    )
-    for options, message in (
-        (["--learning-rate", "0"], "learning_rate=0.0"),
-        (["--epochs", "0"], "epochs=0"),
-        (["--objective", "fixed-rate:2"], "mask rate 2"),
-        (["--objective", "likelihood:3"], "write likelihood alone, which draws no masks"),
-        (["--objective", "every-sise"], "every-size"),
-        (["--patience", "3", "--test-fraction", "0"], "--patience needs held-out rows"),
-        (
-            ["--steps", "3"],
-            "--steps belongs to masked language models and masked image models; 'ppca:1' is one of models of",
-        ),
-    ):
-        assert message in run("train", "ppca:1", table, "--out", out, *options).error
-    assert not out.exists()
-
-
 def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None:
     table, target = tmp_path / "table.csv", tmp_path / "a.json"
     x = np.random.default_rng(1).normal(size=(40, 6))  # noise: the model soon gets worse on other rows
@@ -62,19 +41,3 @@ def test_patience_keeps_the_best_epoch(run: CommandLine, tmp_path: Path) -> None
     history = np.genfromtxt(tmp_path / "p" / "history.csv", delimiter=",", names=True)
     assert history["epoch"][np.argmax(history["held_out"])] == result["best_epoch"]
     assert len(history) == result["epochs"]
-
-
-def test_options_of_other_models_are_refused(run: CommandLine, tmp_path: Path) -> None:
-    for options, message in (
-        (["masked-lm", "x.txt", "--epochs", "3"], "--epochs belongs to models of rows"),
-        (["masked-lm", "x.txt", "--objective", "random-size:shared"], "leave shared out of --objective"),
-        (
-            ["masked-lm", "x.txt", "--patch-size", "4"],
-            "--patch-size belongs to masked image models; 'masked-lm' is one of masked language models",
-        ),
-        (
-            ["vit-mae", "mnist", "--block-size", "64"],
-            "--block-size belongs to masked language models; 'vit-mae' is one of masked image models",
-        ),
-    ):
-        assert message in run("train", *options, "--out", tmp_path / "run").error

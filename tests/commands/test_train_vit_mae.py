@@ -227,26 +227,6 @@ def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None
     assert "nothing was held out" in result.out
 
 
-def test_bad_input_gets_a_one_line_error(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    write_images(tmp_path / "wide", np.zeros((12, 8, 12), dtype=np.uint8))
-    cases: list[tuple[list[object], str]] = [
-        ([folder, "--objective", "likelihood"], "has no closed form; give --objective random-size"),
-        ([folder, "--objective", "fixed-rate:1.2"], "mask rate 1.2; give a share of the tokens in (0, 1]"),
-        ([folder, "--patch-size", 3], "give a patch size that divides both sides"),
-        ([folder, "--resize", 10], "10 pixels cannot be cut into 4 patches a side; give a --patch-size"),
-        ([folder, "--config", "tiny/of/all"], "there is no folder 'tiny/of/all'"),
-        ([folder, "--limit", 9], "9 images are too few to train on"),
-        ([folder, "--test-fraction", 1], "--test-fraction 1; give a share of the images in [0, 1)"),
-        ([folder, "--text", "a"], "--text belongs to masked language models"),
-        ([folder, "--epochs", 3], "--epochs belongs to models of rows"),
-        ([tmp_path / "wide"], "a ViT-MAE reads square ones; add --resize 8"),
-        ([tmp_path / "none"], "there is no file or folder"),
-    ]
-    for words, message in cases:
-        assert message in run("train", "vit-mae", *words, "--out", tmp_path / "x").error, words
-    assert not (tmp_path / "x" / "config.json").exists()
-
-
 def test_mean_image_loss_by_hand() -> None:
     from maskevidence.kinds.images_training import mean_image_loss
 

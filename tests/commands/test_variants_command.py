@@ -102,42 +102,6 @@ def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, wor
     assert any("error of whole" in line for line in lines)
 
 
-def test_bad_input_is_one_line(run: CommandLine, model: Path, world: Path, tmp_path: Path) -> None:
-    (tmp_path / "two.fasta").write_text(">a\nMK\n>b\nMK\n")
-    (tmp_path / "text.csv").write_text("mutant,effect\nM1G,high\n")
-    (tmp_path / "few.csv").write_text("mutant,effect\nM1G,1\nS2A,\n")
-    (tmp_path / "equal.csv").write_text("mutant,effect\nM1G,0.5\nS2A,0.5\nI3A,0.5\n")
-    (tmp_path / "gap.csv").write_text("mutant\nM1G\nM1-\n")
-    (tmp_path / "gaps.csv").write_text("mutated_sequence\nM-IQHFRVALIPFF\n")
-    (tmp_path / "digits.csv").write_text("mutant,effect\nM1G,1\nS2A,1_000\n")
-    wild_type = ("--wild-type", WILD_TYPE)
-    asked: list[tuple[tuple[object, ...], str]] = [
-        ((world / "dms.csv", *wild_type), "row 0, 'M24G': there is no site 24"),
-        ((world / "both.csv", *wild_type), "row 1, 'S2G': its mutated sequence"),
-        ((world / "wt.fasta", *wild_type), "neither a column 'mutant' nor 'mutated_sequence'"),
-        ((world / "none.csv", *wild_type), "there is no file"),
-        ((world / "dms.csv", "--wild-type", tmp_path / "two.fasta"), "has 2 records"),
-        ((world / "dms.csv", "--wild-type", "no.fasta"), "there is no file"),
-        ((world / "dms.csv", "--wild-type", "12"), "neither a FASTA file nor a sequence"),
-        ((tmp_path / "text.csv", *wild_type, "--measured", "effect"), "'high' in column 'effect', row 0"),
-        ((tmp_path / "digits.csv", *wild_type, "--measured", "effect"), "'1_000' in column 'effect', row 1"),
-        ((tmp_path / "text.csv", *wild_type, "--measured", "dms"), "has no column 'dms'"),
-        ((tmp_path / "few.csv", *wild_type, "--measured", "effect"), "has 1 numbers in column 'effect'"),
-        (
-            (tmp_path / "equal.csv", *wild_type, "--measured", "effect"),
-            "has one number alone in column 'effect', 0.5",
-        ),
-        ((tmp_path / "gap.csv", *wild_type), "row 1, 'M1-': 'M1-' is not a substitution"),
-        ((tmp_path / "gaps.csv", *wild_type), "row 0, 'M-IQHFRVALIPFF': '-' is no letter"),
-        ((tmp_path / "text.csv", *wild_type, "--given", "a"), "--given is compared with --measured"),
-        ((tmp_path / "text.csv", *wild_type, "--conventions", "wt"), "'wt'"),
-        ((tmp_path / "text.csv", *wild_type, "--out", world), "holds files that belong to no"),
-    ]
-    for words, message in asked:
-        assert message in run("variants", model, *words).error, words
-    assert "is no masked language model" in run("variants", "ppca:2", world / "dms.csv", *wild_type).error
-
-
 def test_a_stop_between_the_two_files_is_taken_up(
     run: CommandLine, model: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,12 @@
 number was meant to change; the commit then says which, and why.
 """
 
+import hashlib
 import itertools
 import json
-import math
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -78,24 +78,40 @@ COMMANDS = {
     "--out trained-vit-mae",
 }
 _FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
-# Of the moment, of names, or said in words.
-_NOT_KEPT = {
-    *("versions", "command", "notes", "options"),
-    *("settings", "objective", "details", "device", "devices", "model", "data", "out", "files"),
-    *("design", "model_fingerprint", "tokens", "n_model_calls", "recipe"),
-}
-Numbers = dict[str, Any]
+# What is kept of a result, wherever it stands in it.
+_KEPT = (
+    *(
+        "log_evidence",
+        "mask_se",
+        "data_se",
+        "closed_form",
+        "lower",
+        "area",
+        "n_masks",
+        "frequencies_per_token",
+    ),
+    *(
+        "difference",
+        "standard_error",
+        "log_evidence_train",
+        "log_evidence_held_out",
+        "loss",
+        "sd",
+        "choice",
+    ),
+)
+Numbers = dict[str, list[Any]]
 
 
-def tolerance(section: str) -> tuple[float, float]:
-    """Relative and absolute: the networks of texts and images are in float32; fits of selections iterate.
+def tolerance(section: str) -> dict[str, float]:
+    """Of the networks of texts and images, which are in float32, of fits, which iterate, and of all else.
 
     A fit to rows with holes stops where 20 steps gain too little, and processors that round sums otherwise
     stop 1e-8 apart.
     """
     if section in _FLOAT32:
-        return 1e-5, 1e-5
-    return (1e-7, 1e-9) if section == "selections" else (1e-9, 1e-11)
+        return {"rel": 1e-5, "abs": 1e-5}
+    return {"rel": 1e-7, "abs": 1e-9} if section == "selections" else {"rel": 1e-9, "abs": 1e-11}
 
 
 def binary(n: int = N, d: int = D) -> np.ndarray:
@@ -191,29 +207,36 @@ OF_ROWS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
 }
 
 
-def numbers_of(estimate: me.EvidenceEstimate) -> Numbers:
-    """What is kept of an estimate."""
-    names = (
-        "log_evidence mask_se mask_df data_se kind n_masks n_tokens n_observations n_bytes "
-        "per_token bits_per_byte"
-    )
-    kept = {name: getattr(estimate, name) for name in names.split()}
-    curve = estimate.curve
-    return kept | {
-        "per_observation": estimate.per_observation[:3].tolist(),
-        "curve": [*curve.score[:2].tolist(), float(curve.score[-1])],
-    }
+def few(result: Any) -> list[Any]:
+    """The numbers of a result, or of what it contains, by their names."""
+    if isinstance(result, Mapping):
+        kept = [[value] if name in _KEPT else few(value) for name, value in result.items()]
+    elif isinstance(result, list | tuple):
+        kept = [few(entry) for entry in result]
+    else:
+        return []
+    return list(itertools.chain.from_iterable(kept))
 
 
-def by_design(model: Any, data: Any, designs: dict[str, me.MaskDesign] = DESIGNS) -> Numbers:
-    """An estimate for each design, with own and with shared masks, at the nodes that the model has."""
-    return {
-        f"{name}, {sharing}": numbers_of(
-            me.estimate_evidence(model, data, design, seed=7, masks=sharing, refine=False)
-        )
-        for name, design in designs.items()
-        for sharing in SHARING
-    }
+def flat(*arrays: Any) -> list[float]:
+    """All numbers of arrays or tensors that are neither 0 nor missing."""
+    numbers = np.concatenate([np.asarray(array, dtype=float).ravel() for array in arrays])
+    return [float(number) for number in numbers if number and not np.isnan(number)]
+
+
+def by_design(
+    name: str,
+    model: Any,
+    data: Any,
+    designs: Mapping[str, me.MaskDesign] = DESIGNS,
+    sharings: tuple[str, ...] = SHARING,
+) -> Numbers:
+    """Log evidence and its mask error for each design, at the nodes that the model has."""
+    found: Numbers = {}
+    for (label, design), sharing in itertools.product(designs.items(), sharings):
+        one = me.estimate_evidence(model, data, design, seed=7, masks=sharing, refine=False)
+        found[f"{name}, {label}, {sharing}"] = [one.log_evidence, one.mask_se]
+    return found
 
 
 def both(x: np.ndarray) -> dict[str, np.ndarray]:
@@ -227,71 +250,65 @@ def rows(x: np.ndarray) -> me.Tokens:
 
 def estimates_of_rows() -> Numbers:
     """Every model of rows, on complete rows and on rows with missing values."""
-    return {
-        name: {kind: by_design(build(), rows(data)) for kind, data in both(x()).items()}
-        for name, (build, x) in OF_ROWS.items()
-    }
-
-
-def masks() -> Numbers:
-    """The masks themselves."""
     found: Numbers = {}
-    for name, design in DESIGNS.items():
-        for sharing in SHARING:
-            for kind, x in both(values()).items():
-                recorder = Recorder()
-                me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing, check=False)
-                found[f"{name}, {sharing}, {kind}"] = " ".join(sorted(recorder.seen))
+    for name, (build, x) in OF_ROWS.items():
+        found |= by_design(f"{name}, complete", build(), rows(x()))
+        found |= by_design(f"{name}, missing", build(), rows(with_holes(x())), sharings=("own",))
     return found
 
 
-def conditionals() -> Numbers:
-    """log p of each hidden token and the score of the mask, on masks that are written here."""
-    hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1], [1, 0, 1, 1]]).bool()
-    found = {}
-    for name, (build, x) in OF_ROWS.items():
-        model, tokens = build(), rows(x())
-        with torch.no_grad():
-            log_p = model.log_conditionals(tokens, hidden)
-            scores = me.score_masks(model, tokens, hidden)
-            holed = rows(with_holes(x()))
-            some = hidden & holed.maskable
-            some[~some.any(1), 3] = True
-            missing = model.log_conditionals(holed, some)
-        found[name] = {"log_p": log_p.tolist(), "scores": scores.tolist(), "missing": missing.tolist()}
+def masks() -> Numbers:
+    """A digest of the masks of each row."""
+    found: Numbers = {}
+    for (name, design), sharing in itertools.product(DESIGNS.items(), SHARING):
+        for kind, x in both(values()).items():
+            recorder = Recorder()
+            me.estimate_evidence(recorder, rows(x), design, seed=7, masks=sharing, check=False)
+            seen = " ".join(sorted(recorder.seen)).encode()
+            found[f"{name}, {sharing}, {kind}"] = [hashlib.sha256(seen).hexdigest()[:12]]
+    return found
+
+
+def numbers_of_masks() -> Numbers:
+    """Designs of many and few masks of many rows with other ids, with the scores of tokens, and `Precise`."""
+    ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
+
+    def errors(tokens: me.Tokens, design: me.MaskDesign, **options: Any) -> list[Any]:
+        one = me.estimate_evidence(model, tokens, design, seed=7, **options)
+        return [one.log_evidence, one.mask_se, one.mask_df, one.data_se, one.kind, one.n_masks]
+
+    for kind, x in both(values(20)).items():
+        tokens = me.Tokens.from_array(x, ids=ids)
+        for design in (me.EverySize(2), me.EverySize(8), me.RandomSize(8), me.RandomSize(12)):
+            for sharing in SHARING:
+                name = f"{design.name}, {design.n_repeats}, {sharing}, {kind}"
+                found[name] = errors(tokens, design, masks=sharing)
+    complete = me.Tokens.from_array(values(20), ids=ids)
+    found["by token"] = errors(complete, me.RandomSize(8), per_token=True)
+    found["precise"] = errors(complete, me.Precise(target_se=0.3))
     return found
 
 
 def evidence() -> Numbers:
-    """Exact log evidences, bounds of it, samples."""
+    """Exact log evidences, bounds of it, samples, filled and drawn holes."""
     found: Numbers = {}
     for name, (build, x) in OF_ROWS.items():
         if name == "a user's model":
             continue
         model, generator = build(), torch.Generator().manual_seed(0)
-        entry: Numbers = {}
         for kind, data in both(x()).items():
             if isinstance(model, me.models.VAE):
                 bound = model.importance_evidence(data, samples=32)
                 annealed = model.annealed_evidence(data, annealing=me.models.Annealing(16, 10, 2))
-                entry[kind] = {
-                    "importance": bound.log_evidence.tolist(),
-                    "standard_error": bound.standard_error.tolist(),
-                    "effective_sample_size": bound.effective_sample_size.tolist(),
-                    "annealed": annealed.log_evidence.tolist(),
-                    "method": annealed.method,
-                    "elbo": model.elbo(model.tokens(data), generator=generator).tolist(),
-                }
+                elbo = model.elbo(model.tokens(data), generator=generator).detach()
+                parts = (bound.log_evidence, bound.standard_error, annealed.log_evidence, elbo)
+                found[f"{name}, {kind}"] = [float(part[0]) for part in parts]
             else:
-                entry[kind] = {
-                    "score_samples": model.score_samples(data).tolist(),
-                    "log_evidence": model.log_evidence(model.tokens(data)).tolist(),
-                }
-        entry["sample"] = model.sample(2, seed=1).tolist()
-        filled_in = me.impute(model, with_holes(x()))
-        entry["impute"] = {"values": filled_in.values.tolist(), "variance": filled_in.variance.tolist()}
-        entry["draw_missing"] = me.draw_missing(model, with_holes(x()), 1, seed=2).tolist()
-        found[name] = entry
+                found[f"{name}, {kind}"] = flat(model.score_samples(data))
+        filled_in, hole = me.impute(model, with_holes(x())), np.isnan(with_holes(x()))
+        found[f"{name}, sample"] = flat(model.sample(2, seed=1)[0])
+        found[f"{name}, holes"] = flat(filled_in.values[hole], filled_in.variance[hole])
+        found[f"{name}, drawn"] = flat(me.draw_missing(model, with_holes(x()), 1, seed=2)[0][hole])
     return found
 
 
@@ -300,54 +317,20 @@ def moments() -> Numbers:
     x = values(20)
     whole = me.GaussianMoments.from_rows(x[:12]).merge(me.GaussianMoments.from_rows(x[12:]))
     hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]]).bool()
-    found: Numbers = {"mean": whole.mean.tolist(), "covariance": whole.covariance.tolist()}
-    for of, build in GAUSSIAN.items():
+    found: Numbers = {"rows": flat(whole.mean, whole.covariance)}
+    for name, build in GAUSSIAN.items():
         model = build()
-        estimates = {
-            name: numbers_of(me.estimate_evidence(model, whole, design, seed=7))
-            for name, design in AREAS.items()
-        }
+        for label, design in AREAS.items():
+            one = me.estimate_evidence(model, whole, design, seed=7)
+            found[f"{name}, {label}"] = [one.log_evidence, one.mask_se]
         loss = me.MaskedObjective(EVERY_SIZE, seed=5, masks="shared")(model, whole)
-        with torch.no_grad():
-            scores = model.score_moments(whole, hidden).tolist()
-        found[of] = {"estimates": estimates, "scores": scores, "loss": loss.item()}
+        found[name] = flat(model.score_moments(whole, hidden).detach(), loss.detach())
     return found
 
 
-def numbers_of_masks() -> Numbers:
-    """Designs of many and few masks of many rows with other ids, with the scores of tokens, and `Precise`."""
-    ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
-    for design in (me.EverySize(2), me.EverySize(8), me.RandomSize(8), me.RandomSize(12)):
-        for sharing in SHARING:
-            for kind, x in both(values(20)).items():
-                tokens = me.Tokens.from_array(x, ids=ids)
-                estimate = me.estimate_evidence(model, tokens, design, seed=7, masks=sharing)
-                found[f"{design.name}, {design.n_repeats}, {sharing}, {kind}"] = numbers_of(estimate)
-    x = me.Tokens.from_array(values(20), ids=ids)
-    found["by token"] = numbers_of(me.estimate_evidence(model, x, me.RandomSize(8), seed=7, per_token=True))
-    found["precise"] = numbers_of(me.estimate_evidence(model, x, me.Precise(target_se=0.3), seed=7))
-    return found
-
-
-def parameters(model: torch.nn.Module) -> Numbers:
-    """A few of each parameter, and the sum of their squares."""
-    return {
-        name: {
-            "first": value.detach().flatten()[:3].tolist(),
-            "squares": float(value.detach().square().sum()),
-        }
-        for name, value in model.named_parameters()
-    }
-
-
-def history_of(history: me.History) -> Numbers:
-    """The history as CSV has it, as numbers."""
-    lines = [line.split(",") for line in history.to_csv().splitlines()[1:]]
-    return {
-        "rows": [[float(cell) if cell else None for cell in line] for line in lines],
-        "best_epoch": history.best_epoch,
-        "stopped": history.stopped,
-    }
+def parameters(model: torch.nn.Module) -> list[float]:
+    """The sum of squares of each parameter."""
+    return [float(value.detach().square().sum()) for _, value in model.named_parameters()]
 
 
 def fitted_in_closed_form() -> Numbers:
@@ -356,36 +339,33 @@ def fitted_in_closed_form() -> Numbers:
     found: Numbers = {}
     for name, build in GAUSSIAN.items():
         model = build().fit(x)
-        found[name] = {"parameters": parameters(model), "scores": model.score_samples(x[:3]).tolist()}
         # EM until it converges; its end is known less well than its steps
         missing = build().fit(with_holes(x), tolerance=1e-9)
-        found[name]["missing"] = [round(float(s), 4) for s in missing.score_samples(x[:3])]
-    model = bernoulli(integration=me.models.Grid(8, 4.0)).fit(binary(20), max_iterations=4)
-    found["BernoulliPCA"] = parameters(model)
-    model = vae().fit(x, epochs=2, batch_size=8)
-    found["VAE"] = parameters(model)
+        holed = [round(float(score), 4) for score in missing.score_samples(x[:3])]
+        found[name] = [*parameters(model), *flat(model.score_samples(x[:3])), *holed]
+    by_grid = bernoulli(integration=me.models.Grid(8, 4.0))
+    found["BernoulliPCA"] = parameters(by_grid.fit(binary(20), max_iterations=4))
+    found["VAE"] = parameters(vae().fit(x, epochs=2, batch_size=8))
     return found
 
 
 def fitted_by_masks() -> Numbers:
     """`me.fit`: a few steps of Adam under every design, the likelihood and the bound."""
     x = values(20)
-    by_grid = bernoulli(integration=me.models.Grid(8, 4.0))
-    with_encoder = bernoulli(integration=me.models.Grid(8, 4.0))
+    found: Numbers = {}
+
+    def fitted(name: str, model: Any, data: Any, objective: Any, **options: Any) -> None:
+        history = me.fit(model, data, objective, learning_rate=0.05, seed=1, **options)
+        last = [float(cell) for cell in history.to_csv().splitlines()[-1].split(",") if cell]
+        found[name] = [*last, *parameters(model)]
+
+    for (label, design), sharing in itertools.product(AREAS.items(), SHARING):
+        objective = me.MaskedObjective(design, seed=3, masks=sharing)
+        fitted(f"PPCA, {label}, {sharing}", ppca(), x, objective, epochs=2, batch_size=8)
+    by_grid, with_encoder = (bernoulli(integration=me.models.Grid(8, 4.0)) for _ in range(2))
     with_encoder.add_encoder()
-    assert with_encoder.encoder is not None
     filled(with_encoder.encoder, 0.3, 8)
     by_moments = me.MaskedObjective(me.EverySize(1), masks="shared")
-    found: Numbers = {}
-    for label, design in AREAS.items():
-        for sharing in SHARING:
-            model = ppca()
-            objective = me.MaskedObjective(design, seed=3, masks=sharing)
-            history = me.fit(model, x, objective, epochs=2, batch_size=8, learning_rate=0.05, seed=1)
-            found[f"PPCA, {label}, {sharing}"] = {
-                "history": history_of(history),
-                "parameters": parameters(model),
-            }
     more: dict[str, tuple[Any, Any, Any]] = {
         "Gaussian, a design alone": (gaussian(), x, me.RandomSize(1, 1)),
         "PPCA, missing values": (ppca(), with_holes(x), me.RandomSize(4, 4)),
@@ -394,18 +374,16 @@ def fitted_by_masks() -> Numbers:
         "FactorAnalysis, orderings": (factor_analysis(), x, me.Orderings(1)),
         "BernoulliPCA, every size": (by_grid, binary(20), me.EverySize(1)),
         "BernoulliPCA, bound": (with_encoder, binary(20), me.Elbo(seed=2)),
-        "VAE, random size": (vae(), x, me.RandomSize(1, 1)),
-        "VAE, bound": (vae(), x, me.Elbo(3, weighted=True, seed=2)),
+        "VAE, random size": (vae().train(), x, me.RandomSize(1, 1)),
+        "VAE, bound": (vae().train(), x, me.Elbo(3, weighted=True, seed=2)),
     }
-    for name, (model, data, objective) in more.items():
-        ready = model.train() if name.startswith("VAE") else model
-        history = me.fit(ready, data, objective, epochs=3, learning_rate=0.05, seed=1, evidence_every=0)
-        found[name] = {"history": history_of(history), "parameters": parameters(model)}
-    model = ppca()
-    history = me.fit(
-        model, x, me.RandomSize(1, 1), epochs=8, learning_rate=0.3, held_out=values(8, seed=0) + 1, patience=2
+    for name, given in more.items():
+        fitted(name, *given, epochs=3, evidence_every=0)
+    model, held_out = ppca(), values(8, seed=0) + 1
+    stopped = me.fit(
+        model, x, me.RandomSize(1, 1), epochs=8, learning_rate=0.3, held_out=held_out, patience=2
     )
-    found["PPCA, patience"] = {"history": history_of(history), "parameters": parameters(model)}
+    found["PPCA, patience"] = [stopped.best_epoch, stopped.stopped, *parameters(model)]
     return found
 
 
@@ -413,31 +391,29 @@ def comparisons() -> Numbers:
     """`me.compare`: paired by masks, and by observations."""
     x = rows(values(12))
     models = {name: build() for name, build in GAUSSIAN.items()}
-    found = {}
-    for label, design in DESIGNS.items():
-        for sharing in SHARING:
-            estimates = {
-                name: me.estimate_evidence(m, x, design, seed=7, masks=sharing) for name, m in models.items()
-            }
-            found[f"{label}, {sharing}"] = kept(me.compare(estimates).to_dict())
+    found: Numbers = {}
+    for (label, design), sharing in itertools.product(DESIGNS.items(), SHARING):
+        estimates = {
+            name: me.estimate_evidence(m, x, design, seed=7, masks=sharing) for name, m in models.items()
+        }
+        found[f"{label}, {sharing}"] = few(me.compare(estimates).to_dict())
     other = [me.estimate_evidence(models["PPCA"], x, EVERY_SIZE, seed=seed) for seed in (0, 1)]
-    found["other seeds"] = kept(me.compare(other).to_dict())
+    found["other seeds"] = few(me.compare(other).to_dict())
     return found
 
 
 def selections() -> Numbers:
     """`me.select` in closed form and by masks."""
-    found = {}
+    found: Numbers = {}
     for name, words, x in (
         ("closed form", "ppca,gaussian", values(20)),
         ("missing values", "factor-analysis,kernel-gaussian", with_holes(values(20))),
         ("by masks", "bernoulli-pca", binary(20)),
     ):
         selection = me.select(x, words, "1-2", folds=2)
-        found[name] = {
-            one.name: [one.log_evidence, one.mask_se, one.data_se, one.n_parameters]
-            for one in selection.candidates
-        } | {"choice": selection.chosen.name}
+        found[name] = [selection.chosen.name]
+        for one in selection.candidates:
+            found[f"{name}, {one.name}"] = [one.log_evidence, one.mask_se, one.data_se, one.n_parameters]
     return found
 
 
@@ -461,32 +437,21 @@ def masked_lm() -> Numbers:
         lambda ids: logits[ids] + logits[ids].mean(1, keepdim=True), mask_token_id=7
     )
     everything = torch.ones(3, 4, dtype=torch.bool)
-    words = me.Tokens(
-        torch.from_numpy(np.random.default_rng(5).integers(7, size=(3, 4))),
-        everything,
-        ~everything,
-        torch.arange(3),
-    )
+    drawn = torch.from_numpy(np.random.default_rng(5).integers(7, size=(3, 4)))
+    found = by_design("MaskedLM", model, tokens, AREAS | POLICIES)
+    words = me.Tokens(drawn, everything, ~everything, torch.arange(3))
+    found |= by_design("from_callable", table, words, DESIGNS | POLICIES)
     whole = model.encode(["unbelievable rain", "a cat"])
-    wrapped = me.models.WholeWords(model, whole)
-    pairs = model.encode(["a cat", "the dog"], second=["sings", "falls"])
-    prompts = model.tokens(["a cat", "the dog"], context=["who sings?", "rain"])
-    blocks = model.encode(TEXTS * 3, block_size=10)
-    found = {
-        "MaskedLM": by_design(model, tokens, AREAS | POLICIES),
-        "MaskedLM.from_callable": by_design(table, words, DESIGNS | POLICIES),
-        "WholeWords": {
-            design.name: numbers_of(me.estimate_evidence(wrapped, whole.tokens, design, seed=7))
-            for design in (me.LeaveOneOut(), EVERY_SIZE)
-        },
+    one_or_all = {"leave-one-out": me.LeaveOneOut(), "every-size": EVERY_SIZE}
+    found |= by_design("WholeWords", me.models.WholeWords(model, whole), whole.tokens, one_or_all, ("own",))
+    encoded = {
+        "pairs": model.encode(["a cat", "the dog"], second=["sings", "falls"]).tokens,
+        "prompts": model.tokens(["a cat", "the dog"], context=["who sings?", "rain"]),
+        "blocks": model.encode(TEXTS * 3, block_size=10).tokens,
     }
-    for name, one in (("pairs", pairs.tokens), ("prompts", prompts), ("blocks", blocks.tokens)):
-        found[name] = numbers_of(me.estimate_evidence(model, one, RANDOM_SIZE, seed=7))
-        found[f"{name}, ids"] = one.values.tolist()
-    with torch.no_grad():
-        hidden = tokens.maskable & (torch.arange(tokens.width) % 2 == 1)
-        found["log_p"] = model.log_conditionals(tokens, hidden).tolist()
-        found["score of each text"] = me.score_masks(model, tokens, tokens.maskable).tolist()
+    for name, one in encoded.items():
+        found |= by_design(name, model, one, {"random-size": RANDOM_SIZE}, ("own",))
+        found[f"{name}, ids"] = flat(one.values)
     return found
 
 
@@ -496,23 +461,21 @@ def collated() -> Numbers:
 
     tokenizer = bert().tokenizer
     features = [dict(tokenizer(text), id=number) for number, text in enumerate(TEXTS, 20)]
+    replaced = {"mlm_probability": 0.9, "mask_replace_prob": 0.4, "random_replace_prob": 0.3}
     options: dict[str, dict[str, Any]] = {
         "random sizes": {},
         "another seed": {"seed": 9},
         "a rate": {"mlm_probability": 0.4},
         "rates": {"design": me.Rates((0.2, 0.5, 0.9))},
         "several masks": {"design": EVERY_SIZE},
-        "as transformers replaces": {
-            "mlm_probability": 0.9,
-            "mask_replace_prob": 0.4,
-            "random_replace_prob": 0.3,
-        },
+        "as transformers replaces": replaced,
         "padded": {"pad_to_multiple_of": 8},
     }
-    found = {}
+    found: Numbers = {}
     for name, given in options.items():
         batch = MaskSizeCollator(tokenizer, **given)(features)
-        found[name] = {key: batch[key].tolist() for key in ("input_ids", "labels", "mask_weight")}
+        labels = batch["labels"].clamp(min=0)
+        found[name] = flat(batch["input_ids"], labels, batch["mask_weight"])
     return found
 
 
@@ -521,55 +484,33 @@ def masked_image() -> Numbers:
     images = np.random.default_rng(6).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
     held_out = np.random.default_rng(7).integers(0, 256, (6, 8, 8, 1), dtype=np.uint8)
 
-    def load() -> Any:
-        return me.models.MaskedImage(vit_mae(), pixel_mean=[0.4], pixel_std=[0.1]).eval()
-
-    def normalised() -> Any:
+    def load(*, normalised: bool = False) -> Any:
         network = vit_mae()
-        network.config.norm_pix_loss = True
+        network.config.norm_pix_loss = normalised
         return me.models.MaskedImage(network, pixel_mean=[0.4], pixel_std=[0.1]).eval()
 
-    def mean_of_visible() -> Any:
-        def predict(pixels: Tensor, hidden: Tensor) -> Tensor:
-            patches = pixels.reshape(-1, 2, 4, 2, 4).permute(0, 1, 3, 2, 4).reshape(-1, 4, 16)
-            visible = (~hidden)[:, :, None].float()
-            mean = (patches * visible).sum((1, 2)) / (16 * visible.sum((1, 2)) + 1)
-            return mean[:, None, None].expand_as(patches)
+    def mean_of_visible(pixels: Tensor, hidden: Tensor) -> Tensor:
+        patches = pixels.reshape(-1, 2, 4, 2, 4).permute(0, 1, 3, 2, 4).reshape(-1, 4, 16)
+        visible = (~hidden)[:, :, None].float()
+        mean = (patches * visible).sum((1, 2)) / (16 * visible.sum((1, 2)) + 1)
+        return mean[:, None, None].expand_as(patches)
 
-        return me.models.MaskedImage.from_callable(predict, image_size=8, patch_size=4, channels=1)
-
-    variants: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-        "gaussian": (load, {}),
-        "discretised": (load, {"density": "discretised"}),
-        "normalised patches": (normalised, {}),
-        "normalised patches brought back": (normalised, {"patch_statistics": "visible"}),
-        "from_callable": (mean_of_visible, {}),
+    by_callable = me.models.MaskedImage.from_callable
+    variants: dict[str, tuple[Any, dict[str, Any]]] = {
+        "gaussian": (load(), {}),
+        "discretised": (load(), {"density": "discretised"}),
+        "normalised patches": (load(normalised=True), {}),
+        "normalised patches brought back": (load(normalised=True), {"patch_statistics": "visible"}),
+        "from_callable": (by_callable(mean_of_visible, image_size=8, patch_size=4, channels=1), {}),
     }
     found: Numbers = {}
-    for name, (build, options) in variants.items():
-        model = build()
+    for name, (model, options) in variants.items():
         tokens = model.tokens(images, np.arange(4) * 3 + 5)
-        density = model.calibrate(model.tokens(held_out), **options)
-        found[name] = {"density": density.to_dict(), "estimates": by_design(model, tokens, AREAS)}
+        found[name] = list(model.calibrate(model.tokens(held_out), **options).to_dict()["variances"])
+        found |= by_design(name, model, tokens, AREAS)
         if name in ("gaussian", "normalised patches"):
-            loss = me.models.ReconstructionLoss(model)
-            found[f"reconstruction loss, {name}"] = by_design(loss, tokens, AREAS)
-    model = load()
-    model.calibrate(model.tokens(held_out))
-    tokens = model.tokens(images)
-    hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 1]]).bool()
-    with torch.no_grad():
-        found["log_p"] = model.log_conditionals(tokens, hidden).tolist()
-        found["losses"] = model.reconstruction_losses(tokens, hidden).tolist()
-        found["reconstructed"] = model.reconstruct(tokens, hidden)[0, 0].tolist()
+            found |= by_design(f"loss, {name}", me.models.ReconstructionLoss(model), tokens, AREAS)
     return found
-
-
-def kept(content: Any) -> Any:
-    """A result without what is of the moment, named by a path, or said in words."""
-    if isinstance(content, dict):
-        return {name: kept(value) for name, value in content.items() if name not in _NOT_KEPT}
-    return [kept(entry) for entry in content] if isinstance(content, list | tuple) else content
 
 
 def commands() -> Numbers:
@@ -577,56 +518,30 @@ def commands() -> Numbers:
     found: Numbers = {}
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         write_runs(write_world(Path()), tuple(name for name in RUNS if name != "train-ppca"))
-        for name in RUNS:
-            if (Path("runs", name) / "estimate.json").exists():
-                found[f"run {name}"] = kept(json.loads(Path("runs", name, "estimate.json").read_text()))
+        for file in sorted(Path("runs").glob("*/estimate.json")):
+            found[f"run {file.parent.name}"] = few(json.loads(file.read_text()))
         for name, words in COMMANDS.items():
             command(*words.split(), "--json", "said.json")
-            found[name] = kept(json.loads(Path("said.json").read_text()))
-        filled_in = np.genfromtxt("filled.csv", delimiter=",", skip_header=1)
-        found["filled.csv"] = filled_in[:6].tolist()
+            found[name] = few(json.loads(Path("said.json").read_text()))
+        found["filled.csv"] = flat(np.genfromtxt("filled.csv", delimiter=",", skip_header=1)[:3])
     return found
 
 
 SECTIONS: dict[str, Callable[[], Numbers]] = {
     section.__name__: section
     for section in (
-        *(estimates_of_rows, masks, numbers_of_masks, conditionals, evidence, moments),
+        *(estimates_of_rows, masks, numbers_of_masks, evidence, moments),
         *(fitted_in_closed_form, fitted_by_masks, comparisons, selections),
         *(variants, masked_lm, collated, masked_image, commands),
     )
 }
 
 
-def differences(found: Any, wanted: Any, rel: float, absolute: float, place: str = "") -> Iterator[str]:
-    """Where a structure of numbers differs from the wanted one, a line each; more names are no difference."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        if missing := wanted.keys() - found.keys():
-            yield f"{place}: the names {sorted(missing)} are missing"
-        for name in wanted.keys() & found.keys():
-            yield from differences(found[name], wanted[name], rel, absolute, f"{place}/{name}")
-    elif isinstance(wanted, list) and isinstance(found, list):
-        if len(found) != len(wanted):
-            yield f"{place}: {len(found)} entries instead of {len(wanted)}"
-        for k, (a, b) in enumerate(zip(found, wanted, strict=False)):
-            yield from differences(a, b, rel, absolute, f"{place}[{k}]")
-    elif isinstance(wanted, float) and isinstance(found, int | float) and not isinstance(found, bool):
-        if not math.isclose(found, wanted, rel_tol=rel, abs_tol=absolute):
-            yield f"{place}: {found!r} instead of {wanted!r}"
-    elif found != wanted:
-        yield f"{place}: {found!r} instead of {wanted!r}"
-
-
-def as_json(content: Any) -> Any:
-    """The structure as a file gives it back: tuples are lists, and numbers are Python's."""
-    return json.loads(json.dumps(content, allow_nan=False))
-
-
-def computed(section: str) -> Any:
+def computed(section: str) -> Numbers:
     """The numbers of a section, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return as_json(SECTIONS[section]())
+        return SECTIONS[section]()
 
 
 def write() -> None:

@@ -11,7 +11,6 @@ import maskevidence as me
 from maskevidence.comparing.comparison import answer
 from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.result import summarize_scores
-from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.masks.design import MaskKey
 from maskevidence.report.figures import figures_of_curves, forest, rank, y_window
 from maskevidence.report.observations import (
@@ -20,12 +19,9 @@ from maskevidence.report.observations import (
     find_extremes,
     outliers,
     spread_of,
-    written,
 )
 from maskevidence.report.page import made_rows, render
 from maskevidence.report.reading import ReportedRun, read_runs
-from maskevidence.scores.record import ScoreTable
-from maskevidence.show.draw import COLOURS
 from maskevidence.show.words import typeset
 from report_runs import command, text_of, write_table, write_texts
 from text_models import save_bert
@@ -120,31 +116,6 @@ def test_every_run_is_ranked_with_both_errors(runs: list[ReportedRun], page: str
     assert rank(runs[:1]).refusal is not None
 
 
-def test_bars_of_masks_are_those_of_the_estimate(runs: list[ReportedRun]) -> None:
-    (_, numbers) = forest(runs, rank(runs), 2, "row")
-    ends = [
-        [float(x) for x in re.findall(r"[ML] (\S+) \S+", path)]
-        for path in re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 4.5', numbers.svg)
-    ]
-    thin = [
-        [float(x) for x in re.findall(r"[ML] (\S+) \S+", path)]
-        for path in re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 1.5', numbers.svg)
-    ]
-    comparison = rank(runs).comparison
-    assert comparison is not None
-    assert len(ends) == len(thin) == 3
-    for name, masks, data in zip(comparison.names, ends, thin, strict=True):
-        each = comparison.estimates[name]
-        low, high = each.interval()
-        expected = (high - low) / (2 * t_half_width(each.data_se or 0.0, 199, 0.95))
-        assert (masks[1] - masks[0]) / (data[1] - data[0]) == pytest.approx(expected, rel=0.05)
-
-
-def test_evidence_is_drawn_against_the_number_of_components(runs: list[ReportedRun], page: str) -> None:
-    assert "Log evidence by number of components" in page
-    assert "number of components" not in text_of(section(render(runs[:2]), "comparison"))
-
-
 def test_one_table_says_how_the_runs_were_made(runs: list[ReportedRun], page: str) -> None:
     rows = {row.name: row.values for row in made_rows(runs)}
     assert rows["Model"] == ["ppca:1", "ppca:2", "ppca:3"]
@@ -170,25 +141,6 @@ def test_a_wide_band_does_not_press_the_curves_flat(runs: list[ReportedRun]) -> 
     other = dataclasses.replace(estimate, curve=wide)
     (figure,) = figures_of_curves([runs[0], dataclasses.replace(runs[1], estimate=other)], None)
     assert "bands go on beyond the picture" in figure.notes[0]
-
-
-def test_every_run_can_be_told_from_the_others_in_the_pictures(runs: list[ReportedRun]) -> None:
-    many = [dataclasses.replace(runs[0], name=f"run {k}") for k in range(2 * len(COLOURS))]
-    (figure,) = figures_of_curves(many, None)
-    looks = {(drawn.colour, drawn.dash) for drawn in figure.runs}
-    assert len(looks) == len(many)
-    for drawn in figure.runs:
-        style = re.search(rf'id="curves-line-{drawn.number}".*?style="([^"]*)"', figure.svg, re.DOTALL)
-        assert style is not None
-        assert drawn.colour.lower() in style[1]
-        assert ("dasharray" in style[1]) == (drawn.dash != "solid")
-
-
-def test_names_of_outliers_do_not_overlap() -> None:
-    values = np.concatenate([np.linspace(-10, 0, 200), [-100.0, -99.0, -60.0]])
-    counts, edges = np.histogram(values, 50)
-    names = [f"image {k}" for k in range(len(values))]
-    assert written(values, names, [200, 201, 202], edges, counts) == ["image 200", "", "image 202"]
 
 
 def test_outliers_are_those_that_lie_far_from_the_others() -> None:
@@ -280,15 +232,6 @@ def test_observations_are_called_by_their_names_everywhere(tmp_path: Path) -> No
     assert all(name.startswith("P00") for name in shown)
 
 
-def test_a_saved_model_is_named_in_words(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table.csv")
-    command("train", "factor-analysis:1", table, "--epochs", 1, "--out", tmp_path / "fa")
-    command("score", tmp_path / "fa", table, "--design", "every-size:2", "--out", tmp_path / "run")
-    shown = text_of(render(read_runs([tmp_path / "run"])))
-    assert shown.startswith("factor analysis, 1 factor (fa) on table.csv")
-    assert f"Model {tmp_path / 'fa'}: factor analysis, 1 factor" in shown
-
-
 def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     """One cell of one row is wrong by far; masks alone would rank the others by their own error."""
     table = write_table(tmp_path / "table.csv", n_rows=200)
@@ -320,20 +263,3 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").unlink()  # without its model, the page names the row alone
     shown = text_of(section(render(read_runs([tmp_path / "run"])), "observations"))
     assert f"149 ({typeset(exact[149], 1)})" in shown
-
-
-def test_bands_that_press_the_curves_flat_are_off_at_first(tmp_path: Path) -> None:
-    """Thirty observations that differ by far more than the score does over the sizes."""
-    rng, (n, d) = np.random.default_rng(0), (30, 8)
-    ids, draw = np.repeat(np.arange(n), 2 * d), np.tile(np.repeat(np.arange(2), d), n)
-    size = np.tile(np.arange(1, d + 1), 2 * n)
-    score = -1.5 - 0.02 * size + 0.01 * rng.normal(size=len(ids)) + 2 * rng.normal(size=n)[ids]
-    table = ScoreTable(ids, draw, size, np.full(len(ids), d), score)
-    me.save_run(summarize_scores(table, me.EverySize(2), MaskKey(0), "exact", 1), tmp_path / "run")
-    (figure,) = figures_of_curves(read_runs([tmp_path / "run"]), None)
-    assert figure.off == ["data"]
-    html = render(read_runs([tmp_path / "run"]))
-    assert 'type="checkbox" data-band="data"' in html
-    assert 'type="checkbox" checked data-band="masks"' in html
-    ticks = [float(tick) for tick in re.findall(r">−(\d\.\d+)</text>", figure.svg)]
-    assert 0 < max(ticks) - min(ticks) < 0.5  # the axis is that of the curve

@@ -54,15 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     table = write_table(root / "table.csv")
     for k in (1, 2):
-        command(
-            "score",
-            f"ppca:{k}",
-            table,
-            "--design",
-            "every-size:2",
-            "--out",
-            root / f"ppca-{k}",
-        )
+        command("score", f"ppca:{k}", table, "--design", "every-size:2", "--out", root / f"ppca-{k}")
     command("score", "ppca:1", table, "--design", "leave-one-out", "--out", root / "alone")
     return root
 
@@ -74,34 +66,13 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, file = save_bert(root / "bert"), write_texts(root / "texts.jsonl", HOSTILE)
     words = ("--design", "leave-one-out:per-token")
     command("score", model, file, "--allow-unknown", *words, "--out", root / "tokens")
-    command(
-        "score",
-        model,
-        file,
-        "--allow-unknown",
-        "--limit",
-        3,
-        "--design",
-        "random-size:4",
-        "--out",
-        root / "random",
-    )
+    sizes = ("--allow-unknown", "--design", "random-size:4", "--out")
+    command("score", model, file, "--limit", 3, *sizes, root / "random")
     (root / "pairs.csv").write_text("q,a,p\nwho sings?,the cat,in the sun\nis it rain?,the dog,here\n")
     command("score", model, root / "pairs.csv", "--text", "q,a", *words, "--out", root / "pairs")
     context = ("--text", "a", "--context-field", "p")
     command("score", model, root / "pairs.csv", *context, *words, "--out", root / "context")
-    command(
-        "score",
-        model,
-        file,
-        "--allow-unknown",
-        "--block-size",
-        20,
-        "--design",
-        "random-size:4",
-        "--out",
-        root / "blocks",
-    )
+    command("score", model, file, "--block-size", 20, *sizes, root / "blocks")
     long = write_texts(root / "long.jsonl", ["the rain " * 40, "a cat"])
     command("score", model, long, "--long", "split", "--design", "random-size:4", "--out", root / "split")
     return root
@@ -267,15 +238,8 @@ def test_an_observation_with_missing_masks_does_not_count(folder: Path, tmp_path
 def test_one_observation_and_no_errors(tmp_path: Path) -> None:
     me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
     (tmp_path / "one.csv").write_text("a,b,c\n1,2,3\n")
-    command(
-        "score",
-        tmp_path / "model",
-        tmp_path / "one.csv",
-        "--design",
-        "every-size:1",
-        "--out",
-        tmp_path / "one",
-    )
+    words = ("--design", "every-size:1", "--out", tmp_path / "one")
+    command("score", tmp_path / "model", tmp_path / "one.csv", *words)
     shown = text_of(render([only(tmp_path / "one")]))
     assert "one row: the numbers say nothing about others" in shown
     assert shown.count("not known") >= 2
@@ -297,15 +261,6 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
         row = contents(key)
         assert isinstance(row, RowContent)
         np.testing.assert_array_equal(row.values, values[key])
-
-
-def test_rows_of_a_saved_model_with_a_limit(folder: Path, tmp_path: Path) -> None:
-    words = ("--limit", 7, "--design", "every-size:1")
-    command("score", folder / "ppca-1" / "model", folder / "table.csv", *words, "--out", tmp_path / "a")
-    contents = read_back_of(only(tmp_path / "a"))
-    assert not isinstance(contents, Unavailable)
-    assert contents(6) is not None
-    assert contents(7) is None
 
 
 def test_images_are_read_again_with_every_option(tmp_path: Path) -> None:
@@ -543,36 +498,6 @@ def test_the_command(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     html = target.read_text()
     assert html.startswith("<!doctype html>")
     assert "Hardest" not in text_of(html)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("{folder}/nothing",), "there is no run in"),
-        (("{folder}/ppca-1", "--out", "{folder}"), "is a folder; give a file"),
-        (("{folder}/ppca-1", "--out", "{folder}/a.txt"), "is not an .html file"),
-        (("{folder}/ppca-1", "--observations", "-1"), "--observations -1; give 0 or more"),
-        ((), "Missing argument"),
-    ],
-)
-def test_errors_are_one_line(
-    run: CommandLine, folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
-) -> None:
-    before = {path.name for path in folder.iterdir()}
-    given = [word.format(folder=folder) for word in words]
-    if "--out" not in given:
-        given += ["--out", str(tmp_path / "r.html")]
-    assert message in run("report", *given).error
-    assert {path.name for path in folder.iterdir()} == before
-    assert not (tmp_path / "r.html").exists()
-
-
-def test_a_damaged_run_is_reported(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(folder / "ppca-1", copy)
-    part = list_parts(RunDirectory(copy).scores)[0].path
-    part.write_bytes(part.read_bytes()[:-8])
-    assert "is damaged" in run("report", copy, "--out", tmp_path / "r.html").error
 
 
 def test_the_missing_extra_is_named(

@@ -10,7 +10,6 @@ import pytest
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.show import html
 
 NAMES = [
     "estimate",
@@ -137,7 +136,3 @@ def test_names_and_notes_are_escaped(shown: dict[str, Any]) -> None:
         assert "<script" not in markup
         assert "&lt;script" in markup
         assert "\u202e" not in markup
-
-
-def test_text_is_escaped() -> None:
-    assert html.text('<a href="x">&\u202e') == "&lt;a href=&quot;x&quot;&gt;&amp;U+202E"

@@ -24,24 +24,12 @@ def _close() -> Iterator[None]:
 def test_they_draw_on_the_given_axes(shown: dict[str, Any], name: str) -> None:
     _, axes = plt.subplots()
     assert shown[name].plot(ax=axes) is axes
+    assert shown[name].plot().figure is not axes.figure
     axes.figure.canvas.draw()
     units = ("nats", "tokens", "%", "size", "epoch", "column", "standard deviations")
     assert any(unit in axes.get_xlabel() + axes.get_ylabel() for unit in units)
     assert axes.get_xlabel()
     assert axes.get_legend() is not None
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_they_make_a_figure_of_their_own(shown: dict[str, Any], name: str) -> None:
-    axes = shown[name].plot()
-    assert axes.figure.axes[0] is axes
-    assert len(plt.get_fignums()) == 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_something_else_than_axes_is_refused(shown: dict[str, Any], name: str) -> None:
-    with pytest.raises(me.InputError, match="ax is of type str; give axes of matplotlib"):
-        shown[name].plot(ax="left")
 
 
 def legend(axes: Any) -> list[str]:
@@ -102,16 +90,3 @@ def test_factors_are_drawn_by_their_correlations() -> None:
     assert f"2 factors explain {100 * share.mean():.0f} % of a column's variance" in axes.get_title()
     _, given = plt.subplots()
     assert me.models.PPCA(n_features=3, n_components=1).plot(given) is given
-
-
-def test_a_curve_with_one_point_is_seen() -> None:
-    model = me.models.PPCA(n_features=4, n_components=1)
-    estimate = me.estimate_evidence(model, model.sample(30), me.LeaveOneOut())
-    axes = estimate.plot()
-    assert axes.collections
-    assert "Pseudo-log-likelihood" in axes.get_title()
-
-
-def test_a_table_without_filled_values_is_drawn_empty() -> None:
-    axes = me.Imputation(np.ones((2, 2)), np.zeros((2, 2))).plot()
-    assert "0 values filled of 4" in axes.get_title()
