@@ -43,7 +43,6 @@ def test_the_bias_is_that_of_all_masks(masks: str, build: BuildModel) -> None:
     assert abs(found[0].bias) > 5 * found[0].mask_se
 
 
-@pytest.mark.usefixtures("unchecked")
 def test_the_interval_holds_the_truth_as_often_as_it_says(build_ppca: BuildModel) -> None:
     """80 seeds: the z-score of the bias has mean 0 and standard deviation 1 (within 4 standard errors)."""
     model = build_ppca(D)
@@ -88,7 +87,6 @@ def test_the_joint_block_has_minus_the_evidence_of_the_visible_tokens(
     assert entry.block_bias == pytest.approx(-entry.visible_evidence)
 
 
-@pytest.mark.usefixtures("unchecked")
 def test_what_has_no_known_bias_is_one_clear_line() -> None:
     class Learned(torch.nn.Module):
         conditionals = "learned"
