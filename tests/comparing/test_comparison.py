@@ -17,7 +17,8 @@ from many_estimates import many_estimates
 from maskevidence.evidence.result import summarize_scores
 from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.masks.design import MaskKey
-from maskevidence.runs import DataSource, Manifest, RunDirectory, record_run
+from maskevidence.runs import DataSource, RunDirectory, record_run
+from recorded_runs import make_manifest
 
 D = 5
 
@@ -49,7 +50,6 @@ def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarra
     return a - b
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("masks", ["own", "shared"])
 @pytest.mark.parametrize(
     "design", [me.EverySize(4), me.RandomSize(24, 4), me.Orderings(8)], ids=lambda design: design.name
@@ -142,7 +142,6 @@ def test_mask_by_mask_against_a_loop() -> None:
     assert me.compare(both).between("b", "a").difference == -found.difference
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("paired", [True, False])
 def test_intervals_cover_the_difference_in_the_population(paired: bool) -> None:
     """E log p(x) - log q(x) under p is the Kullback-Leibler divergence; 200 data sets of 40 rows."""
@@ -199,7 +198,6 @@ class TestSeveralModels:
             for k in range(11)
         ]
 
-    @pytest.mark.usefixtures("unchecked")
     def test_equal_models_are_told_apart_in_at_most_5_percent_of_comparisons(self) -> None:
         """60 data sets; benchmarks/comparison.py has more. The models differ by 5 standard errors."""
         n_seeds, counts = 60, {"five": 0, "ten": 0, "one by one": 0, "worse": 0}
@@ -315,18 +313,21 @@ class TestOtherMasks:
         assert found.log_bayes_factor is None
 
 
+def texts_of(values: np.ndarray, n_bytes: torch.Tensor) -> tuple[me.models.Gaussian, me.Tokens]:
+    """A model, and texts whose tokens have these values."""
+    model = me.models.Gaussian(torch.zeros(values.shape[1]).double(), torch.eye(values.shape[1]).double())
+    return model, replace(me.Tokens.from_array(values), n_bytes=n_bytes)
+
+
 class TestText:
     def estimates(self) -> dict[str, me.EvidenceEstimate]:
         """The same six texts, cut into two and into four tokens each."""
         rng = np.random.default_rng(0)
         n_bytes = torch.from_numpy(rng.integers(5, 20, size=6))
-        found = {}
-        for name, width in (("long", 2), ("short", 4)):
-            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
-            tokens = me.Tokens.from_array(rng.normal(size=(6, width)))
-            tokens = me.Tokens(tokens.values, tokens.maskable, tokens.context, tokens.ids, n_bytes)
-            found[name] = me.estimate_evidence(model, tokens, me.EverySize(4))
-        return found
+        return {
+            name: me.estimate_evidence(*texts_of(rng.normal(size=(6, width)), n_bytes), me.EverySize(4))
+            for name, width in (("long", 2), ("short", 4))
+        }
 
     def test_in_other_tokens_is_compared_per_byte_only_and_it_says_so(self) -> None:
         both = self.estimates()
@@ -341,13 +342,13 @@ class TestText:
 
     def test_error_per_byte_is_that_of_the_jackknife(self) -> None:
         rng = np.random.default_rng(5)
-        n, both = 400, {}
-        n_bytes = rng.integers(20, 40, size=n)
-        for name, width in (("a", 2), ("b", 3)):
-            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
-            tokens = me.Tokens.from_array(rng.normal(size=(n, width)))
-            values = (tokens.values, tokens.maskable, tokens.context, tokens.ids, torch.from_numpy(n_bytes))
-            both[name] = me.estimate_evidence(model, me.Tokens(*values), me.LeaveOneOut())
+        n, n_bytes = 400, rng.integers(20, 40, size=400)
+        both = {
+            name: me.estimate_evidence(
+                *texts_of(rng.normal(size=(n, width)), torch.from_numpy(n_bytes)), me.LeaveOneOut()
+            )
+            for name, width in (("a", 2), ("b", 3))
+        }
         gap = both["a"].per_observation - both["b"].per_observation
         without = (gap.sum() - gap) / (n_bytes.sum() - n_bytes)
         jackknife = math.sqrt((n - 1) * np.mean((without - without.mean()) ** 2))
@@ -396,16 +397,14 @@ class TestBadInput:
 class TestCommand:
     @pytest.fixture
     def table(self, tmp_path: Path) -> Path:
-        model = me.models.PPCA.from_parameters(
-            torch.from_numpy(np.random.default_rng(0).normal(size=(D, 2))), 0.3
-        )
-        np.save(tmp_path / "x.npy", model.sample(800, seed=1))
+        loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(D, 2)))
+        np.save(tmp_path / "x.npy", me.models.PPCA.from_parameters(loadings, 0.3).sample(800, seed=1))
         return tmp_path / "x.npy"
 
     def test_ranks_runs(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
-        for k in (1, 2, 3):
-            assert run("score", f"ppca:{k}", table, "--out", tmp_path / str(k)).code == 0
         runs = [tmp_path / str(k) for k in (1, 2, 3)]
+        for k, out in enumerate(runs, 1):
+            assert run("score", f"ppca:{k}", table, "--out", out).code == 0
         result = json.loads(run("compare", *runs, "--json", "-").out)
         assert result["unit"] == "nats per observation"
         assert {entry["name"] for entry in result["ranking"]} == set(map(str, runs))
@@ -413,25 +412,27 @@ class TestCommand:
         assert [difference["told_apart"] for difference in result["differences"]] == [False, True]
         values = [entry["log_evidence"] for entry in result["ranking"]]
         assert values == sorted(values, reverse=True)
-        assert [d["difference"] for d in result["differences"]] == pytest.approx(
-            values[0] - np.array(values[1:])
-        )
+        found = [difference["difference"] for difference in result["differences"]]
+        assert found == pytest.approx(values[0] - np.array(values[1:]))
         text = " ".join(run("compare", *runs).out.split())
         assert "cannot be told apart" in text
         assert f"is better than {runs[0]}" in text
+        assert " simultaneous 95 % interval " in text
+        assert "simultaneous" not in run("compare", *runs[:2]).out
 
-    def test_a_run_with_itself(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
-        out = tmp_path / "a"
-        assert run("score", "ppca:1", table, "--out", out).code == 0
-        result = json.loads(run("compare", out, out, "--json", "-").out)
+    def test_a_run_with_itself_and_with_other_data(
+        self, tmp_path: Path, table: Path, run: CommandLine
+    ) -> None:
+        one, other = tmp_path / "a", tmp_path / "b"
+        assert run("score", "ppca:1", table, "--out", one).code == 0
+        result = json.loads(run("compare", one, one, "--json", "-").out)
         assert result["differences"][0]["difference"] == 0.0
         assert result["differences"][0]["standard_error"] == 0.0
-        assert result["ranking"][1]["name"] == f"{out} (2)"
-
-    def test_refuses_other_data(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
-        assert run("score", "ppca:1", table, "--out", tmp_path / "a").code == 0
-        assert run("score", "ppca:1", table, "--out", tmp_path / "b", "--seed", 1).code == 0
-        error = run("compare", tmp_path / "a", tmp_path / "b").error
+        assert result["ranking"][1]["name"] == f"{one} (2)"
+        assert "give two or more to compare" in run("compare", one).error
+        assert "there is no run in" in run("compare", tmp_path, tmp_path).error
+        assert run("score", "ppca:1", table, "--out", other, "--seed", 1).code == 0
+        error = run("compare", one, other).error
         assert "are of different data" in error
         assert "score both on the same rows, with the same --seed" in error
 
@@ -440,9 +441,8 @@ class TestCommand:
         self, tmp_path: Path, run: CommandLine, same_texts: bool
     ) -> None:
         for name, width in (("a", 2), ("b", 3)):
-            model = me.models.Gaussian(torch.zeros(width).double(), torch.eye(width).double())
-            tokens = me.Tokens.from_array(np.random.default_rng(0).normal(size=(9, width)))
-            values = (tokens.values, tokens.maskable, tokens.context, tokens.ids, torch.arange(10, 19))
+            values = np.random.default_rng(0).normal(size=(9, width))
+            model, tokens = texts_of(values, torch.arange(10, 19))
             data = DataSource(
                 name="texts",
                 fingerprint=f"tokens of {name}",
@@ -450,16 +450,8 @@ class TestCommand:
                 n_observations=9,
                 columns=["text"],
             )
-            manifest = Manifest(
-                model=name,
-                conditionals="exact",
-                data=data,
-                design=me.EverySize(4).settings(),
-                masks="own",
-                seed=0,
-                rows_per_block=2,
-            )
-            record_run(RunDirectory(tmp_path / name), manifest, model, me.Tokens(*values))
+            manifest = make_manifest(model, tokens, me.EverySize(4), model=name, data=data)
+            record_run(RunDirectory(tmp_path / name), manifest, model, tokens)
         result = run("compare", tmp_path / "a", tmp_path / "b")
         if same_texts:
             text = " ".join(result.out.split())
@@ -468,11 +460,6 @@ class TestCommand:
             assert "Bayes" not in text
         else:
             assert "are of different data" in result.error
-
-    def test_refuses_one_run_and_none(self, tmp_path: Path, table: Path, run: CommandLine) -> None:
-        assert "there is no run in" in run("compare", tmp_path, tmp_path).error
-        assert run("score", "ppca:1", table, "--out", tmp_path / "a").code == 0
-        assert "give two or more to compare" in run("compare", tmp_path / "a").error
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])

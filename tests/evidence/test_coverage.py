@@ -9,8 +9,6 @@ import maskevidence as me
 from _coverage import Cell, Setting, coverage, estimates
 from stopping import lognormal, random_scores, rare_masks
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 
 def of(setting: Setting, design: me.MaskDesign, n_runs: int) -> Cell:
     return coverage(estimates(setting, design, n_runs))

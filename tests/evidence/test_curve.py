@@ -121,7 +121,6 @@ class TestVaryingLengths:
     [(me.EverySize(2), "own"), (me.EverySize(4), "shared"), (me.RandomSize(8), "own")],
     ids=lambda value: getattr(value, "name", value),
 )
-@pytest.mark.usefixtures("unchecked")
 def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: Masks) -> None:
     """Over 500 seeds, at every size; with pooled random sizes, the observations are random as well."""
     lengths, hits = np.full(40, 5), np.zeros(5)

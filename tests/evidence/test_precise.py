@@ -73,7 +73,6 @@ def test_ends_with_the_first_number_that_reaches_the_target(ppca: me.models.PPCA
     assert f"{share:.3g} of the log evidence" in relative.notes[-1]
 
 
-@pytest.mark.usefixtures("unchecked")
 def test_runs_end_at_the_target_and_their_intervals_cover(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     """Although the scores decide where the draws end; benchmarks/stopping.py has more runs."""
     precise, truth = me.Precise(target_se=0.15, negligible=0), float(ppca.score_samples(rows).mean())
@@ -170,7 +169,6 @@ def test_no_variance_at_all(rows: np.ndarray) -> None:
         ({"target_se": 0.1, "negligible": -0.1}, "negligible=-0.1; give a share"),
     ],
 )
-@pytest.mark.usefixtures("unchecked")
 def test_targets_that_cannot_be_used(options: dict[str, float], message: str) -> None:
     with pytest.raises(me.InputError, match=message):
         me.Precise(**options)

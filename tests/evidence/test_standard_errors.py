@@ -129,37 +129,35 @@ def test_95_percent_of_intervals_hold_the_mean(n_strata: int, n_replicates: int)
 
 
 class TestWhatCannotBeKnown:
+    @pytest.mark.parametrize(
+        ("values", "unseen", "mask", "data"),
+        [
+            ([1.0, 2.0, 4.0], None, (None, None), math.sqrt(7 / 9)),  # a single replicate
+            ([1.0, 2.0, 4.0], np.zeros(3), (0.0, math.inf), math.sqrt(7 / 9)),  # every mask is scored
+            ([1.0, 1.0, 1.0], np.zeros(3), (0.0, math.inf), None),
+        ],
+    )
+    def test_with_one_replicate(
+        self,
+        values: list[float],
+        unseen: np.ndarray | None,
+        mask: tuple[float | None, float | None],
+        data: float | None,
+    ) -> None:
+        zero = np.zeros(3, dtype=np.int64)
+        summation = Summation(np.ones(3), zero, zero, unseen)
+        found = mean_with_errors(np.array(values), np.arange(3), summation, 1, joint=False)
+        assert (found.mask_se, found.mask_df) == mask
+        assert found.data_se == (data and pytest.approx(data))
+
     def test_one_observation_has_no_data_se(self) -> None:
         found = flat(np.random.default_rng(0).normal(size=(1, 2, 3)), joint=False)
         assert found.data_se is None
         assert found.mask_se > 0
 
-    def test_too_few_replicates_have_no_mask_se(self) -> None:
-        values = np.array([1.0, 2.0, 4.0])
-        zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(values, np.arange(3), Summation(np.ones(3), zero, zero), 1, joint=False)
-        assert (found.mask_se, found.mask_df) == (None, None)
-        assert found.data_se == pytest.approx(values.std(ddof=1) / math.sqrt(3))
-
-    def test_enumerated_masks_have_no_mask_error(self) -> None:
-        values = np.array([1.0, 2.0, 4.0])
-        zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(
-            values, np.arange(3), Summation(np.ones(3), zero, zero, np.zeros(3)), 1, joint=False
-        )
-        assert (found.mask_se, found.mask_df) == (0.0, math.inf)
-        assert found.data_se == pytest.approx(values.std(ddof=1) / math.sqrt(3))
-
     def test_equal_replicates_do_not_tell_the_mask_error(self) -> None:
         found = flat(np.ones((2, 3, 4)), joint=False)
         assert (found.mask_se, found.mask_df, found.data_se) == (None, None, None)
-
-    def test_equal_observations_do_not_tell_the_data_error(self) -> None:
-        zero = np.zeros(3, dtype=np.int64)
-        found = mean_with_errors(
-            np.ones(3), np.arange(3), Summation(np.ones(3), zero, zero, np.zeros(3)), 1, joint=False
-        )
-        assert (found.mask_se, found.data_se) == (0.0, None)
 
     def test_more_mask_error_than_spread_leaves_the_data_error_unresolved(self) -> None:
         values = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
@@ -167,11 +165,9 @@ class TestWhatCannotBeKnown:
 
 
 class TestStudentT:
-    @pytest.mark.parametrize(
-        "df", [1, 1.001, 1.2, 1.5, 1.99, 2, 2.5, 3, 7.3, 30, 100, 299, 300.5, 1e3, 1e4, 1e5, 4.4e5, 1e6, 1e12]
-    )
+    @pytest.mark.parametrize("df", [1, 1.2, 2, 7.3, 300.5, 1e6, 1e12])
     def test_quantiles_equal_scipys(self, df: float) -> None:
-        for probability in (0.5, 0.500001, 0.6, 0.75, 0.9, 0.95, 0.975, 0.995, 0.9995, 0.999999):
+        for probability in (0.5, 0.6, 0.9, 0.975, 0.9995, 0.999999):
             expected = student.ppf(probability, df)
             assert student_t_quantile(probability, df) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 

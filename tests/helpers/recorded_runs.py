@@ -48,7 +48,7 @@ def make_tokens(n_rows: int = N_ROWS, *, n_bytes: bool = False) -> me.Tokens:
 
 
 def make_manifest(
-    model: me.MaskedModel, tokens: me.Tokens, design: MaskDesign, **changes: object
+    model: me.MaskedModel, tokens: me.Tokens, design: MaskDesign, /, **changes: object
 ) -> Manifest:
     key = MaskKey(0, changes.get("masks", "own"))
     settings = {
@@ -70,8 +70,10 @@ def read_rows(folder: Path | str) -> pandas.DataFrame:
 
 
 def bytes_of(rows: pandas.DataFrame) -> list[tuple[str, bytes]]:
-    """The columns of a table, to be compared to the last bit."""
-    return [(name, rows[name].to_numpy().tobytes()) for name in rows.columns]
+    """The columns of a table, to be compared to the last bit; a cell may hold several numbers."""
+    values = {name: rows[name].to_numpy() for name in rows.columns}
+    flat = {name: np.concatenate(v) if v.dtype == object else v for name, v in values.items()}
+    return [(name, v.tobytes()) for name, v in flat.items()]
 
 
 def same_rows(first: Path | str, second: Path | str) -> bool:

@@ -118,7 +118,6 @@ def check_weights_by_size(design: MaskDesign, coefficients: np.ndarray) -> None:
         np.testing.assert_allclose(stated, coefficients, rtol=1e-6)
 
 
-@pytest.mark.usefixtures("unchecked")
 @of_each_design
 def test_every_design_estimates_its_sum_over_sizes(design: MaskDesign, coefficients: np.ndarray) -> None:
     check_design(design, coefficients)
@@ -175,7 +174,6 @@ class Singles(me.LeaveOneOut):
         return True
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     "make", [lambda: HeavyLargeSizes(2), lambda: Compensated(2), lambda: FirstTokensMoreOften(2), Singles]
 )

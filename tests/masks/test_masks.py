@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -114,23 +115,18 @@ def test_masks_do_not_depend_on_the_batch(
 
 
 @sampled_designs
-def test_shared_masks_are_those_of_every_row_and_own_masks_differ(design: MaskDesign) -> None:
-    maskable = np.ones((6, 10), dtype=bool)
-    shared = draw_all(design, MaskKey(1, "shared"), np.arange(6), maskable)
-    own = draw_all(design, MaskKey(1, "own"), np.arange(6), maskable)
+def test_masks_differ_by_row_unless_shared_and_by_seed(design: MaskDesign) -> None:
+    maskable = np.ones((6, 12), dtype=bool)
+    shared, own, other = (
+        draw_all(design, MaskKey(seed, masks), np.arange(6), maskable)
+        for seed, masks in ((1, "shared"), (1, "own"), (2, "own"))
+    )
     assert all(shared.of(row) == shared.of(0) for row in range(6))
     assert all(own.of(row) != own.of(0) for row in range(1, 6))
+    assert own.of(0) != other.of(0)
+    assert shared.of(0) != draw_all(design, MaskKey(2, "shared"), np.arange(6), maskable).of(0)
 
 
-@sampled_designs
-@mask_kinds
-def test_the_seed_matters(design: MaskDesign, masks: Masks) -> None:
-    maskable = np.ones((1, 12), dtype=bool)
-    one, other = (draw_all(design, MaskKey(seed, masks), np.array([4]), maskable).of(0) for seed in (1, 2))
-    assert one != other
-
-
-@pytest.mark.usefixtures("unchecked")
 @sampled_designs
 @pytest.mark.parametrize("varied", ["observation", "seed"])
 def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: str) -> None:
@@ -155,7 +151,6 @@ def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: 
                 assert chisquare(counts).pvalue > 1e-4
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("n_tokens", [1, 2, 7])
 @all_designs
 def test_a_design_covers_all_sizes_where_each_has_a_weight_of_1(design: MaskDesign, n_tokens: int) -> None:
@@ -193,24 +188,6 @@ def test_settings_are_the_name_and_the_arguments(design: MaskDesign) -> None:
         settings["rates"] = tuple(settings["rates"])
     assert cls(**settings) == design
     assert design_from_settings(json.loads(json.dumps(design.settings()))) == design
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "every-sise"}, "unknown design 'every-sise'; did you mean 'every-size'?"),
-        ({}, "unknown design 'None'"),
-        ({"name": "orderings", "draws": 4}, "argument 'draws'"),
-        ({"name": "fixed-rate"}, "argument: 'rate'"),
-    ],
-)
-def test_settings_that_are_not_a_design_are_refused_in_one_line(
-    settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(me.InputError) as caught:
-        design_from_settings(settings)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @all_designs
@@ -298,10 +275,9 @@ class TestADesignOfTheUsersOwn:
             me.MaskedObjective(Uneven())(self.model, np.ones((2, 4)))
         assert me.estimate_evidence(self.model, np.ones((2, 4)), Uneven(draws=11)).n_masks == 22
 
-    @pytest.mark.parametrize(("option", "value"), [("masks", "None"), ("name", "'eleven'")])
-    def test_an_option_that_does_not_count_repeats_is_refused(self, option: str, value: str) -> None:
-        wrong = type("Wrong", (Eleven,), {"extended_by": option})
-        with pytest.raises(me.InputError, match=rf"Wrong is extended by '{option}', which is {value}; name"):
+    def test_an_option_that_does_not_count_repeats_is_refused(self) -> None:
+        wrong = type("Wrong", (Eleven,), {"extended_by": "masks"})
+        with pytest.raises(me.InputError, match="Wrong is extended by 'masks', which is None; name"):
             me.estimate_evidence(self.model, np.ones((2, 4)), wrong())
 
     def test_its_masks_are_uniformly_random_subsets_unless_it_says_otherwise(self) -> None:
@@ -314,8 +290,6 @@ class TestADesignOfTheUsersOwn:
 
 class TestEverySize:
     """Sizes of few masks have them drawn without replacement."""
-
-    shared_or_own = pytest.mark.parametrize("masks", ["own", "shared"])
 
     @mask_kinds
     @given(maskable=rows_of_tokens(), per_size=st.integers(1, 12), seed=st.integers(0, 9))
@@ -341,7 +315,6 @@ class TestEverySize:
         equal = int((codes[:, 0] == codes[:, 1]).sum())
         assert abs(equal - 3000 / 35) < 4 * math.sqrt(3000 / 35)
 
-    @pytest.mark.usefixtures("unchecked")
     @mask_kinds
     def test_every_pair_of_masks_of_a_size_is_equally_likely(self, masks: Masks) -> None:
         """Chi-square of the ordered pairs of draws (0, 1) and (1, 2), over observations or seeds."""
@@ -368,7 +341,6 @@ class TestEverySize:
         )
         np.testing.assert_array_equal(first.masked, independent.masked)
 
-    @pytest.mark.usefixtures("unchecked")
     @mask_kinds
     @pytest.mark.parametrize("holes", [False, True])
     @pytest.mark.parametrize("per_size", [2, 4])
@@ -432,7 +404,6 @@ class TestEverySize:
 
 
 class TestRandomSize:
-    @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize("training", [True, False])
     @mask_kinds
     def test_the_size_of_every_single_draw_is_uniform(self, masks: Masks, training: bool) -> None:
@@ -448,7 +419,6 @@ class TestRandomSize:
                 counts = np.bincount(sizes[:, row, draw], minlength=n_tokens + 1)[1:]
                 assert chisquare(counts).pvalue > 1e-4
 
-    @pytest.mark.usefixtures("unchecked")
     def test_replicates_are_independent(self) -> None:
         """The mean sizes of two replicates over a data set do not correlate over seeds (Fisher's z)."""
         n_seeds = 2000
@@ -457,15 +427,6 @@ class TestRandomSize:
         correlation = np.corrcoef(means.T)[np.triu_indices(4, 1)]
         assert (np.abs(np.arctanh(correlation)) * math.sqrt(n_seeds - 3) < norm.ppf(1 - 1e-4)).all()
 
-    @mask_kinds
-    def test_added_draws_leave_the_first_ones_as_they_are(self, masks: Masks) -> None:
-        maskable = np.ones((5, 9), dtype=bool)
-        few = draw_all(me.RandomSize(8), MaskKey(3, masks), np.arange(5), maskable)
-        many = draw_all(me.RandomSize(16), MaskKey(3, masks), np.arange(5), maskable)
-        for row in range(5):
-            assert few.of(row) == {mask for mask in many.of(row) if mask[0] < 8}
-
-    @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize(
         ("training", "n_rows", "times"),
         [(True, 100, 20), (True, 1000, 20), (False, 100, 20), (False, 1000, 200)],
@@ -480,7 +441,6 @@ class TestRandomSize:
         independent = n_rows * draws * share * (1 - share)
         assert np.var(counts, axis=0, ddof=1).max() < independent / times
 
-    @pytest.mark.usefixtures("unchecked")
     def test_the_draws_of_one_observation_are_spread_too(self) -> None:
         sizes = np.array([sizes_of(me.RandomSize(16, 1), MaskKey(s), 1, 100)[0] for s in range(1000)])
         independent = (100**2 - 1) / 12 / 16
@@ -508,7 +468,6 @@ class TestRandomSize:
         np.testing.assert_array_equal(scores.id.reshape(40, 8)[:, 0], np.sort(ids))
         np.testing.assert_array_equal(scores.size.reshape(40, 8), expected)
 
-    @pytest.mark.usefixtures("unchecked")
     @ids
     @pytest.mark.parametrize("lengths", ["equal", "27 to 46"])
     def test_the_variance_is_far_below_that_of_independent_sizes(self, ids: np.ndarray, lengths: str) -> None:
@@ -524,20 +483,10 @@ class TestRandomSize:
         independent = np.mean(curves) / 40 / 8
         assert np.var(means, ddof=1) < independent / 20
 
-    def test_replicates_are_the_largest_divisor_up_to_8(self) -> None:
-        for draws, replicates in (
-            (1, 1),
-            (4, 4),
-            (7, 7),
-            (8, 8),
-            (12, 6),
-            (16, 8),
-            (20, 5),
-            (22, 2),
-            (23, 1),
-        ):
-            assert me.RandomSize(draws).n_replicates == replicates
-            assert me.RandomSize(draws) == me.RandomSize(draws, replicates)
+    @pytest.mark.parametrize(("draws", "replicates"), [(1, 1), (7, 7), (12, 6), (16, 8), (22, 2), (23, 1)])
+    def test_replicates_are_the_largest_divisor_up_to_8(self, draws: int, replicates: int) -> None:
+        assert me.RandomSize(draws) == me.RandomSize(draws, replicates)
+        assert me.RandomSize(draws).n_replicates == replicates
 
     @pytest.mark.parametrize(
         ("n_observations", "n_tokens", "masks", "enough"),
@@ -586,10 +535,8 @@ class TestRates:
                 size_of_rate(percent / 100, n_tokens), np.maximum(1, percent * n_tokens // 100)
             )
 
-    def test_15_percent_of_512_is_76(self) -> None:
-        assert set(sizes_of(me.FixedRate(0.15), MaskKey(), 2, 512).ravel()) == {76}
-
     def test_every_rate_gets_its_masks(self) -> None:
+        assert set(sizes_of(me.FixedRate(0.15), MaskKey(), 2, 512).ravel()) == {76}
         sizes = sizes_of(me.Rates((0.1, 0.5, 1.0), masks_per_size=2), MaskKey(), 1, 20)[0]
         assert sorted(sizes) == [2, 2, 10, 10, 20, 20]
 
@@ -648,22 +595,17 @@ def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(masks: Masks, mas
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: me.EverySize(0), "masks_per_size=0; give a whole number of 1 or more"),
-        (lambda: me.Orderings(-1), "orders=-1"),
-        (lambda: me.RandomSize(0), "draws=0"),
-        (lambda: me.RandomSize(10, replicates=4), "draws=10 is not a multiple of replicates=4"),
-        (lambda: me.FixedRate(0.0), "mask rate 0; give a share of the tokens in"),
-        (lambda: me.FixedRate(15.0), "mask rate 15"),
-        (lambda: me.FixedRate(math.nan), "mask rate nan"),
+        (lambda: design_from_settings({"name": "every-sise"}), "did you mean 'every-size'?"),
+        (lambda: design_from_settings({}), "unknown design 'None'"),
+        (lambda: design_from_settings({"name": "orderings", "draws": 4}), "argument 'draws'"),
+        (lambda: design_from_settings({"name": "fixed-rate"}), "argument: 'rate'"),
         (lambda: me.FixedRate(0.15, masks_per_size=0), "masks_per_size=0"),
-        (lambda: me.Rates((0.5, 1.5)), "mask rate 1.5"),
         (lambda: me.Rates(()), "rates=0"),
         (lambda: MaskKey(0, "mine"), "masks='mine'; give 'own' or 'shared'"),
         (lambda: MaskKey(0.5), "seed=0.5; give a whole number"),
     ],
 )
-@pytest.mark.usefixtures("unchecked")
-def test_what_cannot_be_used_is_refused_in_one_line(make: object, message: str) -> None:
+def test_what_cannot_be_used_is_refused_in_one_line(make: Callable[[], object], message: str) -> None:
     with pytest.raises(me.InputError) as caught:
         make()
     assert message in str(caught.value)

@@ -21,7 +21,6 @@ class TestAnotherRun:
         ("words", "difference"),
         [
             (["--design", "leave-one-out"], "design leave-one-out instead of every-size"),
-            (["--design", "every-size:1"], "masks_per_size 1 instead of 2"),
             (["--seed", "5"], "seed 5 instead of 0"),
             (["--design", "every-size:2,shared"], "masks shared instead of own"),
             (["--limit", "49"], "n_observations 49 instead of 50"),
@@ -43,19 +42,18 @@ class TestAnotherRun:
         assert run(*command, "--overwrite").code == 0
         assert run(*command).code == 0  # it is the same run now
 
-    def test_with_other_weights(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
-        make_model(seed=9).save(saved[0])
-        error = run("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first).error
-        assert "holds another run (model_fingerprint" in error
-
-    def test_with_other_values(self, first: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
+    def test_with_other_weights_or_values(
+        self, first: Path, saved: tuple[Path, Path], run: CommandLine
+    ) -> None:
+        command = ("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first)
         values = np.load(saved[1])
-        values[7, 3] += 1e-9
+        np.save(saved[1], values + 1e-9)
+        assert "holds another run (fingerprint" in run(*command).error
         np.save(saved[1], values)
-        error = run("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first).error
-        assert "holds another run (fingerprint" in error
+        make_model(seed=9).save(saved[0])
+        assert "holds another run (model_fingerprint" in run(*command).error
 
-    @pytest.mark.parametrize("schema", [1, 2, 7, None])
+    @pytest.mark.parametrize("schema", [2, None])
     def test_of_another_format(
         self, first: Path, saved: tuple[Path, Path], run: CommandLine, schema: int | None
     ) -> None:
@@ -63,18 +61,17 @@ class TestAnotherRun:
         (first / "run.json").write_text(json.dumps(content | {"schema_version": schema, "more": 1}))
         message = f"has schema {schema}, written by another version of maskevidence (this one reads 3)"
         command = ("score", *saved, "--limit", 50, "--design", "every-size:2", "--out", first)
-        assert message in run(*command).error
-        assert message in run("summarize", first).error
-        assert message in run("compare", first, first).error
+        for words in (command, ("summarize", first), ("compare", first, first)):
+            assert message in run(*words).error
         assert run(*command, "--overwrite").code == 0
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 3}'])
+    @pytest.mark.parametrize("content", ["", "[]", '{"schema_version": 3}'])
     def test_with_an_unreadable_run_json(
         self, first: Path, saved: tuple[Path, Path], run: CommandLine, content: str
     ) -> None:
         (first / "run.json").write_text(content)
-        assert "is not a run.json that this version can read" in run("score", *saved, "--out", first).error
-        assert "is not a run.json that this version can read" in run("summarize", first).error
+        for words in (("score", *saved, "--out", first), ("summarize", first)):
+            assert "is not a run.json that this version can read" in run(*words).error
 
     def test_a_folder_with_other_files(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
@@ -82,9 +79,7 @@ class TestAnotherRun:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "model").write_text("precious")
         for words in ([], ["--overwrite"]):
-            assert (
-                "holds files that belong to no run"
-                in run("score", *saved, "--out", tmp_path / "mine", *words).error
-            )
+            error = run("score", *saved, "--out", tmp_path / "mine", *words).error
+            assert "holds files that belong to no run" in error
         assert files_in(tmp_path / "mine") == {"model"}
         assert "is a file" in run("score", *saved, "--out", tmp_path / "mine" / "model").error

@@ -21,7 +21,8 @@ from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from recorded_runs import bytes_of, make_manifest, make_model, make_tokens, read_rows
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread", "unchecked"),  # one command, hundreds of times
+    pytest.mark.slow,  # one command, hundreds of times
+    pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
 ]
 BEGINNINGS = ("in a new folder", "over another run", "with more masks")
@@ -87,42 +88,31 @@ def again(case: tuple[Path, Callable[[Path], None]], tmp_path: Path) -> Callable
     return check
 
 
-def n_steps(case: tuple[Path, Callable[[Path], None]], out: Path) -> int:
+def prepared(before: Path, out: Path) -> Path:
+    """A folder as it is before the command."""
+    return Path(shutil.copytree(before, out)) if before.exists() else out
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("trouble", ["kill", "full disk"])
+def test_a_command_completes_what_trouble_at_each_step_left(
+    case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path, trouble: str
+) -> None:
     before, act = case
-    if before.exists():
-        shutil.copytree(before, out)
     with at_step(-1, lambda: None) as passed:
-        act(out)
-    return len(passed)
-
-
-class TestAtEachStep:
-    def test_of_a_kill(
-        self, case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path
-    ) -> None:
-        before, act = case
-        for n in range(n_steps(case, tmp_path / "counted")):
-            out = tmp_path / str(n)
-            if before.exists():
-                shutil.copytree(before, out)
+        act(prepared(before, tmp_path / "counted"))
+    n_refused = 0
+    for n in range(len(passed)):
+        out = prepared(before, tmp_path / str(n))
+        if trouble == "kill":
             assert exit_code(fork(partial(killed_at, n, act, out))) == -signal.SIGKILL
-            again(out)
-
-    def test_of_a_full_disk(
-        self, case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path
-    ) -> None:
-        def fail() -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        before, act = case
-        n_refused = 0
-        for n in range(n_steps(case, tmp_path / "counted")):
-            out = tmp_path / str(n)
-            if before.exists():
-                shutil.copytree(before, out)
-            with at_step(n, fail):
+        else:
+            with at_step(n, full):
                 refusal = refusal_of(act, out)
             assert re.fullmatch("|no space is left for .*", refusal)
             n_refused += refusal != ""
-            again(out)
-        assert n_refused > 10
+        again(out)
+    assert trouble == "kill" or n_refused > 10

@@ -40,8 +40,7 @@ def test_every_kind_of_data_has_observations(
     }
     rows = {}
     for kind, words in asked.items():
-        result = run("score", *words, "--out", tmp_path / kind)
-        assert result.code == 0, result.err
+        assert run("score", *words, "--out", tmp_path / kind).code == 0
         rows[kind] = checked_observations(tmp_path / kind)
     assert all(row["pll"] == row["log_evidence"] and row["mask_se"] == "0.0" for row in rows["rows"])
     assert [row["label"] for row in rows["texts"]] == ["s-0", "s-1", "s-2", "s-0", "s-1"]
@@ -55,21 +54,19 @@ def test_labels_survive_shards_and_resuming(
     run: CommandLine, model: Path, table: Path, tmp_path: Path
 ) -> None:
     command = ("score", model, table, "--text", "answer", "--id-column", "number", "--design")
-    assert run(*command, "orderings:2", "--out", tmp_path / "one").code == 0
-    for k in (1, 2):
-        assert run(*command, "orderings:2", "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
-    part = checked_observations(tmp_path / "part-2")
-    assert [row["label"] for row in part] == ["2", "3", "4"]
-    parts = (tmp_path / "part-2", tmp_path / "part-1")
-    assert run("summarize", *parts, "--out", tmp_path / "whole").code == 0
-    assert checked_observations(tmp_path / "whole") == checked_observations(tmp_path / "one")
-    assert read_run(tmp_path / "whole").estimate.labels == tuple("01234")
-    assert run(*command, "orderings:4", "--out", tmp_path / "one").code == 0  # more of the same run
-    assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
+    one, parts, whole = tmp_path / "one", [tmp_path / name for name in "12"], tmp_path / "whole"
+    assert run(*command, "orderings:2", "--out", one).code == 0
+    for part in parts:
+        assert run(*command, "orderings:2", "--shard", f"{part.name}/2", "--out", part).code == 0
+    assert [row["label"] for row in checked_observations(parts[1])] == ["2", "3", "4"]
+    assert run("summarize", *parts[::-1], "--out", whole).code == 0
+    assert checked_observations(whole) == checked_observations(one)
+    assert read_run(whole).estimate.labels == tuple("01234")
+    assert run(*command, "orderings:4", "--out", one).code == 0  # more of the same run
     for name in ("observations.csv", "estimate.json"):
-        (tmp_path / "one" / name).unlink()
-    assert run("summarize", tmp_path / "one").code == 0
-    assert [row["label"] for row in checked_observations(tmp_path / "one")] == list("01234")
+        (one / name).unlink()
+    assert run("summarize", one).code == 0
+    assert [row["label"] for row in checked_observations(one)] == list("01234")
 
 
 def test_runs_without_labels_and_labels_of_other_data(run: CommandLine, world: Path, tmp_path: Path) -> None:
@@ -83,30 +80,29 @@ def test_runs_without_labels_and_labels_of_other_data(run: CommandLine, world: P
     assert "is damaged; remove it" in run("summarize", tmp_path / "text").error
 
 
-def test_names_that_cannot_be_had(run: CommandLine, model: Path, table: Path, tmp_path: Path) -> None:
-    (tmp_path / "none.jsonl").write_text('{"text": "a dog", "name": 1}\n{"text": "a cat"}\n')
-    asked = [
-        ((table, "--text", "answer", "--id-column", "title"), "has no column 'title'"),
-        ((tmp_path / "none.jsonl", "--id-column", "name"), "has no name in column 'name', row 1"),
-        ((table, "--text", "answer", "--id-column", "name", "--block-size", 8), "leave one of them out"),
-    ]
-    for words, message in asked:
-        assert message in run("score", model, *words).error
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--id-column", "title"), "has no column 'title'"),
+        (("--id-column", "name", "--block-size", 8), "leave one of them out"),
+    ],
+)
+def test_names_that_cannot_be_had(
+    run: CommandLine, model: Path, table: Path, words: tuple[object, ...], message: str
+) -> None:
+    assert message in run("score", model, table, "--text", "answer", *words).error
 
 
 def test_fasta_files_are_read_with_their_names(run: CommandLine, model: Path, tmp_path: Path) -> None:
     plain = ">one a dog\nrain\n>two\nsun\n\n>three\nro\nof\n"
     (tmp_path / "a.fasta").write_text(plain)
     (tmp_path / "b.fa.gz").write_bytes(gzip.compress(plain.encode()))
+    words = ("--design", "random-size:8", "--out", tmp_path / "run", "--overwrite")
     for name in ("a.fasta", "b.fa.gz"):
-        result = run(
-            "score", model, tmp_path / name, "--design", "random-size:8", "--out", tmp_path / f"run-{name}"
-        )
-        assert result.code == 0, result.err
-    rows = [checked_observations(tmp_path / f"run-{name}") for name in ("a.fasta", "b.fa.gz")]
-    assert rows[0] == rows[1]
-    assert [row["label"] for row in rows[0]] == ["one", "two", "three"]
-    assert [row["n_bytes"] for row in rows[0]] == ["4", "3", "4"]
+        assert run("score", model, tmp_path / name, *words).code == 0
+        rows = checked_observations(tmp_path / "run")
+        assert [row["label"] for row in rows] == ["one", "two", "three"]
+        assert [row["n_bytes"] for row in rows] == ["4", "3", "4"]
     (tmp_path / "x.fasta").write_text("MKT\n>one\nMK\n")
     (tmp_path / "y.fasta").write_text(">one\n>two\nMK\n")
     (tmp_path / "z.fa.gz").write_bytes(gzip.compress(plain.encode())[:20])
@@ -149,14 +145,13 @@ def test_the_closed_form_of_each_row_stands_beside_its_estimate(
     assert run(*words, "--out", tmp_path / "one").code == 0
     assert (tmp_path / "one" / "closed_form.parquet").read_bytes() == written
 
-    saved = ("score", tmp_path / "one" / "model", world / "data" / "table.csv")
-    assert run(*saved, "--out", tmp_path / "whole").code == 0
-    for k in (1, 2):
-        assert run(*saved, "--shard", f"{k}/2", "--out", tmp_path / f"part-{k}").code == 0
-    parts = (tmp_path / "part-2", tmp_path / "part-1")
-    assert run("summarize", *parts, "--out", tmp_path / "joined").code == 0
+    saved = ("score", tmp_path / "one" / "model", world / "data" / "table.csv", "--out")
+    assert run(*saved, tmp_path / "whole").code == 0
+    for k in "12":
+        assert run(*saved, tmp_path / k, "--shard", f"{k}/2").code == 0
+    assert run("summarize", tmp_path / "2", tmp_path / "1", "--out", tmp_path / "joined").code == 0
     assert checked_observations(tmp_path / "joined") == checked_observations(tmp_path / "whole")
 
-    other = (tmp_path / "part-1" / "closed_form.parquet").read_bytes()
+    other = (tmp_path / "1" / "closed_form.parquet").read_bytes()
     (tmp_path / "whole" / "closed_form.parquet").write_bytes(other)
     assert "does not have the mean" in run("summarize", tmp_path / "whole").error

@@ -36,14 +36,13 @@ class TestDamage:
         assert record_run(folder, make_manifest(model, tokens, me.EverySize(2)), model, tokens) == n_rows
         pandas.testing.assert_frame_equal(read_rows(folder.path), before, check_exact=True)
 
-    def test_a_run_with_a_missing_part_is_not_summarized(self, folder: RunDirectory) -> None:
-        list_parts(folder.scores)[5].path.unlink()
-        with pytest.raises(me.InputError, match="is not finished, 1 of its 24 blocks"):
-            read_run(folder.path)
-
-    def test_duplicated_scores_are_refused(self, folder: RunDirectory) -> None:
+    def test_missing_and_duplicated_scores_are_refused(self, folder: RunDirectory) -> None:
         part = list_parts(folder.scores)[5]
-        copy = part.path.name.replace(part.checksum, "0" * 16)
-        (folder.scores / copy).write_bytes(part.path.read_bytes())
+        copy = folder.scores / part.path.name.replace(part.checksum, "0" * 16)
+        copy.write_bytes(part.path.read_bytes())
         with pytest.raises(me.InputError, match="holds scores twice"):
+            read_run(folder.path)
+        copy.unlink()
+        part.path.unlink()
+        with pytest.raises(me.InputError, match="is not finished, 1 of its 24 blocks"):
             read_run(folder.path)

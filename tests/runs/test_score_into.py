@@ -52,9 +52,10 @@ class Budgeted(Counting):
 
 
 class TestRecord:
-    @pytest.mark.parametrize("masks", ["own", "shared"])
     @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
-    @pytest.mark.parametrize("build", [make_model, Counting, Budgeted])
+    @pytest.mark.parametrize(
+        ("build", "masks"), [(make_model, "own"), (Counting, "shared"), (Budgeted, "own")]
+    )
     def test_equals_an_estimate_in_memory(
         self, tmp_path: Path, build: Callable[[], me.MaskedModel], design: MaskDesign, masks: str
     ) -> None:
@@ -88,11 +89,8 @@ class TestRecord:
             record_run(
                 folder, make_manifest(model, tokens, design), model, tokens, Recording(save_every=save_every)
             )
-        assert (
-            len(list_parts(tmp_path / "often" / "scores"))
-            > len(list_parts(tmp_path / "once" / "scores"))
-            == 1
-        )
+        n_parts = [len(list_parts(tmp_path / name / "scores")) for name in ("often", "once")]
+        assert n_parts[0] > n_parts[1] == 1
         assert same_rows(tmp_path / "often", tmp_path / "once")
 
     def test_scores_only_what_is_missing(self, tmp_path: Path) -> None:
@@ -165,21 +163,6 @@ class TestMoreMasks:
         pandas.testing.assert_frame_equal(grown.drop(columns="score"), fresh.drop(columns="score"))
         a, b = (read_run(run.path).estimate for run in (folder, whole))
         assert (a.log_evidence, a.mask_se, a.data_se) == pytest.approx((b.log_evidence, b.mask_se, b.data_se))
-
-    def test_after_a_kill_while_adding(self, tmp_path: Path) -> None:
-        model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path / "a")
-        whole = RunDirectory(tmp_path / "b")
-        for target, lose in ((folder, True), (whole, False)):
-            for orders in (2, 3, 5):
-                manifest = make_manifest(model, tokens, me.Orderings(orders))
-                record_run(target, manifest, model, tokens, Recording(save_every=0.0))
-                if lose:
-                    for part in list_parts(target.scores)[::3]:
-                        part.path.unlink()
-        record_run(folder, make_manifest(model, tokens, me.Orderings(5)), model, tokens)
-        a, b = read_rows(folder.path), read_rows(whole.path)
-        np.testing.assert_allclose(a["score"], b["score"], rtol=1e-12)
-        pandas.testing.assert_frame_equal(a.drop(columns="score"), b.drop(columns="score"))
 
     def test_fewer_are_refused(self, tmp_path: Path) -> None:
         model, tokens, folder = make_model(), make_tokens(), RunDirectory(tmp_path)

@@ -15,14 +15,14 @@ from command_line import CommandLine, files_in
 from maskevidence.commands.score import score
 from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.report.reading import read_runs
-from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.parts import list_parts, read_part, write_part
+from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from maskevidence.runs.parts import list_parts
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGN = me.EverySize(2)
 FOREIGN = r"\.parquet' does not belong to this run .*; remove it"
 CHANGED = "run.json' was changed after it was written"
-OLD = {"maskevidence": "0.1.9"}
+ANOTHER_MODEL = "model' is not the model that was fitted for this run; restore it"
 
 pytestmark = pytest.mark.usefixtures("every_block_saved")
 
@@ -37,17 +37,19 @@ def score_into(
     return run
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a run without its lock."""
+    return {name: (folder / name).read_bytes() for name in files_in(folder) - {".lock"}}
+
+
 def refused_by_all(folder: RunDirectory, message: str, **changes: object) -> None:
     """Reading, reporting and resuming the run are refused in one line, and change nothing."""
-    before = {name: (folder.path / name).read_bytes() for name in files_in(folder.path)}
+    before = contents(folder.path)
     for use in (read_run, lambda path: read_runs([path]), lambda path: score_into(path, **changes)):
         with pytest.raises(me.InputError, match=message) as refusal:
             use(folder.path)
         assert "\n" not in str(refusal.value)
-    after = {name: (folder.path / name).read_bytes() for name in files_in(folder.path)}
-    after.pop(".lock", None)
-    before.pop(".lock", None)
-    assert after == before
+    assert contents(folder.path) == before
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +67,8 @@ def folder(whole: Path, tmp_path: Path) -> RunDirectory:
 class TestForeignParts:
     @pytest.mark.parametrize(
         "changes",
-        [
-            {"seed": 5},
-            {"seed_of_model": 5, "model_fingerprint": "1" * 64},
-            {"design": me.Orderings(2)},
-            {"masks": "shared"},
-            {"rows_per_block": 1},
-            {"details": {"pixel_density": "another"}},
-            {"data": DataSource(name="rows", fingerprint="1" * 64, n_observations=70, columns=[])},
-            {"versions": OLD},
-        ],
-        ids=lambda changes: next(iter(changes)),
+        [{"seed": 5}, {"seed_of_model": 5, "model_fingerprint": "1" * 64}, {"versions": {}}],
+        ids=["seed", "model", "versions"],
     )
     def test_of_another_run(
         self,
@@ -87,6 +80,7 @@ class TestForeignParts:
     ) -> None:
         if "versions" in changes:
             monkeypatch.setattr("maskevidence.runs.score_into.__version__", "0.1.9")
+            changes = {"versions": {"maskevidence": "0.1.9"}}
         other = score_into(tmp_path / "b", **changes)
         monkeypatch.undo()
         own, foreign = (list_parts(run.scores)[3] for run in (folder, other))
@@ -98,42 +92,33 @@ class TestForeignParts:
         score_into(folder.path)
         assert same_rows(folder.path, whole)
 
-    def test_under_another_name(self, folder: RunDirectory) -> None:
+    def test_under_another_name_or_of_more_masks(
+        self, folder: RunDirectory, whole: Path, tmp_path: Path
+    ) -> None:
         gone, part = list_parts(folder.scores)[3:5]
         gone.path.unlink()
-        shutil.copy(part.path, folder.scores / part.path.name.replace("000004-000005", "000003-000004"))
+        moved = folder.scores / part.path.name.replace("000004-000005", "000003-000004")
+        shutil.copy(part.path, moved)
         refused_by_all(folder, FOREIGN)
-
-    def test_of_another_shard(self, tmp_path: Path) -> None:
-        first, second = (score_into(tmp_path / str(k), shard=(k, 2)) for k in (1, 2))
-        shutil.copy(list_parts(second.scores)[0].path, first.scores)
-        refused_by_all(first, FOREIGN, shard=(1, 2))
-
-    def test_of_more_masks(self, whole: Path, tmp_path: Path, folder: RunDirectory) -> None:
-        more = RunDirectory(shutil.copytree(whole, tmp_path / "b"))
-        score_into(more.path, me.EverySize(3))
+        moved.unlink()
+        more = score_into(shutil.copytree(whole, tmp_path / "b"), me.EverySize(3))
         added = [part for part in list_parts(more.scores) if part.piece.first_repeat == 2]
         shutil.copy(added[0].path, folder.scores)
-        refused_by_all(folder, FOREIGN)
-
-    def test_with_the_seal_of_another_run(self, folder: RunDirectory) -> None:
-        part = list_parts(folder.scores)[3]
-        table, n_calls = read_part(part)
-        part.path.unlink()
-        write_part(folder.scores, part.piece, table, n_calls, "another run")
         refused_by_all(folder, FOREIGN)
 
     def test_the_same_run_can_be_put_together(
         self, folder: RunDirectory, whole: Path, tmp_path: Path
     ) -> None:
-        """Parts of the same run in another folder, or of its shards, are the parts of this run."""
-        shard = score_into(tmp_path / "c", shard=(1, 2))
-        for of, places in ((shard.scores, range(0, 12, 2)), (whole / "scores", range(15, 20))):
+        """A part of another shard is foreign to a shard; the run takes those of its shards and its copies."""
+        first, second = (score_into(tmp_path / str(k), shard=(k, 2)) for k in (1, 2))
+        for of, places in ((first.scores, range(0, 12, 2)), (whole / "scores", range(15, 20))):
             for place in places:
                 list_parts(folder.scores)[place].path.unlink()
                 shutil.copy(list_parts(of)[place].path, folder.scores)
         assert same_rows(folder.path, whole)
         assert read_run(folder.path).estimate.log_evidence == read_run(whole).estimate.log_evidence
+        shutil.copy(list_parts(second.scores)[0].path, first.scores)
+        refused_by_all(first, FOREIGN, shard=(1, 2))
 
 
 @pytest.fixture(scope="module")
@@ -149,133 +134,91 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fitted(scored: Path, tmp_path: Path) -> tuple[object, ...]:
-    """The command of a run with a fitted model, which was given before; its folder comes last."""
-    for name in "ab":
-        shutil.copytree(scored / name, tmp_path / name)
-    words = ("--design", "every-size:2", "--out", tmp_path / "a")
-    return ("score", "ppca:1", scored / "rows.npy", *words)
+def out(scored: Path, tmp_path: Path) -> Path:
+    """A copy of the first run, with the second one at its side."""
+    shutil.copytree(scored / "b", tmp_path / "b")
+    return Path(shutil.copytree(scored / "a", tmp_path / "a"))
 
 
-def refused_by_commands(run: CommandLine, command: tuple[object, ...], message: str) -> None:
-    folder = Path(str(command[-1]))
-    other = folder.with_name("b")
-    uses: list[tuple[object, ...]] = [
-        command,
-        ("summarize", folder),
-        ("compare", folder, other),
-        ("compare", other, folder),
-        ("report", folder, other, "--out", folder.with_name("report.html")),
-    ]
-    for words in uses:
-        assert message in run(*words).error, words
-    assert not folder.with_name("report.html").exists()
+@pytest.fixture
+def fitted(scored: Path, out: Path) -> tuple[object, ...]:
+    """The command of this run."""
+    return ("score", "ppca:1", scored / "rows.npy", "--design", "every-size:2", "--out", out)
 
 
 class TestChangedManifest:
-    @pytest.mark.parametrize(
-        "edit",
-        [
-            {"seed": 3},
-            {"conditionals": "learned"},
-            {"model": "ppca:2"},
-            {"design": {"name": "every-size", "masks_per_size": 1}},
-            {"design": {"name": "orderings", "orders": 2}},
-            {"masks": "shared"},
-            {"shard": [1, 2]},
-            {"rows_per_block": 2},
-            {"closed_form": 0.0},
-            {"kept_model": None},
-            {"details": {"patch_statistics": "visible"}},
-            {"versions": {}},
-            {"command": "another"},
-            {"seal": None},
-            {"seal": "0" * 64},
-        ],
-        ids=str,
-    )
-    def test_is_refused(self, run: CommandLine, fitted: tuple[object, ...], edit: dict[str, Any]) -> None:
-        file = Path(str(fitted[-1])) / "run.json"
-        content = json.loads(file.read_text())
-        assert any(content[name] != value for name, value in edit.items())
-        file.write_text(json.dumps(content | edit))
-        refused_by_commands(run, fitted, CHANGED)
+    @pytest.mark.parametrize("edit", [{"seed": 3}, {"conditionals": "learned"}, {"seal": None}], ids=str)
+    def test_is_refused(
+        self, run: CommandLine, fitted: tuple[object, ...], out: Path, edit: dict[str, Any]
+    ) -> None:
+        content = json.loads((out / "run.json").read_text())
+        (out / "run.json").write_text(json.dumps(content | edit))
+        assert CHANGED in run("summarize", out).error
+        assert CHANGED in run(*fitted).error
+
+    def test_of_its_data_is_refused_by_every_command(
+        self, run: CommandLine, fitted: tuple[object, ...], out: Path
+    ) -> None:
+        content, other = json.loads((out / "run.json").read_text()), out.with_name("b")
+        content["data"]["n_observations"] = 29
+        (out / "run.json").write_text(json.dumps(content))
+        page = out.with_name("report.html")
+        for words in (
+            fitted,
+            ("summarize", out),
+            ("compare", out, other),
+            ("compare", other, out),
+            ("report", out, other, "--out", page),
+        ):
+            assert CHANGED in run(*words).error, words
+        assert not page.exists()
         assert run(*fitted, "--overwrite").code == 0
-        assert run("compare", fitted[-1], Path(str(fitted[-1])).with_name("b")).code == 0
-
-    @pytest.mark.parametrize("name", ["fingerprint", "source_fingerprint", "n_observations", "name"])
-    def test_of_its_data_is_refused(self, run: CommandLine, fitted: tuple[object, ...], name: str) -> None:
-        file = Path(str(fitted[-1])) / "run.json"
-        content = json.loads(file.read_text())
-        content["data"][name] = 29 if name == "n_observations" else "0" * 64
-        file.write_text(json.dumps(content))
-        refused_by_commands(run, fitted, CHANGED)
-
-    def test_without_its_seals_is_refused(self, run: CommandLine, fitted: tuple[object, ...]) -> None:
-        file = Path(str(fitted[-1])) / "run.json"
-        content = json.loads(file.read_text())
-        del content["seal"]
-        file.write_text(json.dumps(content | {"kept_model": None}))
-        refused_by_commands(run, fitted, CHANGED)
+        assert run("compare", out, other).code == 0
 
     def test_is_accepted_with_other_spaces_and_another_order(
-        self, run: CommandLine, fitted: tuple[object, ...]
+        self, run: CommandLine, fitted: tuple[object, ...], out: Path
     ) -> None:
-        file = Path(str(fitted[-1])) / "run.json"
-        content = json.loads(file.read_text())
-        file.write_text(json.dumps(dict(reversed(content.items())), indent=7))
-        assert run("summarize", fitted[-1]).code == 0
+        content = json.loads((out / "run.json").read_text())
+        (out / "run.json").write_text(json.dumps(dict(reversed(content.items())), indent=7))
         assert "was finished before" in " ".join(run(*fitted).out.split())
 
 
 class TestChangedModel:
-    @pytest.mark.parametrize("damage", ["weights", "config", "a byte", "another file", "a file less"])
-    def test_is_refused(self, run: CommandLine, fitted: tuple[object, ...], damage: str) -> None:
-        folder = Path(str(fitted[-1]))
-        model = folder / "model"
+    @pytest.mark.parametrize("damage", ["weights", "another file", "a file less"])
+    def test_is_refused(self, run: CommandLine, fitted: tuple[object, ...], out: Path, damage: str) -> None:
         if damage == "weights":
-            other = me.models.load(model)
+            other = me.models.load(out / "model")
             with torch.no_grad():
                 other.mean += 1e-9
-            other.save(model)
-        elif damage == "config":
-            content = json.loads((model / "config.json").read_text())
-            (model / "config.json").write_text(json.dumps(content | {"columns": None}))
-        elif damage == "a byte":
-            content = bytearray((model / "model.safetensors").read_bytes())
-            content[-3] ^= 1
-            (model / "model.safetensors").write_bytes(content)
+            other.save(out / "model")
         elif damage == "another file":
-            (model / "tokenizer.json").write_text("{}")
+            (out / "model" / "tokenizer.json").write_text("{}")
         else:
-            (model / "config.json").unlink()
-        message = "model' is not the model that was fitted for this run; restore it"
-        refused_by_commands(run, fitted, message)
-        list_parts(folder / "scores")[0].path.unlink()
-        (folder / "estimate.json").unlink()
-        before = files_in(folder)
-        assert message in run(*fitted).error
-        assert files_in(folder) == before
+            (out / "model" / "config.json").unlink()
+        assert ANOTHER_MODEL in run("summarize", out).error
+        list_parts(out / "scores")[0].path.unlink()
+        (out / "estimate.json").unlink()
+        before = files_in(out)
+        assert ANOTHER_MODEL in run(*fitted).error
+        assert files_in(out) == before
 
-    def test_is_refused_before_there_are_scores(self, run: CommandLine, fitted: tuple[object, ...]) -> None:
-        folder = Path(str(fitted[-1]))
-        shutil.rmtree(folder / "scores")
-        me.models.PPCA(4, 1).save(folder / "model")
-        assert "is not the model that was fitted" in run(*fitted).error
+    def test_is_refused_before_there_are_scores(
+        self, run: CommandLine, fitted: tuple[object, ...], out: Path
+    ) -> None:
+        shutil.rmtree(out / "scores")
+        me.models.PPCA(4, 1).save(out / "model")
+        assert ANOTHER_MODEL in run(*fitted).error
 
     def test_a_missing_one_is_asked_for_where_it_is_needed(
-        self, run: CommandLine, fitted: tuple[object, ...]
+        self, run: CommandLine, fitted: tuple[object, ...], out: Path
     ) -> None:
-        folder = Path(str(fitted[-1]))
-        shutil.rmtree(folder / "model")
-        assert run("summarize", folder).code == 0
-        list_parts(folder / "scores")[0].path.unlink()
+        (out / "model" / ".DS_Store").write_text("of a file manager, which does not count")
+        assert run("summarize", out).code == 0
+        shutil.rmtree(out / "model")
+        assert run("summarize", out).code == 0
+        list_parts(out / "scores")[0].path.unlink()
         assert "model of the run in" in run(*fitted).error
-        assert not (folder / "model").exists()
-
-    def test_hidden_files_do_not_count(self, run: CommandLine, fitted: tuple[object, ...]) -> None:
-        (Path(str(fitted[-1])) / "model" / ".DS_Store").write_text("of a file manager")
-        assert run("summarize", fitted[-1]).code == 0
+        assert not (out / "model").exists()
 
     def test_shards_with_different_models_are_not_one_run(
         self, run: CommandLine, tmp_path: Path, fitted: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
@@ -289,25 +232,18 @@ class TestChangedModel:
                 model.mean += 1e-12
             return model
 
-        assert run(*fitted[:-1], tmp_path / "shard-1", "--shard", "1/2").code == 0
+        one, same, other = (tmp_path / name for name in ("1", "2", "other"))
+        assert run(*fitted[:-1], one, "--shard", "1/2").code == 0
+        assert run(*fitted[:-1], same, "--shard", "2/2").code == 0
         monkeypatch.setattr(me.models.PPCA, "fit", perturbed)
-        assert run(*fitted[:-1], tmp_path / "shard-2", "--shard", "2/2").code == 0
-        error = run("summarize", tmp_path / "shard-1", tmp_path / "shard-2").error
+        assert run(*fitted[:-1], other, "--shard", "2/2").code == 0
+        error = run("summarize", one, other).error
         assert "is not a shard of the run" in error
         assert "a model that was fitted with another result" in error
-
-    def test_shards_with_one_model_are(
-        self, run: CommandLine, tmp_path: Path, fitted: tuple[object, ...]
-    ) -> None:
-        for k in (1, 2):
-            assert run(*fitted[:-1], tmp_path / f"shard-{k}", "--shard", f"{k}/2").code == 0
-        shards = (tmp_path / "shard-1", tmp_path / "shard-2")
-        assert run("summarize", *shards, "--out", tmp_path / "whole").code == 0
+        assert run("summarize", one, same, "--out", tmp_path / "whole").code == 0
         assert same_rows(tmp_path / "whole", fitted[-1])
-        assert run("summarize", tmp_path / "whole").code == 0
-        assert "was finished before" in " ".join(run(*fitted[:-1], tmp_path / "whole").out.split())
         me.models.PPCA(4, 1).save(tmp_path / "whole" / "model")
-        assert "is not the model that was fitted" in run("summarize", tmp_path / "whole").error
+        assert ANOTHER_MODEL in run("summarize", tmp_path / "whole").error
 
 
 class TestVersions:
@@ -317,21 +253,19 @@ class TestVersions:
 
     @pytest.fixture
     def old(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
-        return self.score_as("0.1.9", tmp_path / "old", monkeypatch)
-
-    def score_as(
-        self, version: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: object
-    ) -> RunDirectory:
         with monkeypatch.context() as patch:
-            patch.setattr("maskevidence.runs.score_into.__version__", version)
-            return score_into(folder, versions={"maskevidence": version}, **changes)
+            patch.setattr("maskevidence.runs.score_into.__version__", "0.1.9")
+            return score_into(tmp_path / "old", versions={"maskevidence": "0.1.9"})
 
-    def test_a_finished_run_is_read(self, old: RunDirectory, whole: Path) -> None:
+    def test_a_finished_run_is_read(
+        self, old: RunDirectory, whole: Path, tmp_path: Path, run: CommandLine
+    ) -> None:
         assert same_rows(old.path, whole)
         assert read_run(old.path).estimate.log_evidence == read_run(whole).estimate.log_evidence
-        model, tokens = make_model(), make_tokens()
-        assert record_run(old, make_manifest(model, tokens, DESIGN), model, tokens) == 0
+        score_into(old.path)
         assert read_run(old.path).manifest.version == "0.1.9"
+        new = score_into(tmp_path / "new", seed_of_model=4).path
+        assert " by maskevidence 0.1.9" in " ".join(run("compare", old.path, new).out.split())
 
     @pytest.mark.parametrize("damage", [True, False])
     def test_a_partial_run_is_not_resumed(self, old: RunDirectory, damage: bool) -> None:
@@ -345,38 +279,15 @@ class TestVersions:
             score_into(old.path)
         assert "\n" not in str(refusal.value)
         assert files_in(old.path) == before
+        shutil.rmtree(old.scores)  # nothing is left of the other version
+        score_into(old.path)
+        assert read_run(old.path).manifest.version == me.__version__
 
     def test_a_run_is_not_extended(self, old: RunDirectory) -> None:
         before = read_rows(old.path)
         with pytest.raises(me.InputError, match=self.MESSAGE):
             score_into(old.path, me.EverySize(3))
         assert read_rows(old.path).equals(before)
-        model, tokens = make_model(), make_tokens()
-        manifest = make_manifest(model, tokens, me.EverySize(3))
-        assert record_run(old, manifest, model, tokens, Recording(overwrite=True)) > len(before)
-
-    def test_a_run_without_scores_begins_again(self, old: RunDirectory) -> None:
-        shutil.rmtree(old.scores)
-        score_into(old.path)
-        assert read_run(old.path).manifest.version == me.__version__
-
-    def test_shards_of_two_are_not_one_run(
-        self, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        self.score_as("0.1.9", tmp_path / "1", monkeypatch, shard=(1, 2))
-        score_into(tmp_path / "2", shard=(2, 2))
-        error = run("summarize", tmp_path / "1", tmp_path / "2").error
-        assert f"is not a shard of the run in {str(tmp_path / '1')!r}" in error
-        assert f"maskevidence {me.__version__} instead of 0.1.9" in error
-
-    def test_a_comparison_of_two_says_so(
-        self, old: RunDirectory, whole: Path, tmp_path: Path, run: CommandLine
-    ) -> None:
-        new = score_into(tmp_path / "new", seed_of_model=4).path
-        text = " ".join(run("compare", old.path, new).out.split())
-        assert f"'{old.path}' was scored by maskevidence 0.1.9" in text or f"'{old.path}' by 0.1.9" in text
-        assert f"maskevidence {me.__version__}" in text or f"by {me.__version__}" in text
-        assert "was scored by" not in run("compare", whole, new).out
 
 
 def test_a_part_is_still_plain_parquet(whole: Path) -> None:

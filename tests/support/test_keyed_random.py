@@ -5,7 +5,7 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare
@@ -115,16 +115,13 @@ def test_the_kronecker_sequence_is_exact_modulo_2_64(offset: int, index: int, dr
 
 
 @given(st.integers(0, TWO_64 - 1), st.integers(1, 2**31 - 1))
+@example(0, 1)
+@example(TWO_64 - 1, 200)
+@example(TWO_64 - 1, 2**31 - 1)
 def test_scaled_is_the_floor_of_u_n_and_never_n(bits: int, n: int) -> None:
     value = int(scaled(np.array([bits], dtype=np.uint64), np.array([n]))[0])
     assert value == (bits >> 32) * n >> 32
     assert 0 <= value < n
-
-
-def test_scaled_at_the_ends() -> None:
-    ends = np.array([0, TWO_64 - 1], dtype=np.uint64)
-    for n in (1, 2, 200, 2**31 - 1):
-        assert scaled(ends, np.array([n, n])).tolist() == [0, n - 1]
 
 
 @given(maskables, st.integers(0, 99), st.data())
@@ -183,7 +180,6 @@ class TestStratified:
         np.testing.assert_array_equal(one_replicate(5, 600, 2, replicate=2), whole[:, :2])
         assert not np.isin(whole, one_replicate(5, 600, 6, replicate=1)).any()
 
-    @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize("n_rows", [2, 20])
     @pytest.mark.parametrize("turns", [1, 3, 8])
     def test_rows_with_opposite_functions_have_at_most_the_variance_of_the_proof(
