@@ -72,14 +72,11 @@ def with_ninety_percent(tokens: Tokens) -> Tokens:
     ],
 )
 def test_wrong_tokens_are_caught(model: MaskedLM, change: Callable[[Tokens], Tokens], check: str) -> None:
-    report = me.check_model(model, change(model.tokens(TEXTS)), texts=TEXTS)
+    wrong = change(model.tokens(TEXTS))
+    report = me.check_model(model, wrong, texts=TEXTS)
     assert failed(report) == {check}, report
-
-
-def test_bytes_are_compared_with_the_decoded_tokens_without_texts(model: MaskedLM) -> None:
-    tokens = model.tokens(TEXTS)
-    assert me.check_model(model, tokens).ok
-    assert "decoded" in me.check_model(model, with_more_bytes(tokens))["bytes"].found
+    if check == "bytes":
+        assert "decoded" in me.check_model(model, wrong)["bytes"].found
 
 
 def test_tokens_of_the_prompt_are_caught(model: MaskedLM) -> None:

@@ -267,7 +267,7 @@ def test_each_fault_is_caught_by_its_own_check(name: str) -> None:
         report.raise_if_failed()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_sound_models_have_none(seed: int) -> None:
     for model, data in ((Strings(), strings(seed=seed)), (Normal(), normal_rows())):
         report = me.check_model(model, data, seed=seed)
@@ -372,14 +372,13 @@ NARROW = {
 
 @pytest.mark.parametrize("name", NARROW)
 def test_densities_with_narrow_modes_are_integrated(name: str) -> None:
-    for seed in range(3):
-        model = Mixture(NARROW[name])
-        rows = model.rows(40, seed) if "constant" not in name else np.zeros((40, 5))
-        report = me.check_model(model, rows, seed=seed)
-        assert report["normalisation"].status == "passed", report
-        assert report["normalisation"].largest < 1e-4
-        wrong = Mixture(NARROW[name], math.log(0.9))
-        assert failed(me.check_model(wrong, rows, seed=seed)) == {"normalisation"}
+    model = Mixture(NARROW[name])
+    rows = model.rows(40, 0) if "constant" not in name else np.zeros((40, 5))
+    report = me.check_model(model, rows)
+    assert report["normalisation"].status == "passed", report
+    assert report["normalisation"].largest < 1e-4
+    wrong = Mixture(NARROW[name], math.log(0.9))
+    assert failed(me.check_model(wrong, rows)) == {"normalisation"}
 
 
 def test_a_spike_that_no_row_shows_cannot_be_told_from_a_wrong_constant() -> None:
@@ -418,10 +417,3 @@ def test_draws_by_the_row_are_no_look_up() -> None:
     report = me.check_model(Draws(), normal_rows())
     assert report["ids"].status == "passed", report
     assert "of 16 rows became worse" in report["ids"].found
-
-
-def test_one_fault_gives_one_finding() -> None:
-    model, data = FAULTS["OverflowsAtTheEdge"][1]()
-    report = me.check_model(model, data)
-    assert len(report.failed) == 1
-    assert "as it may if 'finite' does" in report["orders"].found

@@ -18,11 +18,6 @@ def test_dir_shows_every_model_and_nothing_else() -> None:
     assert not any(isinstance(getattr(me.models, name), ModuleType) for name in dir(me.models))
 
 
-def test_an_unknown_name() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'PCCA'"):
-        me.models.PCCA  # noqa: B018
-
-
 def test_nothing_is_imported_until_it_is_asked_for() -> None:
     code = """
 import sys

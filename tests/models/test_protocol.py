@@ -172,17 +172,6 @@ def test_absent_values_are_never_read(model, batch) -> None:
             torch.testing.assert_close(model.log_evidence(other), expected_evidence, rtol=1e-12, atol=0)
 
 
-def test_a_hidden_context_token_is_an_absent_one(model, batch) -> None:
-    """Leaving the context out is the same as never having had it."""
-    tokens, masked = batch
-    nowhere = torch.zeros_like(tokens.context)
-    without = Tokens(tokens.values, tokens.maskable, nowhere, tokens.ids)
-    other = Tokens(replaced(tokens, tokens.context).values, tokens.maskable, nowhere, tokens.ids)
-    torch.testing.assert_close(
-        model.log_conditionals(other, masked), model.log_conditionals(without, masked), rtol=1e-12, atol=1e-12
-    )
-
-
 @EXACT_ONES
 def test_exhaustive_masks_give_the_evidence_exactly(model, batch) -> None:
     tokens, _ = batch
@@ -207,29 +196,3 @@ def test_a_table_of_probabilities_sums_to_one_over_the_states() -> None:
     everything = torch.ones(len(table.states), D, dtype=torch.bool)
     tokens = Tokens(table.states, everything, ~everything, torch.arange(len(table.states)))
     assert table.log_evidence(tokens).exp().sum().item() == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["Gaussian", "PPCA", "FactorAnalysis"])
-def test_every_use_works_in_the_models_dtype(name: str, dtype: torch.dtype) -> None:
-    """Single precision agrees with double precision up to rounding, on every path."""
-    reference = MODELS[name]()
-    model = MODELS[name]().to(dtype)
-    x = reference.sample(20, seed=1)
-    moments = me.GaussianMoments.from_rows(x)
-    masked = torch.from_numpy(np.random.default_rng(0).random((6, D)) < 0.5)
-    masked[:, 0] = True
-    np.testing.assert_allclose(model.score_samples(x), reference.score_samples(x), rtol=1e-4)
-    torch.testing.assert_close(
-        model.score_moments(moments, masked).double(),
-        reference.score_moments(moments, masked),
-        rtol=1e-4,
-        atol=1e-4,
-    )
-    for design in (me.EverySize(2), me.Orderings(2)):
-        found = me.estimate_evidence(model, model.tokens(x), design).log_evidence
-        assert found == pytest.approx(me.estimate_evidence(reference, x, design).log_evidence, rel=1e-4)
-    x[0, 0] = np.nan
-    filled = model.impute(x)
-    assert filled.values.dtype == filled.variance.dtype == np.float64
-    np.testing.assert_allclose(filled.values, reference.impute(x).values, rtol=1e-3, atol=1e-4)

@@ -29,7 +29,6 @@ NEW: dict[str, Callable[[torch.dtype], TableModel]] = {
     "VAE": lambda dtype: me.models.VAE(n_features=D, n_components=2, hidden=(4,), dtype=dtype),
 }
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-3}  # nats per observation; of sums of some 10 nats
-WORDS = ("gaussian", "ppca:2", "factor-analysis:1", "vae:2")
 every_model = pytest.mark.parametrize("name", NEW)
 every_dtype = pytest.mark.parametrize("dtype", ROUNDING, ids=["float64", "float32"])
 
@@ -83,28 +82,20 @@ def test_a_scale_moves_it_by_its_log(name: str, scale: float, holes: bool) -> No
 
 @every_model
 @every_dtype
-def test_imputed_and_drawn_values_move_with_the_data(name: str, dtype: torch.dtype) -> None:
+def test_imputed_and_drawn_values_move_with_the_data(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     x = whole_numbers(holes=True)
     one, other = fitted(name, dtype, x), fitted(name, dtype, x + SHIFT)
     here, there = one.impute(x), other.impute(x + SHIFT)
     np.testing.assert_allclose(there.values - SHIFT, here.values, rtol=0, atol=0.02)
     np.testing.assert_allclose(there.variance, here.variance, rtol=1e-4)
     np.testing.assert_allclose(other.sample(9) - SHIFT, one.sample(9), rtol=0, atol=0.02)
-
-
-@every_model
-@every_dtype
-def test_the_shift_is_saved_with_the_model(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    x = whole_numbers() + SHIFT
-    model = fitted(name, dtype, x)
-    model.save(tmp_path)
+    other.save(tmp_path)
     loaded = me.models.load(tmp_path)
-    for one, other in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True):
-        assert one.dtype == other.dtype
-    np.testing.assert_array_equal(loaded.score_samples(x), model.score_samples(x))
+    np.testing.assert_array_equal(loaded.score_samples(x + SHIFT), other.score_samples(x + SHIFT))
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["ppca:2", "vae:2"])
 @pytest.mark.parametrize("command", ["score", "train"])
 def test_on_the_command_line(
     run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, word: str

@@ -1,5 +1,7 @@
 """Factor analysis: scikit-learn's fit and ours, and the lower bound of the noise variances."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -52,14 +54,6 @@ def test_the_fit_is_better_than_the_truth_and_than_ppca() -> None:
     assert fitted > me.models.PPCA(7, 2).fit(x).score_samples(x).mean()
 
 
-def test_units_of_columns_do_not_matter() -> None:
-    x, units = varied(), np.array([1e-6, 1.0, 1e6, 3.0, 0.1, 10.0, 100.0])
-    plain, scaled = (me.models.FactorAnalysis(7, 2).fit(table) for table in (x, x * units))
-    np.testing.assert_allclose(
-        scaled.score_samples(x * units) + np.log(units).sum(), plain.score_samples(x), atol=1e-4
-    )
-
-
 def test_ppca_with_little_noise_is_within_the_bound() -> None:
     """Breast-cancer with 29 factors: the noise of PPCA is 1.3e-4 of each column's variance."""
     datasets = pytest.importorskip("sklearn.datasets", reason="the extra sklearn is not installed")
@@ -69,41 +63,21 @@ def test_ppca_with_little_noise_is_within_the_bound() -> None:
     assert ours.score_samples(x).mean() > ppca.score_samples(x).mean() - 1e-6
 
 
-class TestBound:
+@pytest.mark.parametrize("holes", [False, True])
+def test_noise_stops_at_its_share_of_the_variance_and_is_reported(holes: bool) -> None:
     """Two nearly equal columns: without a bound the likelihood has no maximum."""
-
-    def rows(self) -> np.ndarray:
-        rng = np.random.default_rng(0)
-        x = rng.normal(size=(100, 5))
-        x[:, 1] = x[:, 0] + 1e-4 * rng.normal(size=100)
-        return x
-
-    @pytest.mark.parametrize("holes", [False, True])
-    def test_noise_stops_at_its_share_of_the_variance_and_is_reported(self, holes: bool) -> None:
-        x = self.rows()
-        if holes:
-            x[:10, 3] = np.nan
-        model = me.models.FactorAnalysis(5, 1).fit(x)
-        assert model.bounded
-        assert set(model.bounded) <= {0, 1}
-        noise = model.noise_variances.detach().numpy()
-        variance = np.nanvar(x, axis=0)
-        np.testing.assert_allclose(noise[model.bounded], 1e-4 * variance[model.bounded], rtol=1e-9)
-        assert (noise >= 1e-4 * variance * (1 - 1e-12)).all()
-
-
-def test_rows_without_noise_beyond_the_factors_are_fitted() -> None:
-    """PPCA, from which the fit starts, has no maximum there."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 5))
-    assert me.models.FactorAnalysis(5, 3).fit(x).bounded
-
-
-def test_a_constant_column_is_named() -> None:
-    x = varied()
-    x[:, 4] = 1.5
-    with pytest.raises(me.InputError, match="column 4 is constant, its noise variance would be 0"):
-        me.models.FactorAnalysis(7, 2).fit(x)
+    x = rng.normal(size=(100, 5))
+    x[:, 1] = x[:, 0] + 1e-4 * rng.normal(size=100)
+    if holes:
+        x[:10, 3] = np.nan
+    model = me.models.FactorAnalysis(5, 1).fit(x)
+    assert model.bounded
+    assert set(model.bounded) <= {0, 1}
+    noise = model.noise_variances.detach().numpy()
+    variance = np.nanvar(x, axis=0)
+    np.testing.assert_allclose(noise[model.bounded], 1e-4 * variance[model.bounded], rtol=1e-9)
+    assert (noise >= 1e-4 * variance * (1 - 1e-12)).all()
 
 
 def test_no_convergence_names_the_last_rise() -> None:
@@ -111,14 +85,27 @@ def test_no_convergence_names_the_last_rise() -> None:
         me.models.FactorAnalysis(7, 2).fit(varied(), tolerance=1e-15, max_iterations=2)
 
 
-@pytest.mark.parametrize("noise", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, -1.0]])
-@pytest.mark.usefixtures("unchecked")
-def test_noise_that_is_not_one_positive_number_per_feature_is_refused(noise: list) -> None:
-    with pytest.raises(me.InputError, match="one positive number for each row of the loadings"):
-        me.models.FactorAnalysis.from_parameters(torch.ones(3, 1), torch.tensor(noise))
+def _with_noise(*noise: float) -> me.models.FactorAnalysis:
+    return me.models.FactorAnalysis.from_parameters(torch.ones(3, 1), torch.tensor(noise))
 
 
-@pytest.mark.parametrize("n_components", [0, 3, 4])
-def test_an_impossible_number_of_components_is_refused(n_components: int) -> None:
-    with pytest.raises(me.InputError, match=f"n_components={n_components} with n_features=3"):
-        me.models.FactorAnalysis(3, n_components)
+ONE_EACH = "one positive number for each row of the loadings"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: me.models.FactorAnalysis(7, 2).fit(varied() * [1, 1, 1, 1, 0, 1, 1]),
+            "column 4 is constant, its noise",
+        ),
+        (lambda: _with_noise(1.0, 1.0), ONE_EACH),
+        (lambda: _with_noise(1.0, 1.0, 0.0), ONE_EACH),
+        (lambda: _with_noise(1.0, 1.0, -1.0), ONE_EACH),
+        (lambda: me.models.FactorAnalysis(3, 0), "n_components=0 with n_features=3"),
+        (lambda: me.models.FactorAnalysis(3, 3), "n_components=3 with n_features=3"),
+    ],
+)
+def test_what_cannot_be_a_model_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(me.InputError, match=message):
+        call()

@@ -21,22 +21,6 @@ def random_masks(n_masks: int, n_features: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(masked)
 
 
-def test_moments_are_the_mean_and_the_covariance() -> None:
-    x = np.random.default_rng(0).normal(size=(20, 4)) @ np.diag([1, 10, 0.1, 3]) + 5
-    moments = me.GaussianMoments.from_rows(x)
-    assert moments.n_rows == 20
-    np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-13)
-    np.testing.assert_allclose(moments.covariance, np.cov(x.T, ddof=0), rtol=1e-12, atol=1e-13)
-
-
-def test_moments_about_a_point() -> None:
-    x = np.random.default_rng(0).normal(size=(20, 3))
-    centre = np.array([1.0, -2.0, 0.5])
-    expected = (x - centre).T @ (x - centre) / 20
-    found = me.GaussianMoments.from_rows(x).about(torch.from_numpy(centre))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_merged_moments_are_those_of_the_whole(lengths: list[int], seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=(sum(lengths), 3)) * 2 + 1
@@ -45,9 +29,13 @@ def test_merged_moments_are_those_of_the_whole(lengths: list[int], seed: int) ->
     for chunk in chunks[1:]:
         merged = merged.merge(chunk)
     whole = me.GaussianMoments.from_rows(x)
-    assert merged.n_rows == whole.n_rows
-    np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-11, atol=1e-12)
-    np.testing.assert_allclose(merged.covariance, whole.covariance, rtol=1e-11, atol=1e-12)
+    centre = np.array([1.0, -2.0, 0.5])
+    about = (x - centre).T @ (x - centre) / len(x)
+    for moments in (merged, whole):
+        assert moments.n_rows == len(x)
+        np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(moments.covariance, np.cov(x.T, ddof=0), rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(moments.about(torch.from_numpy(centre)), about, rtol=1e-10, atol=1e-11)
 
 
 def test_a_large_mean_does_not_spoil_the_covariance() -> None:
@@ -58,12 +46,6 @@ def test_a_large_mean_does_not_spoil_the_covariance() -> None:
     for chunk in chunks[1:]:
         merged = merged.merge(chunk)
     np.testing.assert_allclose(merged.covariance, np.cov(x.T, ddof=0), atol=1e-6)
-
-
-def test_one_row_has_a_covariance_of_zero() -> None:
-    moments = me.GaussianMoments.from_rows([[1.0, 2.0]])
-    assert (moments.n_rows, moments.mean.tolist()) == (1, [1.0, 2.0])
-    assert not moments.covariance.any()
 
 
 def test_scores_of_moments_are_the_mean_over_rows(build) -> None:
@@ -93,15 +75,6 @@ def test_gradients_of_moment_scores_are_those_of_the_rows(build) -> None:
     ):
         assert bool((expected != 0).any())
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_scores_of_many_rows_merged_from_chunks(build) -> None:
-    model = build(5)
-    x = model.sample(60, seed=1)
-    first, second = (me.GaussianMoments.from_rows(part) for part in (x[:11], x[11:]))
-    masked = random_masks(9, 5)
-    whole = model.score_moments(me.GaussianMoments.from_rows(x), masked)
-    torch.testing.assert_close(model.score_moments(first.merge(second), masked), whole, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Patches: their order, their channels, and images that cannot be cut."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -39,16 +41,23 @@ def test_the_order_is_that_of_transformers(channels: int) -> None:
     assert torch.equal(unpatchify(theirs, 8, 8, channels), network.unpatchify(theirs).permute(0, 2, 3, 1))
 
 
-def test_images_that_cannot_be_cut_or_read_are_refused() -> None:
-    with pytest.raises(InputError, match="images of 8×9 pixels cannot be cut into patches of 4×4"):
-        patchify(torch.zeros(1, 8, 9, 1), 4)
-    with pytest.raises(InputError, match="4 patches of 5 values"):
-        unpatchify(torch.zeros(1, 4, 5), 4, 5, 1)
-    grey = np.zeros((2, 8, 8, 1), dtype=np.uint8)
-    check_images(grey, 8, 1)
-    with pytest.raises(InputError, match=r"the images have 8×8 pixels, the model reads 16×16.*--resize 16"):
-        check_images(grey, 16, 1)
-    with pytest.raises(InputError, match=r"the images are grey \(1 channel\), the model reads in colour"):
-        check_images(grey, 8, 3)
-    with pytest.raises(InputError, match="dtype float64; give uint8"):
-        check_images(grey.astype(np.float64), 8, 1)
+GREY = np.zeros((2, 8, 8, 1), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: patchify(torch.zeros(1, 8, 9, 1), 4),
+            "images of 8×9 pixels cannot be cut into patches of 4×4",
+        ),
+        (lambda: unpatchify(torch.zeros(1, 4, 5), 4, 5, 1), "4 patches of 5 values"),
+        (lambda: check_images(GREY, 16, 1), "images have 8×8 pixels, the model reads 16×16.*--resize 16"),
+        (lambda: check_images(GREY, 8, 3), "images are grey .1 channel., the model reads in colour"),
+        (lambda: check_images(GREY.astype(np.float64), 8, 1), "dtype float64; give uint8"),
+    ],
+)
+def test_images_that_cannot_be_cut_or_read_are_refused(call: Callable[[], object], message: str) -> None:
+    check_images(GREY, 8, 1)
+    with pytest.raises(InputError, match=message):
+        call()

@@ -82,8 +82,3 @@ def test_inconsistent_densities_are_refused(change: dict[str, object], message: 
     good = PixelDensity("gaussian", (1, 2), (1.0, 2.0), n_patches=4)
     with pytest.raises(InputError, match=message):
         dataclasses.replace(good, **change)
-
-
-def test_content_that_is_not_a_density_is_refused() -> None:
-    with pytest.raises(InputError, match="calibrate the model again"):
-        PixelDensity.from_dict({"name": "gaussian"})

@@ -10,70 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import maskevidence as me
+from diffusion_networks import LENGTH, MASK, N_IDS, NETWORKS, Bd3lm, random_network
 from maskevidence.errors import InputError
 from maskevidence.models.text.diffusion import DIFFUSIONS, DiffusionNetwork, recognised_diffusion
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.tokens import Tokens
-
-N_IDS, MASK = 13, 12
-
-
-class Tiny(nn.Module):
-    """One layer of attention over all places, with a time and an attention mask; random weights."""
-
-    def __init__(self, seed: int = 0, *, block: int | None = None) -> None:
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.embed, self.place = nn.Embedding(N_IDS, 16), nn.Embedding(40, 16)
-            self.mix, self.out = nn.Linear(16, 16), nn.Linear(16, N_IDS)
-            for parameter in self.parameters():
-                parameter.data.normal_(0.0, 0.7)
-        self.block = block
-
-    def hidden(self, ids: Tensor, places: Tensor, allowed: Tensor | None = None) -> Tensor:
-        states = self.embed(ids) + self.place(places)
-        scores = self.mix(states) @ states.transpose(1, 2) / 4
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        return torch.tanh(states + scores.softmax(-1) @ states)
-
-    def forward(self, input_ids: Tensor) -> Any:
-        logits = self.out(self.hidden(input_ids, torch.arange(input_ids.shape[1])))
-        return type("Output", (), {"logits": logits})()
-
-
-class Timed(Tiny):
-    """Takes a time, which moves all logits of a token (MDLM's argument)."""
-
-    def forward(self, input_ids: Tensor, timesteps: Tensor) -> Any:
-        logits = super().forward(input_ids).logits
-        return type("Output", (), {"logits": logits + timesteps[:, None, None] * torch.arange(N_IDS)})()
-
-
-class Scores(Tiny):
-    """Log-scores at a noise level: log p(v | visible) of real tokens up to a constant (SEDD)."""
-
-    def forward(self, input_ids: Tensor, sigma: Tensor) -> Tensor:
-        return super().forward(input_ids).logits - torch.expm1(sigma)[:, None, None].log()
-
-
-class Blocks(Tiny):
-    """A noisy text and a clean copy: a block attends to itself and to copies of earlier ones (BD3-LM)."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__(block=3)
-        self.config = type("Config", (), {"model_length": length})()
-
-    def forward(self, input_ids: Tensor, timesteps: Tensor) -> Any:
-        n = input_ids.shape[1] // 2
-        assert n == self.config.model_length
-        place = torch.arange(2 * n) % n
-        block, clean = place // 3, torch.arange(2 * n) >= n
-        own = (block[:, None] == block) & (clean[:, None] == clean)
-        earlier = (block[:, None] > block) & clean
-        logits = self.out(self.hidden(input_ids, place, own | earlier))[:, :n]
-        return type("Output", (), {"logits": logits})()
 
 
 def tokens_of(n_rows: int = 4, length: int = 7, seed: int = 0) -> tuple[Tokens, Tensor]:
@@ -86,62 +27,51 @@ def tokens_of(n_rows: int = 4, length: int = 7, seed: int = 0) -> tuple[Tokens, 
     return Tokens(values, ~context, context, torch.arange(n_rows)), masked
 
 
+def log_softmax_without_mask(logits: Tensor) -> Tensor:
+    kept = logits[torch.arange(N_IDS) != MASK]
+    return torch.where(torch.arange(N_IDS) == MASK, -torch.inf, logits - kept.exp().sum().log())
+
+
+def by_hand(family: str, network: Any, row: Tensor, place: int) -> Tensor:
+    """log p of every value at one place, by the family's paper."""
+    ids = row[None]
+    if family == "llada":
+        return torch.log_softmax(network(ids).logits[0, place], -1)
+    if family == "dream":  # the place before predicts
+        return torch.log_softmax(network(ids).logits[0, place - 1], -1)
+    if family == "mdlm":  # no probability for the mask token; the time is zero
+        return log_softmax_without_mask(network(ids, torch.zeros(1)).logits[0, place])
+    if family == "sedd":
+        share = float((row == MASK).float().mean())
+        return log_softmax_without_mask(network(ids, torch.tensor([-math.log(1 - share)]))[0, place])
+    filled = torch.full((LENGTH,), MASK)
+    filled[: len(row)] = row
+    return log_softmax_without_mask(network(torch.cat([filled, filled])[None], torch.zeros(1))[0][0, place])
+
+
 def shown_of(tokens: Tokens, masked: Tensor) -> Tensor:
     return tokens.values.masked_fill(masked, MASK)
 
 
-def log_softmax_without_mask(logits: Tensor) -> Tensor:
-    kept = [v for v in range(N_IDS) if v != MASK]
-    total = math.log(sum(math.exp(float(logits[v])) for v in kept))
-    return torch.tensor([float(logits[v]) - total if v != MASK else -math.inf for v in range(N_IDS)])
-
-
-def by_hand(name: str, network: Any, row: Tensor, place: int) -> Tensor:
-    """log p of every value at one place, by the family's paper."""
-    ids = row[None]
-    if name == "llada":
-        return torch.log_softmax(network(ids).logits[0, place], -1)
-    if name == "dream":  # the place before predicts
-        return torch.log_softmax(network(ids).logits[0, place - 1], -1)
-    if name == "mdlm":  # no probability for the mask token; the time is zero
-        return log_softmax_without_mask(network(ids, torch.zeros(1)).logits[0, place])
-    if name == "sedd":
-        share = float((row == MASK).float().mean())
-        return log_softmax_without_mask(network(ids, torch.tensor([-math.log(1 - share)]))[0, place])
-    n = network.config.model_length
-    filled = torch.full((n,), MASK)
-    filled[: len(row)] = row
-    return log_softmax_without_mask(
-        network(torch.cat([filled, filled])[None], torch.zeros(1)).logits[0, place]
-    )
-
-
-NETWORKS = {
-    "llada": lambda: Tiny(),
-    "dream": lambda: Tiny(),
-    "mdlm": lambda: Timed(),
-    "sedd": lambda: Scores(),
-    "bd3lm": lambda: Blocks(9),
-}
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_conditionals_are_those_of_the_paper(name: str) -> None:
-    network = NETWORKS[name]()
-    model = MaskedLM(DiffusionNetwork(network, DIFFUSIONS[name], MASK), mask_token_id=MASK)
+    family, make = NETWORKS[name]
+    network = random_network(make)
+    model = MaskedLM(DiffusionNetwork(network, DIFFUSIONS[family], MASK), mask_token_id=MASK)
     tokens, masked = tokens_of()
     found = model.log_conditionals(tokens, masked)
     tables = iter(model.log_distributions(tokens, masked))
     for row, place in torch.nonzero(masked).tolist():
         with torch.no_grad():
-            expected = by_hand(name, network, shown_of(tokens, masked)[row], place)
+            expected = by_hand(family, network, shown_of(tokens, masked)[row], place)
         torch.testing.assert_close(found[row, place], expected[tokens.values[row, place]], atol=1e-5, rtol=0)
         torch.testing.assert_close(next(tables), expected, atol=1e-5, rtol=0)
 
 
 def test_the_clean_copy_never_shows_a_hidden_value() -> None:
     """Answers in later blocks do not change with hidden values in earlier ones."""
-    model = MaskedLM(DiffusionNetwork(Blocks(9), DIFFUSIONS["bd3lm"], MASK), mask_token_id=MASK)
+    network = random_network(Bd3lm)
+    model = MaskedLM(DiffusionNetwork(network, DIFFUSIONS["bd3lm"], MASK), mask_token_id=MASK)
     tokens, masked = tokens_of(2, 9)
     masked[:, 3] = True
     other = tokens.values.clone()

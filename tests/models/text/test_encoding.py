@@ -25,16 +25,6 @@ def rows_of(encoded: Any) -> list[list[int]]:
     return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
 
 
-def test_tokens_equal_those_of_the_tokenizer(tokenizer: Any) -> None:
-    single = encode_texts(tokenizer, SENTENCES)
-    assert rows_of(single) == tokenizer(SENTENCES)["input_ids"]
-    pairs = encode_texts(tokenizer, SENTENCES, second=SENTENCES[::-1])
-    assert rows_of(pairs) == tokenizer(SENTENCES, SENTENCES[::-1])["input_ids"]
-    special = tokenizer(SENTENCES, SENTENCES[::-1], return_special_tokens_mask=True)["special_tokens_mask"]
-    for row, expected in enumerate(special):
-        assert pairs.tokens.context[row, : len(expected)].tolist() == [bool(flag) for flag in expected]
-
-
 def test_segments_equal_those_of_the_tokenizer(tokenizer: Any) -> None:
     model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
     tokens = model.tokens(SENTENCES, second=SENTENCES[::-1])
@@ -60,13 +50,6 @@ def test_a_context_is_seen_and_never_scored(tokenizer: Any) -> None:
     model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
     values = [me.estimate_evidence(model, part.tokens, me.LeaveOneOut()) for part in (encoded, bare)]
     assert abs(values[0].log_evidence - values[1].log_evidence) > 1e-3
-
-
-def test_special_tokens_spelled_out_in_a_text_are_text(tokenizer: Any) -> None:
-    encoded = encode_texts(tokenizer, ["a [MASK] b [SEP]"])
-    assert int(encoded.tokens.context.sum()) == 2
-    scored = encoded.tokens.values[encoded.tokens.maskable]
-    assert not {tokenizer.mask_token_id, tokenizer.sep_token_id} & set(scored.tolist())
 
 
 @pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")  # Japanese, and a dash
@@ -145,31 +128,25 @@ def test_whole_words_hide_their_other_pieces(tokenizer: Any, left_to_right: bool
     assert abs(plain.log_evidence - estimate.log_evidence) > 1e-4
 
 
-def test_invalid_texts_are_one_clear_line(tokenizer: Any) -> None:
-    asked: list[tuple[dict[str, Any], str]] = [
+LONG = " ".join(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"texts": ["a", " "]}, "the text in row 1 is empty"),
         ({"texts": ["a", ""], "ids": [3, 9]}, "the text in row 9 is empty"),
-        ({"texts": [" ".join(SENTENCES)], "max_tokens": 9}, "special tokens included, the model reads 9"),
+        ({"texts": [LONG], "max_tokens": 9}, "special tokens included, the model reads 9"),
         ({"texts": SENTENCES, "block_size": 2}, "leaves no room beside 2 special tokens"),
         ({"texts": SENTENCES, "block_size": 20, "max_tokens": 9}, "the model reads 9 tokens"),
         ({"texts": ["a"], "block_size": 20}, "too few for a block of 20, 2 of them special"),
         ({"texts": ["a"], "second": ["b"], "context": ["c"]}, "takes no context"),
         ({"texts": ["a"], "second": ["b"], "long": "split"}, "cannot be split"),
         ({"texts": ["a"], "second": ["b", "c"]}, "1 texts and 2 of second"),
-        (
-            {"texts": SENTENCES[:1], "context": SENTENCES[:1], "max_tokens": 7, "long": "split"},
-            "leaves no room",
-        ),
-    ]
-    for options, message in asked:
-        with pytest.raises(me.InputError, match=message) as caught:
-            encode_texts(tokenizer, **options)
-        assert "\n" not in str(caught.value)
-
-
-def test_a_text_of_one_token(tokenizer: Any) -> None:
-    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    estimate = me.estimate_evidence(model, model.tokens(["rain"]), me.RandomSize())
-    assert (estimate.n_tokens, estimate.n_bytes) == (1, 4)
-    assert estimate.log_evidence == pytest.approx(estimate.scores.score[0])
-    assert estimate.bits_per_byte == pytest.approx(estimate.bits_per_token / 4)
+        ({"texts": [LONG], "context": [LONG], "max_tokens": 7, "long": "split"}, "leaves no room"),
+    ],
+)
+def test_invalid_texts_are_one_clear_line(tokenizer: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(me.InputError, match=message) as caught:
+        encode_texts(tokenizer, **options)
+    assert "\n" not in str(caught.value)

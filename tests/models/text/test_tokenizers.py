@@ -118,14 +118,6 @@ def test_encode_equals_the_plain_call(tokenizer_and_texts: tuple[Any, list[str]]
     assert rows_of(pairs) == tokenizer(texts, texts[::-1])["input_ids"]
 
 
-def test_blocks_are_the_plain_tokens_in_order(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
-    tokenizer, texts = tokenizer_and_texts
-    running = [i for row in tokenizer(texts, add_special_tokens=False)["input_ids"] for i in row]
-    blocks = rows_of(encode_texts(tokenizer, texts, Encoding(block_size=8)))
-    assert [i for block in blocks for i in block[1:-1]] == running[: len(running) // 6 * 6]
-    assert {(block[0], block[-1]) for block in blocks} == {tuple(tokenizer("")["input_ids"])}
-
-
 @pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")
 def test_special_tokens_spelled_out_are_text(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
     tokenizer, texts = tokenizer_and_texts

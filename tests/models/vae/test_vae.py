@@ -129,19 +129,6 @@ def test_the_elbo_is_the_evidence_less_the_divergence_from_the_posterior() -> No
     assert gap.mean().item() == pytest.approx(divergence, abs=0.01)
 
 
-def test_exhaustive_masks_give_nearly_the_evidence() -> None:
-    """All conditionals together are consistent: the chain rule holds over all orders."""
-    vae, ppca = linear_vae(
-        loadings(4, 1), conditioning=ImportanceSampling(draws=2000, steps=1, prior_draws=500)
-    )
-    tokens = me.Tokens.from_array(ppca.sample(8, seed=2))
-    estimate = me.estimate_evidence(vae, tokens, me.Exhaustive())
-    assert estimate.kind == "approximate"
-    np.testing.assert_allclose(
-        estimate.per_observation, ppca.log_evidence(tokens).detach().numpy(), atol=0.06
-    )
-
-
 def test_imputation_is_that_of_ppca() -> None:
     vae, ppca = linear_vae(
         loadings(), conditioning=ImportanceSampling(draws=4_000, steps=2, prior_draws=1_000)
@@ -378,14 +365,6 @@ def test_a_saved_model_scores_as_before(likelihood: str, tmp_path: Path) -> None
     assert again.importance_evidence(x, samples=64).mean == vae.importance_evidence(x, samples=64).mean
 
 
-def test_a_fingerprint_covers_how_conditionals_are_computed() -> None:
-    from maskevidence.models.fingerprints import fingerprint
-
-    same = fingerprint(small(conditioning=EncodingDecoding(4, 2)))
-    assert same == fingerprint(small(conditioning=EncodingDecoding(4, 2)))
-    assert same != fingerprint(small(conditioning=EncodingDecoding(4, 3)))
-
-
 def test_your_own_networks_are_given_to_load(tmp_path: Path) -> None:
     vae, _ = linear_vae(loadings())
     vae.save(tmp_path)
@@ -433,6 +412,10 @@ def _pair(n_out: int, n_in: int, d: int = D) -> tuple[nn.Module, nn.Module]:
         (lambda: small().importance_evidence(np.zeros((2, D)), samples=0), "samples=0"),
         (lambda: small().fit(np.ones((5, D))), "every column is constant"),
         (lambda: small().tokens_given_latent.set_noise_variance(0.0), "a noise variance of 0"),
+        (
+            lambda: me.Elbo(3, weighted=True)(me.models.BernoulliPCA(D, 1, encoder=True), binary()),
+            "BernoulliPCA has no importance_bound",
+        ),
     ],
 )
 def test_bad_input_gets_one_line(unchecked: None, build: Callable[[], object], message: str) -> None:
@@ -449,12 +432,6 @@ def test_a_bound_with_context_is_refused() -> None:
     with pytest.raises(me.InputError, match="without context"):
         small().elbo(tokens)
     assert bool(torch.isfinite(small().log_conditionals(tokens, tokens.maskable)).all())
-
-
-def test_a_weighted_bound_needs_a_model_that_has_one() -> None:
-    other = me.models.BernoulliPCA(D, 1, encoder=True)
-    with pytest.raises(me.InputError, match="BernoulliPCA has no importance_bound"):
-        me.Elbo(3, weighted=True)(other, binary())
 
 
 def test_collapsed_weights_give_a_warning() -> None:
