@@ -15,11 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maskevidence as me
 from command_line import CommandLine, start
 from listening import listening
+from maskevidence.commands.score import score
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
