@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.linalg import solve_triangular
 
 from maskevidence.errors import NumericalError
 from maskevidence.models.gaussian.maximum_likelihood import (
@@ -234,7 +233,7 @@ class FullLikelihood:
         diagonal = np.diagonal(factor)
         if not diagonal.all():
             return _NOT_ALLOWED
-        inverse = solve_triangular(factor, np.eye(width), lower=True)
+        inverse = np.linalg.inv(factor)
         precision = inverse.T @ inverse
         centred = rows.centred(mean)
         centred_by_precision = centred @ precision
