@@ -19,6 +19,7 @@ Placed = TypeVar("Placed", Tokens, GaussianMoments)
 # Base measures; a model may name another base measure, such as "density per level (0..255) of each pixel".
 MASS = "probability mass"
 DENSITY = "density per unit of each column"
+CELLS = "mass of each cell over its step"
 
 
 def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
@@ -273,6 +274,17 @@ class HasValuesOf(Protocol):
 
     def values_of(self, column: int) -> Float[Tensor, " V"] | None:
         """All values that a column can have, shape (V,); None for a column of numbers."""
+        ...
+
+
+@runtime_checkable
+class HasLogCells(Protocol):
+    """A model of numbers with a density that it can also integrate over a cell about a value."""
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """log [P(x_j - δ_j/2 < X_j < x_j + δ_j/2 | x_visible) / δ_j], nats, shape (B, D); 0 elsewhere."""
         ...
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.model import CELLS, DENSITY
 
 # Options of a design that change how precise a number is, but not what it estimates.
 _PRECISION = {"masks_per_size", "draws", "replicates", "orders"}
@@ -58,9 +59,13 @@ def in_same_tokens(estimates: Estimates) -> bool:
 def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> None:
     """Raise an InputError if two estimates differ in their base measure or in what they are of."""
     if None not in (a.base_measure, b.base_measure) and a.base_measure != b.base_measure:
+        remedy = "compare models with the same base measure"
+        if {a.base_measure, b.base_measure} == {DENSITY, CELLS}:
+            density = first if a.base_measure == DENSITY else second
+            remedy = f"score {density!r} with --cells, in Python as me.models.CellMass(model, training_rows)"
         raise InputError(
             f"{first!r} is a {a.base_measure}, {second!r} a {b.base_measure}: these have no common scale; "
-            "compare models with the same base measure"
+            f"{remedy}"
         )
     if not _same_quantity(a, b):
         numbers = (f"{name!r} is {_described(estimate)}" for name, estimate in ((first, a), (second, b)))

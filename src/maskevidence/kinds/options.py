@@ -373,6 +373,9 @@ class RowOptions:
     sample: RowSample = field(default_factory=RowSample)
     reading: RowReading = field(default_factory=RowReading)
     device: RowDevice = field(default_factory=RowDevice)
+    cells: Annotated[
+        bool, Option("Score the mass of each cell over its step, as masked-net does.", panel="Data")
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from maskevidence.kinds.prepared import Prepared
 from maskevidence.kinds.words import is_network, own_file, parse_model, parse_size, parse_words
 from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
 from maskevidence.models.base import TableModel
+from maskevidence.models.cells import CellMass, check_cells
+from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.runs import DataSource
 from maskevidence.support.checks import join_words
 from maskevidence.support.devices import choose_device
@@ -67,22 +69,36 @@ def prepare(
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
+    cells = options.cells and not words  # a network gives the mass of cells in any case
     id_column, notes = sample.id_column, list[str]()
     if isinstance(saved, TableModel):
         reading, id_column, notes = reading_for(saved, data, reading, id_column)
     table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=id_column, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
-        ready = use_saved(saved, table, sample.test_fraction, sample.seed)
+        if cells:
+            check_cells(saved)
+        ready, train = use_saved(saved, table, sample.test_fraction, sample.seed), table
     else:
         test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
-        ready = fit_held_out(build, table, test_fraction, sample.seed)
+        ready = fit_held_out(build, table, test_fraction, sample.seed, cells=cells)
         ready.model.read_with = read_with(reading, id_column)
+        train, _ = table.split(test_fraction, sample.seed)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
+    if cells:
+        ready = by_cells(ready, table, train)
     of_sample = {"limit": sample.limit, "id_column": id_column, "words": words}
     return ready.read_with(data, of_sample | reading_options(reading))
+
+
+def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
+    """The same with its model scored by the mass of cells, whose steps are those of the training rows."""
+    of_all, of_fit = (with_columns_of(rows, ready.source.columns) for rows in (table, train))
+    columns, load = columns_of(of_fit.values, declared_columns(of_all, of_all.values)), ready.load
+    again = None if load is None else lambda: CellMass(load(), columns)
+    return replace(ready, model=CellMass(ready.model, columns), load=again)
 
 
 def takes_words(word: str, saved: Any) -> bool:
@@ -327,14 +343,22 @@ def note_on_units(rows: Table) -> list[str]:
 
 
 def fit_held_out(
-    build: Callable[[int], TableModel], table: Table, test_fraction: float = TEST_FRACTION, seed: int = 0
+    build: Callable[[int], TableModel],
+    table: Table,
+    test_fraction: float = TEST_FRACTION,
+    seed: int = 0,
+    *,
+    cells: bool = False,
 ) -> Prepared:
     """Fit a model to a training part of the rows, and hold the others out for scoring.
 
     Columns that are constant in the training part are dropped and listed, unless the model `keeps_units`.
+    With `cells`, a model that gives no mass of cells is refused before it is fitted.
     """
     train, test = table.split(test_fraction, seed)
     model, dropped = new_model(build, train, table)
+    if cells:
+        check_cells(model)
     columns = [column for column in table.columns if column not in dropped]
     model.fit(train.select(columns).values)
     test = test.select(columns)

@@ -23,6 +23,7 @@ from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import HasLogEvidence, HasNotesOn, base_measure_of, to_device_of
 from maskevidence.models.base import TableModel
+from maskevidence.models.cells import CellMass
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs import (
@@ -122,6 +123,7 @@ def _fingerprint(prepared: Prepared) -> str | None:
 
 def _in_words(model: Any) -> str | None:
     """A model of rows in words; None for another one, whose folder or name on the hub says what it is."""
+    model = model.model if isinstance(model, CellMass) else model
     return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None
 
 

@@ -20,11 +20,21 @@ from maskevidence.kinds.words import FAMILIES, SINGLE, is_network, parse_compone
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
-from maskevidence.model import HasLogEvidence
+from maskevidence.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.models.base import TableModel
+from maskevidence.models.cells import CellMass
 from maskevidence.models.gaussian.factor_analysis import FactorAnalysis, fit_each_rank
 from maskevidence.models.gaussian.ppca import PPCA
-from maskevidence.models.network.columns import coded, levels_of
+from maskevidence.models.network.columns import (
+    MIXED,
+    Column,
+    base_measure,
+    coded,
+    columns_of,
+    declared_columns,
+    levels_of,
+)
+from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
@@ -76,6 +86,7 @@ class _Plan:
     folds: tuple[Held, ...]  # the rows of each fold
     design: MaskDesign | None  # the mask design; None to use the closed form
     key: MaskKey  # of the masks
+    columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
 
     @property
     def values(self) -> Rows:
@@ -87,6 +98,12 @@ class _Plan:
         model = word.build(len(self.table.columns))
         model.declare(self.table)
         return model
+
+    def measured(self, model: TableModel, train: Rows) -> MaskedModel:
+        """The model in the measure of the candidates: beside a network, densities by the mass of cells."""
+        if self.columns is None or model.base_measure != DENSITY:
+            return model
+        return CellMass(model, columns_of(train, self.columns))
 
 
 def select(
@@ -111,7 +128,8 @@ def select(
     5 % at most.
 
     The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
-    design is given, the area under the curve estimates it, with the same masks for all candidates.
+    design is given, the area under the curve estimates it, with the same masks for all candidates. Beside a
+    network, densities of numbers are scored by the mass of the network's cells (`me.models.CellMass`).
 
     Args:
         data: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Rows without any
@@ -169,6 +187,7 @@ def select(
         candidates=ranked,
         model=model,
         kind=kind,
+        base_measure=base_measure_of(plan.measured(plan.build(best), plan.values)),
         n_observations=len(plan.values),
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
@@ -221,7 +240,12 @@ def _plan(
     closed = all(isinstance(example, HasLogEvidence) for example in examples)
     if design is None and not closed:
         design = EverySize(masks_per_size=2)
-    return _Plan(table.select(list(columns)), words, held, design, key), notes
+    table, cells = table.select(list(columns)), None
+    if any(is_network(word.family) for word in words):
+        cells = tuple(declared_columns(table, table.values))
+        if len({example.base_measure for example in examples}) > 1:
+            notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
+    return _Plan(table, words, held, design, key, cells), notes
 
 
 def _table(data: object) -> Table:
@@ -247,6 +271,9 @@ def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[Tab
     for example in examples:
         example.declare(table)
     measures = {example.base_measure for example in examples}
+    network = next((example for example in examples if isinstance(example, MaskedNetwork)), None)
+    if network is not None and MIXED not in measures:  # numbers alone have the measure of cells
+        measures = measures - {DENSITY} | {network.base_measure}
     if len(measures) > 1:
         raise InputError(
             f"{' and '.join(dict.fromkeys(word.family for word in words))} cannot be compared: their numbers "
@@ -318,8 +345,8 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:
-                    key = plan.key
-                    estimate = estimate_evidence(model, tokens, plan.design, seed=key.seed, masks=key.masks)
+                    key, scored = plan.key, plan.measured(model, train)
+                    estimate = estimate_evidence(scored, tokens, plan.design, seed=key.seed, masks=key.masks)
                     scores[word].estimates.append(estimate)
     slow = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
     for warning in caught:
@@ -427,6 +454,6 @@ def _pooled(plan: _Plan, word: _Word, estimates: Sequence[EvidenceEstimate]) -> 
     """The estimate of all rows from those of the folds."""
     assert plan.design is not None
     table = ScoreTable.join([estimate.scores for estimate in estimates])
-    model = plan.build(word)
+    model = plan.measured(plan.build(word), plan.values)
     n_calls = sum(estimate.n_model_calls for estimate in estimates)
-    return summarize_scores(table, plan.design, plan.key, model.conditionals, n_calls, model.base_measure)
+    return summarize_scores(table, plan.design, plan.key, model.conditionals, n_calls, base_measure_of(model))

@@ -73,6 +73,7 @@ class Selection(Shown):
         candidates: by their log evidence, the highest first.
         model: the chosen model, fitted to all rows.
         kind: what the numbers are; see `EvidenceEstimate.kind`.
+        base_measure: what they are relative to; beside a network the mass of each cell over its step.
         n_observations: the number of rows, each of which was held out once.
         folds: the number of parts into which the rows were divided.
         design: name and parameters of the mask design; None if the log evidence has a closed form.
@@ -84,6 +85,7 @@ class Selection(Shown):
     candidates: tuple[Candidate, ...]
     model: TableModel
     kind: Kind
+    base_measure: str | None
     n_observations: int
     folds: int
     design: Mapping[str, Any] | None
@@ -141,6 +143,7 @@ class Selection(Shown):
             "choice": self.choice,
             "smallest": self.smallest.name,
             "kind": self.kind,
+            "base_measure": self.base_measure,
             "n_observations": self.n_observations,
             "folds": self.folds,
             "design": self.design,

@@ -9,11 +9,12 @@ from jaxtyping import Float64
 
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
-from maskevidence.kinds.rows import read, reading_from, use_saved
+from maskevidence.kinds.rows import by_cells, read, reading_from, use_saved
 from maskevidence.kinds.scoring import manifest_of, score_prepared
 from maskevidence.kinds.selection import SELECTION, page_of_selection, picture_of_selection
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
+from maskevidence.model import base_measure_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.report.figures import Figure, figure
@@ -48,6 +49,8 @@ def read_selection(folder: Path) -> ReportedSelection:
     limit, id_column, words = (options.get(name) for name in ("limit", "id_column", "words"))
     table = read(data, reading_from(options), limit=limit, seed=seed, id_column=id_column, words=bool(words))
     ready = use_saved(model, table).read_with(data, options)
+    if result["base_measure"] != base_measure_of(model):
+        ready = by_cells(ready, table, table)
     compared = f"{count(len(result['candidates']), 'candidate')}, each fitted in {result['folds']} folds"
     origin = {"command": result["command"], "versions": result["versions"]}
     scoring = Scoring(EverySize(2), MaskKey(seed))

@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import LeaveOneOut
-from maskevidence.model import to_device_of
+from maskevidence.model import base_measure_of, to_device_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
@@ -278,5 +278,5 @@ def _model(run: ReportedRun) -> TableModel | None:
         same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
     except (MaskEvidenceError, OSError):
         return None
-    model = model if same else None
-    return model if isinstance(model, TableModel) else None
+    same = same and base_measure_of(model) == run.manifest.base_measure  # not by cells
+    return model if same and isinstance(model, TableModel) else None

@@ -15,6 +15,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.drawing import check_n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
+from maskevidence.models.cells import CellMass
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
@@ -178,6 +179,7 @@ def _kept(folder: RunDirectory, like: Any) -> Any:
             "again with --overwrite"
         )
     device, model = device_of(like), load(folder.path / MODEL)
+    model = like.around(model) if isinstance(like, CellMass) else model
     return model if device is None else model.to(device)
 
 

@@ -12,7 +12,7 @@ from maskevidence.errors import InputError
 from maskevidence.model import DENSITY, Conditionals
 from maskevidence.models.base import TableModel, keeping_dtype
 from maskevidence.models.noise import KeyedNoise, row_keys
-from maskevidence.models.normal import LOG_2PI, normal_log_density
+from maskevidence.models.normal import LOG_2PI, normal_log_cell, normal_log_density
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens, called
@@ -70,13 +70,24 @@ class GaussianFamily(TableModel):
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log N(x_j; mean, variance given the visible tokens) in nats, shape (B, D); 0 where not masked."""
+        return normal_log_density(*self._given_visible(tokens, masked)) * masked
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
+        return normal_log_cell(*self._given_visible(tokens, masked), step) * masked
+
+    def _given_visible(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """Residual and variance of every masked token given the visible ones; 0 and 1 for the others."""
         self.check_width(tokens.width)
         visible = tokens.visible(masked)
         centred = self._centred(tokens.values, visible | masked)  # absent values are not read
         # centred values are finite, so that a product, ten times as fast as `where`, sets them to 0
         mean, variance = self._conditional_moments(centred * visible, visible)
-        residual = (centred - mean) * masked
-        return normal_log_density(residual, torch.where(masked, variance, 1.0)) * masked
+        return (centred - mean) * masked, torch.where(masked, variance, 1.0)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), in closed form, nats per observation, shape (B,).

@@ -15,7 +15,7 @@ from maskevidence.models.gaussian.kernel_choice import choose_kernels
 from maskevidence.models.gaussian.kernels import KernelPart, Kernels, around_rows, check_kernel_table
 from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
-from maskevidence.models.normal import normal_log_density
+from maskevidence.models.normal import normal_log_cell, normal_log_density
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
@@ -137,17 +137,32 @@ class KernelGaussian(TableModel):
 
         It is log Σ_i r_i N(x_j; mean_ij, h² A⁻¹_jj) with r_i ∝ N(x_R; a c_i, h² Σ_RR).
         """
+        return self._log_answers(tokens, masked, None)
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
+        return self._log_answers(tokens, masked, step)
+
+    def _log_answers(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
+    ) -> Float[Tensor, "B D"]:
         self.check_width(tokens.width)
         result = self.centres.new_zeros(masked.shape)
         for part in self._kernels.parts(tokens.values, tokens.visible(masked)):
-            log_density = self._log_densities(part, tokens.values, masked)
+            log_density = self._log_densities(part, tokens.values, masked, step)
             result = result.index_put((part.rows[:, None].expand_as(part.hidden), part.hidden), log_density)
         return result
 
     def _log_densities(
-        self, part: KernelPart, values: Float[Tensor, "B D"], masked: Bool[Tensor, "B D"]
+        self,
+        part: KernelPart,
+        values: Float[Tensor, "B D"],
+        masked: Bool[Tensor, "B D"],
+        step: Float[Tensor, " D"] | None,
     ) -> Float[Tensor, "b m"]:
-        """log p(x_j | x_R) of the masked tokens of a part, 0 for other hidden ones."""
+        """log p(x_j | x_R) of the masked tokens of a part, or of their cells; 0 for other hidden ones."""
         h = self.bandwidth
         a = torch.sqrt(1 - h.square())
         weight = torch.log_softmax(part.log_kernels(h), 1)
@@ -155,8 +170,11 @@ class KernelGaussian(TableModel):
         x = self._kernels.centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
         residual = torch.where(wanted, x - part.shift, 0.0)[:, :, None] - a * part.moves
         variance = (h.square() * part.within)[:, :, None].expand_as(residual)
-        log_density = torch.logsumexp(weight[:, None, :] + normal_log_density(residual, variance), 2)
-        return torch.where(wanted, log_density, 0.0)
+        if step is None:
+            each = normal_log_density(residual, variance)
+        else:
+            each = normal_log_cell(residual, variance, step[part.hidden][:, :, None])
+        return torch.where(wanted, torch.logsumexp(weight[:, None, :] + each, 2), 0.0)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), nats per observation, shape (B,)."""

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.model import DENSITY, MASS
-from maskevidence.tokens import column_names
+from maskevidence.model import CELLS, MASS
+from maskevidence.tokens import called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]
-MIXED = "density per unit of each column of numbers, probability mass of each category"
+MIXED = f"{CELLS}, mass of each category"
 FINEST = 1e-3  # the resolution of a column of numbers without steps, in units of its scale
 _MOST_DECIMALS = 6
 _MOST_SHOWN = 100  # characters of words in a note
@@ -100,12 +100,60 @@ def base_measure(columns: Sequence[Column]) -> str:
 
     Example:
         >>> base_measure([Column("yes/no", (0, 1))]), base_measure([Column("yes/no", (0, 1)), Column()])
-        ('probability mass', 'density per unit of each column')
+        ('probability mass', 'mass of each cell over its step')
     """
     kinds = {column.kind for column in columns}
     if "number" not in kinds:
         return MASS
-    return MIXED if "category" in kinds else DENSITY
+    return MIXED if "category" in kinds else CELLS
+
+
+def declared_columns(
+    x: Any,
+    table: Float64[np.ndarray, "N D"],
+    kinds: Mapping[Any, str] | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Column]:
+    """The columns of all rows, before a model is fitted to some of them.
+
+    Args:
+        x: the rows; of a `Table` or a data frame, columns of words are categories, and a `Table` may name
+            kinds itself.
+        table: the rows as numbers.
+        kinds: of some columns, by name or position; the others are guessed.
+        names: of the columns; by default those of x.
+
+    Raises:
+        InputError: a column without a value, a kind that does not suit its values, or an unknown column.
+    """
+    names = column_names(x) or names
+    position: dict[Any, int] = {k: k for k in range(table.shape[1])}
+    position |= {name: k for k, name in enumerate(names or ())}
+    known: dict[Any, str] = dict.fromkeys(levels_of(x), "category")
+    known |= dict(getattr(x, "kinds", {})) | dict(kinds or {})
+    strange = [name for name in known if name not in position]
+    if strange:
+        raise InputError(
+            f"there is no column {strange[0]!r} to have a kind; there are "
+            f"{', '.join(names or ()) or table.shape[1]}"
+        )
+    kind_of = {position[name]: kind for name, kind in known.items()}
+    return [column_from(values, kind_of.get(k), called(names, k)) for k, values in enumerate(table.T)]
+
+
+def columns_of(
+    table: Float64[np.ndarray, "N D"], declared: Sequence[Column] | None = None
+) -> tuple[Column, ...]:
+    """The columns of training rows, with the steps of their values and, if they were declared, their kinds.
+
+    Example:
+        >>> columns_of(np.array([[1.0, 0.5], [3.0, 0.25], [9.0, 1.0]]))[1].step
+        0.25
+    """
+    if declared is None:
+        return tuple(map(column_from, table.T))
+    columns = zip(table.T, declared, strict=True)  # of a yes/no column, some rows may lack a value
+    return tuple(of if of.kind == "yes/no" else column_from(values, of.kind) for values, of in columns)
 
 
 def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:

@@ -20,9 +20,10 @@ from maskevidence.models.network.columns import (
     Column,
     base_measure,
     coded,
-    column_from,
     column_settings,
     columns_from,
+    columns_of,
+    declared_columns,
     levels_of,
     note_on_unseen,
     words_in,
@@ -84,7 +85,7 @@ class MaskedNetwork(TableModel):
         >>> x = np.column_stack([sick, rng.poisson(np.where(sick, 6, 1)), rng.normal(2.0 * sick)])
         >>> model = me.models.MaskedNetwork(n_features=3, width=32).fit(x, epochs=60)
         >>> model.base_measure
-        'density per unit of each column'
+        'mass of each cell over its step'
         >>> me.impute(model, [[np.nan, 8, 2.5], [np.nan, 0, -1.0]]).values[:, 0].round(1).tolist()
         [1.0, 0.0]
     """
@@ -316,24 +317,8 @@ class MaskedNetwork(TableModel):
         Raises:
             InputError: a column without a value, a kind that does not suit its values, or an unknown column.
         """
-        self.levels = levels_of(x)
-        names = column_names(x) or []
-        position: dict[Any, int] = {k: k for k in range(self.n_features)}
-        position |= {name: k for k, name in enumerate(names)}
-        known: dict[Any, str] = dict.fromkeys(self.levels, "category")
-        known |= dict(getattr(x, "kinds", {})) | dict(kinds or {})
-        strange = [name for name in known if name not in position]
-        if strange:
-            raise InputError(
-                f"there is no column {strange[0]!r} to have a kind; there are "
-                f"{', '.join(names) or self.n_features}"
-            )
-        self.columns = names or self.columns
-        kind_of = {position[name]: kind for name, kind in known.items()}
-        self._declared = [
-            column_from(values, kind_of.get(k), called(self.columns, k))
-            for k, values in enumerate(self._table(self._coded(x)).T)
-        ]
+        self.levels, self.columns = levels_of(x), column_names(x) or self.columns
+        self._declared = declared_columns(x, self._table(self._coded(x)), kinds, self.columns)
         self.base_measure = base_measure(self._declared)
 
     def set_units(self, x: object) -> None:
@@ -350,10 +335,8 @@ class MaskedNetwork(TableModel):
         if self._declared is None:
             self.declare(x)
         assert self._declared is not None
-        columns, table = [], self._table(self._coded(x))
-        for values, declared in zip(table.T, self._declared, strict=True):
-            fixed = declared.kind == "yes/no"  # its two values, one of which these rows may lack
-            columns.append(declared if fixed else column_from(values, declared.kind))
+        table = self._table(self._coded(x))
+        columns = columns_of(table, self._declared)
         like, self._declared, self.fitted = self._like(), None, True
         self._build(columns, len(table))
         self.network.bias.data.copy_(self.cells.marginals(table))

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from maskevidence.errors import InputError
 from maskevidence.models.base import keeping_dtype
 from maskevidence.models.noise import Noise
-from maskevidence.models.normal import LOG_2PI
+from maskevidence.models.normal import LOG_2PI, normal_log_cell
 
 _STRETCH = 10.0  # Adam moves all parameters at the same pace; log σ² itself would take thousands of steps
 
@@ -87,6 +87,13 @@ class GaussianTokens(nn.Module):
         """log p of standard values given the decoder's answer, nats, in standard units."""
         log_variance = self.log_variance
         return -0.5 * ((x - decoded).square() * torch.exp(-log_variance) + (LOG_2PI + log_variance))
+
+    def log_cell(
+        self, x: Float[Tensor, "B 1 D"], decoded: Float[Tensor, "B n D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B n D"]:
+        """The log mass of cells of the data about standard values, over their step in standard units."""
+        residual = x - decoded
+        return normal_log_cell(residual, torch.exp(self.log_variance).expand_as(residual), step / self.scale)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
         """Draws x ~ p(x | z), in standard units."""

@@ -203,15 +203,26 @@ class VAE(TableModel):
         Warns:
             CollapsedWeightsWarning: the weights of half of the observations rest on one draw; once per model.
         """
+        return self._log_answers(tokens, masked, None)
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
+        return self._log_answers(tokens, masked, step)
+
+    def _log_answers(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
+    ) -> Float[Tensor, "B D"]:
         visible = tokens.visible(masked)
         rows = self._rows(tokens, visible, masked | visible)
         if self.training and torch.is_grad_enabled():
             noise = GeneratorNoise(len(rows.values), rows.values)
-            answer, _ = self._predict(rows.values, visible, self.training_conditioning, noise)
+            answer, _ = self._predict(rows.values, visible, self.training_conditioning, noise, step)
             return torch.where(masked, answer, 0.0)
         answers, sizes = [], []
         for values, seen, keyed in rows.batches(self.conditioning.draws, self.seed):
-            answer, size = self._predict(values, seen, self.conditioning, keyed)
+            answer, size = self._predict(values, seen, self.conditioning, keyed, step)
             answers.append(answer)
             sizes.append(size)
         if not answers:
@@ -227,10 +238,12 @@ class VAE(TableModel):
         return torch.where(masked, torch.cat(answers), 0.0)
 
     def _predict(
-        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
+        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise, step: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """log p(x_j | x_visible) of every token, shape (B, D), and the effective sample sizes, shape (B,)."""
-        _, log_likelihood, log_weights = posterior_draws(self, values, visible, rule, noise)
+        decoded, log_likelihood, log_weights = posterior_draws(self, values, visible, rule, noise)
+        if step is not None:
+            log_likelihood = self.tokens_given_latent.log_cell(values[:, None], decoded, step)
         answer = torch.logsumexp(log_weights[:, :, None] + log_likelihood, 1)
         return answer - self.tokens_given_latent.log_unit, effective_sample_size(log_weights.detach())
 
