@@ -22,7 +22,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
+from _timing import Target, arguments, data, finish, interleaved, machine, show, spread_of_ratio, times_faster
 
 # isort: split
 import numpy as np
@@ -62,6 +62,8 @@ def main() -> int:
         shape, way = options.memory
         print(peak_memory((SHAPES | QUICK)[shape], way))
         return 0
+    if "recipes" in options.parts.split(","):
+        data()  # ends here without data
     numbers, targets = {}, []
     for part in options.parts.split(","):
         numbers[part], of_part = {"head": head, "recipes": recipes}[part](quick=options.quick)
