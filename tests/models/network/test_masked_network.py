@@ -1,5 +1,6 @@
 """The masked network: what it answers is a distribution, for every kind of column, and it learns."""
 
+import copy
 import math
 from pathlib import Path
 
@@ -115,6 +116,21 @@ def test_no_density_exceeds_one_over_the_step() -> None:
         assert highest <= -math.log(model.cells.columns[column].step) + 1e-6
     far = _log_p(model, [7.25, 0.0, 0.0], 2, np.array([1e12, -1e12]))
     assert np.isfinite(far).all()
+
+
+def test_a_network_in_training_mode_fills_and_draws_nothing(network: MaskedNetwork) -> None:
+    training = copy.deepcopy(network).train()
+    holed = [[math.nan, 1.0, 2.0, 0.0, 1.0]]
+    for use in (
+        lambda: training.impute(holed),
+        lambda: training.draw_missing(holed),
+        lambda: training.sample(2),
+        lambda: training.score_samples([[1.0, 1.0, 2.0, 0.0, 1.0]]),
+    ):
+        with pytest.raises(
+            me.InputError, match="MaskedNetwork is in training mode, in which _Dropout changes"
+        ):
+            use()
 
 
 def test_answers_depend_on_visible_cells_alone(network: MaskedNetwork) -> None:
