@@ -58,6 +58,31 @@ def device_of(model: object) -> device | None:
     return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
 
 
+def active_dropout(model: object) -> list[str]:
+    """The classes of a model's parts that are in training mode and change their answers there.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
+        >>> active_dropout(network), active_dropout(network.eval())
+        (['Dropout'], [])
+    """
+    names = []
+    for part in model.modules() if isinstance(model, nn.Module) else ():
+        drops = "Dropout" in type(part).__name__ and getattr(part, "p", getattr(part, "share", 1.0)) > 0
+        if part.training and (drops or isinstance(part, nn.modules.batchnorm._BatchNorm)):
+            names.append(type(part).__name__)
+    return names
+
+
+def refuse_training_mode(model: object) -> None:
+    """Raise an InputError for a model whose dropout is on."""
+    if names := active_dropout(model):
+        raise InputError(
+            f"{type(model).__name__} is in training mode, in which {names[0]} changes its answers; call "
+            "eval() first"
+        )
+
+
 def to_device_of(model: object, data: Placed) -> Placed:
     """Tokens or moments on the device of a model that is a torch module; as they are for other models.
 

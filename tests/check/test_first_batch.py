@@ -57,22 +57,33 @@ def test_it_takes_at_most_one_pass_in_twenty(n_rows: int, passes: int) -> None:
     assert estimate.log_evidence == me.estimate_evidence(Strings(), tokens, design, check=False).log_evidence
 
 
-def test_dropout_in_training_mode_is_named() -> None:
-    """A network that was built and not loaded is in training mode, and was called one that peeks."""
+class Network(torch.nn.Module):
+    """A network as it was built: in training mode."""
 
-    class Network(torch.nn.Module):
-        conditionals = "learned"
+    conditionals = "learned"
 
-        def __init__(self) -> None:
-            super().__init__()
-            layers = torch.nn.Linear(6, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 6)
-            self.layers = torch.nn.Sequential(*layers)
+    def __init__(self, part: torch.nn.Module) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(6, 64), part, torch.nn.Linear(64, 6))
 
-        def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
-            visible = torch.where(masked, 0.0, tokens.values).float()
-            return -torch.where(masked, self.layers(visible).exp(), 0.0).double()
+    def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
+        visible = torch.where(masked, 0.0, tokens.values).float()
+        return -torch.where(masked, self.layers(visible).exp(), 0.0).double()
 
-    network, x = Network(), np.random.default_rng(0).normal(size=(200, 6))
-    with pytest.raises(me.InputError, match=r"Network is in training mode, .* call eval\(\) first"):
-        me.estimate_evidence(network, x)
-    assert me.estimate_evidence(network.eval(), x).kind == "lower_bound"
+
+@pytest.mark.parametrize("part", [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(64)])
+def test_training_mode_is_refused_by_its_flags(part: torch.nn.Module) -> None:
+    """Not by answers that differ, which would depend on chance and on the number of masks."""
+    network, x = Network(part), np.random.default_rng(0).normal(size=(200, 6))
+    uses = (
+        lambda: me.estimate_evidence(network, x),
+        lambda: me.estimate_evidence(network, x[:1], me.EverySize(1), check=False),
+    )
+    for use in uses:
+        with pytest.raises(
+            me.InputError, match=r"Network is in training mode, in which .* call eval\(\) first"
+        ):
+            use()
+    network.eval()
+    assert [use().kind for use in uses] == ["lower_bound"] * 2
+    assert me.estimate_evidence(Network(torch.nn.Dropout(0.0)), x[:20]).kind == "lower_bound"

@@ -13,7 +13,7 @@ from torch import Tensor
 from maskevidence.check.findings import Finding, critical
 from maskevidence.check.trial import Change, Outcome, Trial, check, failed, noted, passed, skipped
 from maskevidence.errors import InputError
-from maskevidence.model import Conditionals, check_conditionals
+from maskevidence.model import Conditionals, active_dropout, check_conditionals
 from maskevidence.scores.first_batch import like
 from maskevidence.tokens import Tokens
 
@@ -130,14 +130,8 @@ def _edges(trial: Trial) -> Iterator[Tensor]:
 )
 def determinism(trial: Trial) -> Outcome | Iterable[Change]:
     """The same call gives the same answer, and no dropout is on."""
-    modules = trial.model.modules() if isinstance(trial.model, torch.nn.Module) else ()
-    active = [
-        type(module).__name__
-        for module in modules
-        if module.training and "Dropout" in type(module).__name__ and getattr(module, "p", 0) > 0
-    ]
-    if active:
-        message = f"{len(active)} modules in training mode drop activations at random ({active[0]})"
+    if active := active_dropout(trial.model):
+        message = f"{len(active)} modules in training mode change the answers at random ({active[0]})"
         return failed(message, look_at="model.eval(), to be called before scoring")
     return [Change(trial.answer, trial.ask(trial.tokens), trial.masked)]
 

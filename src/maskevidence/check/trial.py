@@ -73,7 +73,7 @@ class Trial:
 
     def distributions(self, rows: Int64[np.ndarray, " n"]) -> Iterator[Answer]:
         """The answers of the model's `log_distributions` for some pairs, numbered by `rows`."""
-        masked, asker = self.masked.cpu(), Asker(self.model)
+        masked, asker = self.masked.cpu(), Asker(self.model, any_mode=True)
         size = masked.sum(1).numpy()[rows]
         yield from asker.distributions(MaskedRows(self.tokens, rows, size, lambda part: masked[rows[part]]))
         self.n_passes += asker.n_passes

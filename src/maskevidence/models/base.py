@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError
-from maskevidence.model import Conditionals
+from maskevidence.model import Conditionals, refuse_training_mode
 from maskevidence.models.fingerprints import marks_of, share_fitted
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
@@ -124,6 +124,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
         if n < 0:
             raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+        refuse_training_mode(self)
         with torch.no_grad():
             return self._draw_rows(n, seed).cpu().double().numpy()
 
@@ -311,6 +312,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     def _with_holes(self, x: object) -> Tokens:
         """Rows to fill, which may be without any observed value."""
+        refuse_training_mode(self)
         tokens = Tokens.from_array(self._own_columns(x), empty_rows=True).to(self._like().device)
         self.check_width(tokens.width)
         return tokens

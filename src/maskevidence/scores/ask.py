@@ -24,6 +24,7 @@ from maskevidence.model import (
     MaskedModel,
     conditionals_of,
     not_finite,
+    refuse_training_mode,
     to_device_of,
 )
 from maskevidence.support.progress import Advance
@@ -109,6 +110,10 @@ class Asker:
             model without `batches`.
         timed: whether a model may choose the size of its calls by a trial, which changes the last bits.
         advance: called with the number of rows that were answered since its last call.
+        any_mode: whether a model in training mode is asked, too.
+
+    Raises:
+        InputError: a model in training mode, whose dropout is on.
 
     Attributes:
         n_calls: how many times the model was called so far.
@@ -132,7 +137,10 @@ class Asker:
         *,
         timed: bool = False,
         advance: Advance | None = None,
+        any_mode: bool = False,
     ) -> None:
+        if not any_mode:
+            refuse_training_mode(model)
         self.model, self.batch_size, self.timed, self.advance = model, batch_size, timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES

@@ -1,6 +1,6 @@
 """The checks that `estimate_evidence` makes before it scores: at most one pass in twenty."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign
-from maskevidence.model import MaskedModel, to_device_of
+from maskevidence.model import MaskedModel, refuse_training_mode, to_device_of
 from maskevidence.scores.score import check_tokens
 from maskevidence.tokens import Tokens
 
@@ -27,6 +27,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     and none with fewer than 40.
     """
     check_tokens(tokens)
+    refuse_training_mode(model)
     n_masks = int(design.n_draws(tokens.n_tokens.cpu().numpy()).sum())
     rows = torch.nonzero(tokens.n_tokens >= 2)[: (n_masks >= _FEWEST) + (n_masks >= _FOR_TWO_ROWS), 0]
     if len(rows) == 0:
@@ -53,10 +54,6 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     before, after = answer.chunk(2)
     leaks = probe.cpu() & ((after - before).abs() > room * (1 + before.abs()))
     if bool(leaks.any()):
-        if any("Dropout" in type(part).__name__ and part.training for part in _modules(model)):
-            raise InputError(
-                f"{name} is in training mode, so that dropout makes its answers random; call eval() first"
-            )
         row, column = torch.nonzero(leaks)[0].tolist()
         raise InputError(
             f"the answer of {name} for token {column} of observation {int(some.ids[row])} changes "
@@ -71,10 +68,6 @@ def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool
     others = hidden & (tokens.maskable | tokens.context)[following]
     changed = torch.where(like(others, some.values), tokens.values[following], some.values)
     return replace(tokens[torch.cat([rows, rows])], values=torch.cat([some.values, changed]))
-
-
-def _modules(model: object) -> Iterable[torch.nn.Module]:
-    return model.modules() if isinstance(model, torch.nn.Module) else ()
 
 
 def rounding(model: Any, answer: Tensor | None = None) -> float:

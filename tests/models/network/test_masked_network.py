@@ -1,5 +1,6 @@
 """The masked network: what it answers is a distribution, for every kind of column, and it learns."""
 
+import copy
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.models.network import masked_network
+from maskevidence.models.network.cells import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from
 from maskevidence.models.network.masked_network import MaskedNetwork
 
@@ -116,6 +118,21 @@ def test_no_density_exceeds_one_over_the_step() -> None:
     assert np.isfinite(far).all()
 
 
+def test_a_network_in_training_mode_fills_and_draws_nothing(network: MaskedNetwork) -> None:
+    training = copy.deepcopy(network).train()
+    holed = [[math.nan, 1.0, 2.0, 0.0, 1.0]]
+    for use in (
+        lambda: training.impute(holed),
+        lambda: training.draw_missing(holed),
+        lambda: training.sample(2),
+        lambda: training.score_samples([[1.0, 1.0, 2.0, 0.0, 1.0]]),
+    ):
+        with pytest.raises(
+            me.InputError, match="MaskedNetwork is in training mode, in which _Dropout changes"
+        ):
+            use()
+
+
 def test_answers_depend_on_visible_cells_alone(network: MaskedNetwork) -> None:
     tokens = network.tokens(_frame())
     masked = tokens.maskable & (torch.rand(tokens.maskable.shape, generator=torch.manual_seed(0)) < 0.5)
@@ -190,10 +207,10 @@ def test_a_category_that_training_never_saw_has_the_probability_of_unseen_ones(
 
 
 def test_moments_are_those_of_the_density(network: MaskedNetwork) -> None:
-    """Sums over counts and integrals over numbers, with values far beyond the data moved nearer."""
+    """Sums over counts within those of training, and integrals over numbers up to a range beyond them."""
     for column in (1, 2):
         spec = network.cells.columns[column]
-        margin = spec.high - spec.low + spec.step
+        margin = 0.0 if spec.on_grid else spec.high - spec.low + spec.step
         x = np.arange(-4000.0, 4000.0) if column == 1 else np.linspace(-60, 60, 240_001)
         share = np.exp(_log_p(network, ROW, column, x)) * (x[1] - x[0])
         inside = np.clip(x, spec.low - margin, spec.high + margin)
@@ -202,8 +219,55 @@ def test_moments_are_those_of_the_density(network: MaskedNetwork) -> None:
         holed = np.array([ROW])
         holed[0, column] = np.nan
         filled = network.impute(holed)
-        assert filled.values[0, column] == pytest.approx(mean, rel=0.01, abs=0.01)
-        assert filled.variance[0, column] == pytest.approx(variance, rel=0.03)
+        assert filled.values[0, column] == pytest.approx(mean, rel=1e-5 if spec.on_grid else 0.01)
+        assert filled.variance[0, column] == pytest.approx(variance, rel=1e-4 if spec.on_grid else 0.03)
+
+
+def number_heads(values: np.ndarray) -> tuple[ColumnHeads, torch.Tensor]:
+    """The heads of one column of numbers, and their answer for its distribution alone."""
+    cells = ColumnHeads([column_from(values, "number")], density=True)
+    return cells, cells.marginals(values[:, None])[None]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.random.default_rng(0).poisson(0.2, 300),  # a rare count
+        np.append(np.zeros(200), [3.0, 9_000.0]),  # edges far from the median stand for others
+        np.round(np.random.default_rng(1).normal(7.6, 0.05, 60), 2),
+    ],
+)
+def test_filled_values_of_a_grid_are_the_means_of_its_probabilities(values: np.ndarray) -> None:
+    cells, outputs = number_heads(values.astype(float))
+    column = cells.columns[0]
+    x = column.low + column.step * np.arange(-30_000, 60_000)
+    share = cells.log_density(outputs.expand(len(x), -1), torch.from_numpy(x[:, None])).double()[:, 0].exp()
+    share, inside = share.numpy() * column.step, x.clip(column.low, column.high)
+    mean, variance = (part.item() for part in cells.moments(outputs))
+    assert mean == pytest.approx(share @ inside, rel=2e-3)
+    assert variance == pytest.approx(share @ (inside - share @ inside) ** 2, rel=2e-2)
+    n = 20_000
+    uniform = torch.rand(n, 1, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    drawn = cells.draw(outputs.expand(n, -1), uniform).numpy()[:, 0]
+    assert abs(drawn.mean() - mean) < 4 * math.sqrt(variance / n)
+    assert set(drawn) <= set(np.round(x, 2))  # as decimals write them
+    assert column.low <= drawn.min()
+    assert drawn.max() <= column.high
+
+
+def test_a_constant_column_is_filled_without_error() -> None:
+    cells, outputs = number_heads(np.full(40, 5.3))
+    assert [part.item() for part in cells.moments(outputs)] == [5.3, 0.0]
+
+
+def test_a_number_without_steps_is_drawn_up_to_a_range_beyond_the_data() -> None:
+    values = np.random.default_rng(0).standard_cauchy(200)
+    cells, outputs = number_heads(values)
+    n, width = 20_000, np.ptp(values)
+    uniform = torch.rand(n, 1, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    drawn = cells.draw(outputs.expand(n, -1), uniform).numpy()
+    assert values.max() < drawn.max() <= values.max() + 1.01 * width
+    assert abs(drawn.mean() - cells.moments(outputs)[0].item()) < 4 * drawn.std() / math.sqrt(n)
 
 
 @pytest.mark.parametrize("column", range(5))

@@ -18,6 +18,8 @@ _NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # of a standard l
 _FAR = 1e5  # scales
 _TINY = -13.0  # log t from which 1 - exp(-t) is t in float32
 _SMALLEST = 2.0**-33  # below every uniform draw
+_NEAR, _FAR_STEPS = 256, 128  # edges of cells next to the median, all of them, and on each side beyond
+_ELEMENTS = 2**22  # of an array over some rows, logistics and edges: 32 MiB
 
 
 class ColumnHeads(nn.Module):
@@ -37,6 +39,7 @@ class ColumnHeads(nn.Module):
     low: Tensor
     high: Tensor
     step: Tensor
+    power: Tensor  # 10^d for a grid of d decimals
     no: Tensor
     yes: Tensor
     on_grid: Tensor
@@ -55,6 +58,7 @@ class ColumnHeads(nn.Module):
             "low": [column.low for column in numbers],
             "high": [column.high for column in numbers],
             "step": [column.step for column in numbers],
+            "power": [10.0**column.decimals for column in numbers],
             "no": [columns[k].values[0] for k in self.yes_no],
             "yes": [columns[k].values[1] for k in self.yes_no],
         }.items():
@@ -67,6 +71,7 @@ class ColumnHeads(nn.Module):
         self.register_buffer(
             "halves", torch.tensor([[[-0.5]], [[0.5]]], dtype=torch.float64), persistent=False
         )
+        self.edges = [_edges(column) if column.on_grid else (np.zeros(0),) * 3 for column in numbers]
         self.register_buffer("widening", torch.zeros((), dtype=torch.float64))
         self.density = density
         self.sizes = [len(columns[k].values) for k in self.category]
@@ -157,7 +162,7 @@ class ColumnHeads(nn.Module):
     def moments(self, outputs: Float[Tensor, "B O"]) -> tuple[Float64[Tensor, "B D"], Float64[Tensor, "B D"]]:
         """Mean and variance of every cell; of a category the most probable value and 1 - its probability.
 
-        A number counts as at most a range of the training values away from them.
+        They are those of `draw`: of a number on a grid sums over its cells.
         """
         mean = torch.zeros(len(outputs), len(self.columns), dtype=torch.float64, device=outputs.device)
         variance = torch.zeros_like(mean)
@@ -176,7 +181,11 @@ class ColumnHeads(nn.Module):
         return mean, variance
 
     def draw(self, outputs: Float[Tensor, "B O"], uniform: Float[Tensor, "B D 2"]) -> Float64[Tensor, "B D"]:
-        """A draw of every cell from its own distribution; numbers on the grid of their column, if any."""
+        """A draw of every cell from its own distribution.
+
+        A number on the grid of its column stays between the lowest and the highest training value, another
+        one is at most a range of the training values away from them.
+        """
         drawn = torch.zeros(uniform.shape[:2], dtype=torch.float64, device=outputs.device)
         for k in (*self.yes_no, *self.category):
             values = torch.tensor(self.columns[k].values, dtype=torch.float64, device=outputs.device)
@@ -191,10 +200,17 @@ class ColumnHeads(nn.Module):
             drawn[:, self.number] = self._rounded(self.centre + self.scale * torch.sinh(u))
         return drawn
 
+    @property
+    def _ends(self) -> tuple[Float64[Tensor, " n"], Float64[Tensor, " n"]]:
+        """The lowest and the highest number that is drawn, or counted in a mean."""
+        margin = torch.where(self.on_grid, 0.0, self.high - self.low + self.step)
+        return self.low - margin, self.high + margin
+
     def _rounded(self, number: Float64[Tensor, "B n"]) -> Float64[Tensor, "B n"]:
-        """Numbers on the grid of their column, if it has one."""
-        multiples = torch.round((number - self.centre) / self.step)
-        return torch.where(self.on_grid, self.centre + self.step * multiples, number)
+        """Numbers within their ends, and on the grid of their column, if it has one, as decimals write it."""
+        number = torch.clamp(number, *self._ends)
+        value = self.centre + self.step * torch.round((number - self.centre) / self.step)
+        return torch.where(self.on_grid, torch.round(value * self.power) / self.power, number)
 
     def _parts(
         self, outputs: Float[Tensor, "B O"]
@@ -241,19 +257,62 @@ class ColumnHeads(nn.Module):
     def _number_moments(
         self, mixtures: Float[Tensor, "B n K 3"]
     ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
-        """Mean and variance by the trapezoidal rule for each logistic, at most a range beyond the data."""
+        """Mean and variance, by the trapezoidal rule for each logistic; as sums over the cells of a grid."""
         logits, centre, log_scale = mixtures.double().unbind(3)
+        weight, scale = torch.softmax(logits, 2), log_scale.exp()
         nodes = _NODES.to(logits.device)
         share = torch.sigmoid(nodes) * torch.sigmoid(-nodes)
         share = share / share.sum()
-        u = centre[..., None] + log_scale.exp()[..., None] * nodes
-        margin = self.high - self.low + self.step
-        x = torch.sinh(u) * self.scale[:, None, None] + self.centre[:, None, None]
-        x = x.clamp((self.low - margin)[:, None, None], (self.high + margin)[:, None, None])
-        weight = torch.softmax(logits, 2)
+        low, high = (end[:, None, None] for end in self._ends)
+        x = torch.sinh(centre[..., None] + scale[..., None] * nodes) * self.scale[:, None, None]
+        x = (x + self.centre[:, None, None]).clamp(low, high)
         mean = (weight * (x @ share)).sum(2)
         variance = (weight * ((x - mean[..., None, None]).square() @ share)).sum(2)
-        return mean, variance + self.step.square() / 12
+        for k in torch.nonzero(self.on_grid).flatten().tolist():
+            parts = zip(
+                *(torch.split(each[:, k], self._rows(k)) for each in (weight, centre, scale)), strict=True
+            )
+            mean[:, k], variance[:, k] = torch.cat([self._grid_moments(k, *part) for part in parts], 1)
+        return mean, variance
+
+    def _grid_moments(
+        self,
+        k: int,
+        weight: Float64[Tensor, "B K"],
+        centre: Float64[Tensor, "B K"],
+        scale: Float64[Tensor, "B K"],
+    ) -> Float64[Tensor, "2 B"]:
+        """Mean and variance of low + δ·N, where N edges lie below the number: E N = Σ_j P(X > edge_j).
+
+        E N² = Σ_j (2j + 1) P(X > edge_j). Far from the median, an edge stands for those next to it.
+        """
+        rank, stands_for, middle = (torch.from_numpy(part).to(weight) for part in self.edges[k])
+        u = torch.asinh((self.low[k] + (rank + 0.5) * self.step[k] - self.centre[k]) / self.scale[k])
+        above = torch.sigmoid((centre[:, :, None] - u) / scale[:, :, None])
+        share = (weight[:, :, None] * above).sum(1) * stands_for
+        first, second = share.sum(1), share @ (2 * middle + 1)
+        spread = (second - first.square()).clamp(min=0.0) * self.step[k].square()
+        return torch.stack([self.low[k] + self.step[k] * first, spread])
+
+    def _rows(self, k: int) -> int:
+        """How many rows are taken at a time."""
+        return max(1, _ELEMENTS // (N_LOGISTICS * max(1, len(self.edges[k][0]))))
+
+
+def _edges(column: Column) -> tuple[Float64[np.ndarray, " E"], ...]:
+    """Edges between the cells of a grid, from 0: their ranks, how many each stands for, and those' mean rank.
+
+    Example:
+        >>> [part.tolist() for part in _edges(Column(low=0.0, high=3.0, step=1.0))]
+        [[0.0, 1.0, 2.0], [1.0, 1.0, 1.0], [0.0, 1.0, 2.0]]
+    """
+    n, median = (round((value - column.low) / column.step) for value in (column.high, column.centre))
+    far = np.geomspace(_NEAR, max(n, _NEAR), _FAR_STEPS).round()
+    rank = np.unique(median + np.concatenate([-far, np.arange(-_NEAR, _NEAR), far]))
+    rank = rank[(rank >= 0) & (rank < n)]
+    ends = np.concatenate([[0.0], np.floor((rank[1:] + rank[:-1] + 1) / 2), [float(n)]])
+    first, last = (ends[:-1], ends[1:] - 1) if n else (rank, rank)
+    return rank, last - first + (n > 0), (first + last) / 2
 
 
 def _log_1_minus_exp(log_t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

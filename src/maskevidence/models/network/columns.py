@@ -56,6 +56,13 @@ class Column:
         """Whether the training values are multiples of the step, up to a shift."""
         return self.step > (1 + _SAME) * FINEST * self.scale
 
+    @property
+    def decimals(self) -> int:
+        """The decimals that write every number of the grid, at most 6."""
+        both = np.array([self.step, self.centre])
+        exact = (np.abs(np.round(both, d) - both).max() <= _SAME * self.step for d in range(_MOST_DECIMALS))
+        return next((d for d, fits in enumerate(exact) if fits), _MOST_DECIMALS)
+
     def __post_init__(self) -> None:
         if self.kind not in get_args(ColumnKind):
             raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
