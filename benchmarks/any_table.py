@@ -9,11 +9,12 @@ left out. A fifth of the rows, at most 1,000, is held out in each split.
 tables: the evidence of the held-out rows per row, in one base measure for all models of a table, the mass of
 each cell over its step: the area of 32 random sizes and the importance bound of 16 orders. "Independent
 columns" are the network's own output distributions, trained, without inputs. Gaussian, FactorAnalysis and
-KernelGaussian know numbers alone, and are scored over the network's cells. FactorAnalysis takes the K with the
-highest evidence of a fifth of the training rows. In the same rows, 20 % of the observed cells are hidden and filled: root mean squared error of numbers in standard
-deviations of the training column, accuracy of yes/no and categories, wall seconds of fit and filling. The
-other imputers get standardised numbers and indicators of categories, and at most 5,000 training rows. The
-network's 90 % intervals are of 100 joint draws, with ties broken at random.
+KernelGaussian know numbers alone, and are scored over the network's cells. FactorAnalysis takes the K with
+the highest evidence of a fifth of the training rows. In the same rows, 20 % of the observed cells are
+hidden and filled: root mean squared error of numbers in standard deviations of the training column,
+accuracy of yes/no and categories, wall seconds of fit and filling. The other imputers get standardised
+numbers and indicators of categories, and at most 5,000 training rows. The network's 90 % intervals are of
+100 joint draws, with ties broken at random.
 
 sizes: training with masks of uniform size and with masks of 15 %; both keep the epoch with the highest area.
 
