@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from maskevidence.check import answers, joint, leak, mass, texts
 from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.trial import Trial, new_trial, raised
@@ -15,6 +13,7 @@ from maskevidence.model import HasLogDistributions, as_tokens
 from maskevidence.scores.first_batch import rounding
 from maskevidence.scores.score import check_tokens
 from maskevidence.support.checks import whole_number
+from maskevidence.support.threads import seeded
 
 # A fault makes the checks behind it fail as well: the check that says most about it comes first.
 _FIRST = (
@@ -90,7 +89,7 @@ def check_model(
     tokens = as_tokens(model, data)
     check_tokens(tokens)
     trial = new_trial(model, tokens, seed=seed, texts=_fields(texts, data), tolerance=tolerance)
-    with torch.random.fork_rng(devices=[]):
+    with seeded(seed):
         findings = [word, *_of_answers(trial, tolerance)]
         if objective is not None:
             findings += weights(objective, seed)

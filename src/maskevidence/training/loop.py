@@ -3,14 +3,13 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from maskevidence.errors import InputError, NumericalError
@@ -20,6 +19,7 @@ from maskevidence.model import HasLogEvidence, HasScoreMoments, device_of, to_de
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
+from maskevidence.support.threads import seeded
 from maskevidence.tokens import Tokens
 from maskevidence.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
 from maskevidence.training.history import Callback, EpochRecord, History
@@ -76,6 +76,7 @@ class TrainingLoop:
         self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
         self.step_data = self._moments_if_sufficient()
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.gpus = sorted({p.device.index or 0 for p in self.model.parameters() if p.device.type == "cuda"})
 
     def run(self) -> History:
         """Train until the last epoch, until patience runs out or until a callback ends it."""
@@ -83,7 +84,7 @@ class TrainingLoop:
         resumed_from = self._resume()
         self._add_device()
         stopped = self._out_of_patience()
-        with _random_state_restored(self.model), progress("training", options.epochs) as advance:
+        with progress("training", options.epochs) as advance:
             advance(len(self.records))
             while len(self.records) < options.epochs and stopped is None:
                 record = self._epoch(len(self.records))
@@ -147,9 +148,6 @@ class TrainingLoop:
 
     def _step(self, data: Tokens | GaussianMoments, epoch: int, step: int) -> float:
         """Take one step of the optimizer, and return the loss before it."""
-        everywhere = any(parameter.device.type != "cpu" for parameter in self.model.parameters())
-        set_seed = torch.manual_seed if everywhere else torch.default_generator.manual_seed  # faster
-        set_seed(int(keyed_bits(self.options.seed, step)) >> 1)
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
@@ -166,7 +164,9 @@ class TrainingLoop:
             n_steps = self.options.epochs * math.ceil(self.n_rows / self.batch_size)
             for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
                 group["lr"] = rate * self.options.schedule(step / n_steps)
-        loss: Any = self.optimizer.step(closure)  # type: ignore[arg-type]
+        loss: Any
+        with seeded(int(keyed_bits(self.options.seed, step)) >> 1, self.gpus):
+            loss = self.optimizer.step(closure)  # type: ignore[arg-type]
         value = float(loss.detach())
         norm = get_total_norm([parameter.detach() for parameter in self.model.parameters()])
         if not bool(torch.isfinite(norm)) and self._not_finite():
@@ -286,14 +286,6 @@ def _description(record: EpochRecord) -> str:
         if not math.isnan(value)
     ]
     return ", ".join(parts)
-
-
-@contextmanager
-def _random_state_restored(model: nn.Module) -> Iterator[None]:
-    """Leave torch's random state as it was, on the processor and on the model's devices."""
-    devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
-    with torch.random.fork_rng(devices=sorted(devices)):
-        yield
 
 
 def _fingerprint(data: Tokens | GaussianMoments) -> str:

@@ -17,6 +17,7 @@ from maskevidence.models.image.pixel_density import PixelDensity
 from maskevidence.models.pretrained import config_settings, load_network, loading
 from maskevidence.support.files import read_json, replacing_files, write_json
 from maskevidence.support.progress import quiet
+from maskevidence.support.threads import alone_with
 
 DENSITY_FILE = "pixel_density.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
@@ -129,7 +130,7 @@ class ViTMAENetwork(nn.Module):
         """
         d, n_hidden = hidden.shape[1], int(hidden[0].sum())
         noise = hidden * d + torch.arange(d, device=hidden.device)
-        with _mask_ratio(model.config, 1 - (d - n_hidden + 0.5) / d):
+        with alone_with(model), _mask_ratio(model.config, 1 - (d - n_hidden + 0.5) / d):
             output = (model if through is None else through)(
                 pixel_values=pixels, noise=noise.to(pixels.dtype)
             )

@@ -11,6 +11,7 @@ from torch import Tensor
 from maskevidence.errors import InputError, import_extra, unknown_name
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.patches import check_patch_size
+from maskevidence.support.threads import seeded
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
@@ -99,8 +100,7 @@ def random_vit_mae(config: Any, seed: int = 0) -> Any:
         True
     """
     transformers = import_extra("transformers", "hf", "a masked image model")
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(seed)
+    with seeded(seed), torch.no_grad():
         network = transformers.ViTMAEForPreTraining(config)
         embeddings, decoder = network.vit.embeddings, network.decoder
         side = math.isqrt(embeddings.patch_embeddings.num_patches)

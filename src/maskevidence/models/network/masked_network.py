@@ -31,6 +31,7 @@ from maskevidence.models.network.columns import (
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.support.threads import seeded
 from maskevidence.tokens import Tokens, called, column_names
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
@@ -128,8 +129,7 @@ class MaskedNetwork(TableModel):
         by_rows = min(0.5, 12 * self.n_features / n_rows) if n_rows else 0.5
         dropout = by_rows if self.dropout is None else self.dropout
         self.base_measure = base_measure(columns)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with seeded(self.seed):
             self.cells = ColumnHeads(columns, density=any(column.kind == "number" for column in columns))
             self.network = _Network(self.cells, self.width, self.layers, dropout).to(self._dtype)
         self.eval()

@@ -23,6 +23,7 @@ from maskevidence.models.text.masked_head import (
     trial_inputs,
     trial_tells,
 )
+from maskevidence.support.threads import alone_with
 
 # A vocabulary is often padded to a multiple of 64 or 128: this many embeddings may have no token.
 _SPARE_EMBEDDINGS = 256
@@ -91,7 +92,7 @@ class NetworkAdapter:
         device = next((parameter.device for parameter in network.parameters()), ids.device)
         ids, hidden = ids.to(device), hidden.to(device)
         name = type(getattr(network, "network", network)).__name__
-        with torch.no_grad():
+        with alone_with(network), torch.no_grad():
             logits = logits_of(network(input_ids=ids))[hidden]
             self._n_values = logits.shape[1]
             tells = trial_tells(name, logits)
@@ -159,7 +160,7 @@ class NetworkAdapter:
             return target_log_probs(self._full_logits(call, inputs, targets)[hidden], targets)
         if isinstance(self.network, DiffusionNetwork):
             return self.log_probs(inputs, targets, hidden)
-        with only_positions(self.head.module, hidden):
+        with alone_with(self.network), only_positions(self.head.module, hidden):
             return target_log_probs(call(**inputs).logits[0], targets)
 
     def _full_logits(

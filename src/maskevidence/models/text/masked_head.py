@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError
+from maskevidence.support.threads import alone_with
 
 PROBE_LENGTH = 8
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
@@ -144,21 +145,25 @@ class Head:
         rows: int,
     ) -> Float[Tensor, " n"]:
         """log p of the hidden tokens of one call, row by row; `rows` of them go into a call of the head."""
-        captured, states = self._states(inputs, hidden)
-        with captured.precision:
-            parts = [
-                target_log_probs(self._logits(captured, piece), target)
-                for piece, target in zip(torch.split(states, rows), torch.split(targets, rows), strict=True)
-            ]
+        with alone_with(self.network):
+            captured, states = self._states(inputs, hidden)
+            with captured.precision:
+                parts = [
+                    target_log_probs(self._logits(captured, piece), target)
+                    for piece, target in zip(
+                        torch.split(states, rows), torch.split(targets, rows), strict=True
+                    )
+                ]
         return torch.cat(parts) if parts else states.new_zeros(0)
 
     def log_distributions(
         self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
     ) -> Float[Tensor, "n V"]:
         """log p of every token of the vocabulary at the hidden places of one call, row by row."""
-        captured, states = self._states(inputs, hidden)
-        with captured.precision:
-            return log_softmax(self._logits(captured, states))
+        with alone_with(self.network):
+            captured, states = self._states(inputs, hidden)
+            with captured.precision:
+                return log_softmax(self._logits(captured, states))
 
     def _states(
         self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]

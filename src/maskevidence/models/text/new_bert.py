@@ -8,6 +8,7 @@ import torch
 
 from maskevidence.errors import InputError, import_extra, unknown_name
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.support.threads import seeded
 from maskevidence.tokens import Tokens
 
 
@@ -135,8 +136,7 @@ def new_modern_bert(tokenizer: Any, width: int = 64, *, positions: int = 64, see
 
 
 def _with_random_weights(network_class: Any, config: Any, tokenizer: Any, seed: int) -> MaskedLM:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         network = network_class(config)
     return MaskedLM(network.eval(), tokenizer)
 

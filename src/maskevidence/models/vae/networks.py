@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import how_to_wrap
 from maskevidence.support.checks import whole_number
+from maskevidence.support.threads import seeded
 
 Spread = Literal["log_scale", "log_variance"]  # what an encoder gives beside the mean of z
 
@@ -24,7 +25,7 @@ def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dt
     """
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(sizes):
-        with torch.random.fork_rng(devices=[]):  # Linear draws weights, which are replaced below
+        with seeded(0):  # Linear draws weights, which are replaced below
             linear = nn.Linear(n_in, n_out, dtype=dtype)
         nn.init.xavier_uniform_(linear.weight, generator=generator)
         nn.init.zeros_(linear.bias)
