@@ -133,6 +133,25 @@ def test_patience_keeps_the_best_parameters() -> None:
     assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("best", "n", "note"),
+    [
+        (1, 40, "highest after epoch 1 of 40: a lower learning rate may reach more"),
+        (40, 40, "highest after epoch 40 of 40: more epochs may reach more"),
+        (20, 40, None),
+        (1, 9, None),
+        (None, 40, None),
+    ],
+)
+def test_a_best_epoch_at_either_end_is_noted(best: int | None, n: int, note: str | None) -> None:
+    history = me.History(np.arange(1, n + 1), *np.zeros((3, n)), best_epoch=best)
+    assert (
+        history.notes
+        == history.page().notes
+        == (() if note is None else (f"the held-out evidence was {note}",))
+    )
+
+
 def test_callbacks_see_every_epoch_and_can_end_it() -> None:
     seen: list[int] = []
 

@@ -368,7 +368,7 @@ def fit_held_out(
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")
-    prepared = _prepared(model, test, test_fraction, notes)
+    prepared = _prepared(model, test, test_fraction, [*notes, *model.fit_notes])
     source = prepared.source.model_copy(update={"source_fingerprint": table.fingerprint()})
     return replace(prepared, source=source, fitted=True)
 

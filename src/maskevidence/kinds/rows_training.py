@@ -89,7 +89,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
             log_evidence_train=_log_evidence(fitted, train, options.seed),
             log_evidence_held_out=None if test is None else _log_evidence(fitted, test, options.seed),
             dropped_columns=dropped,
-            notes=_notes(fitted, everything, train, test),
+            notes=_notes(fitted, history, everything, train, test),
             **recorded(fitted),
         )
     files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
@@ -155,12 +155,14 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
     return fitted.history
 
 
-def _notes(fitted: TableModel, everything: Table, train: Table, test: Table | None) -> list[str]:
-    """What was guessed of the columns, and what the held-out rows of a network served for."""
+def _notes(
+    fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
+) -> list[str]:
+    """How the fit went, what was guessed of the columns, and what held-out rows of a network served for."""
     if not isinstance(fitted, MaskedNetwork):
-        return []
+        return list(history.notes)
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
-    notes = [*everything.notes, *([] if test is None else [chose])]
+    notes = [*everything.notes, *([] if test is None else [chose]), *fitted.fit_notes]
     if len(train) > _most_scored(train):
         notes.append(f"of more than {_most_scored(train):,} rows, that many stand for all, drawn at random")
     return notes

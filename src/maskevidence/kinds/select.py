@@ -75,6 +75,7 @@ class _Scores(NamedTuple):
     n_parameters: int  # free parameters of its models
     by_row: Float64[np.ndarray, " N"]  # the log evidence of each row in closed form, NaN where not known yet
     estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
+    fit_notes: tuple[str, ...]  # of the first fold
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ def select(
         raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
     if slow:
         notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
+    notes += [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
     ranked, kind = _ranked(plan, scores)
     best = next(word for word in scores if str(word) == ranked[0].name)
     model = plan.build(best).fit(plan.values)
@@ -341,7 +343,9 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
             tokens = Tokens.from_array(plan.values[rows], ids=rows)
             for word, model in _fits(plan, train, failed, advance):
                 if word not in scores:
-                    scores[word] = _Scores(model.n_parameters, np.full(len(plan.values), np.nan), [])
+                    scores[word] = _Scores(
+                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes
+                    )
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:

@@ -41,6 +41,7 @@ class TableModel(HasPage, nn.Module, ABC):
         fitted_rows: hashes of some of the rows that it was fitted to, which `save` keeps; see `marks_of`.
         bounded: after `fit`, the features whose noise variance is at its lower bound.
         n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
+        fit_notes: after `fit`, what a user should know of it, a sentence each.
         keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
             False, callers drop constant columns, train on rows in the units of `units`, and call `rescale`.
         takes_words: True if columns may hold the positions of words, which `declare` tells the model.
@@ -66,6 +67,7 @@ class TableModel(HasPage, nn.Module, ABC):
         self.fitted_rows = ""
         self.bounded: list[int] = []
         self.n_iterations = 0
+        self.fit_notes: tuple[str, ...] = ()
 
     @property
     def dtype(self) -> torch.dtype:

@@ -13,6 +13,7 @@ from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import capital, count, number, typeset
 from maskevidence.support.files import csv_text
 
+_FEWEST_EPOCHS = 10  # of which the best says something
 _LABELS = {
     "objective": "objective, mean over the epoch's batches",
     "log_evidence": "log evidence of the training data",
@@ -76,8 +77,17 @@ class History(Shown):
             for name, values in recorded.items()
         ]
         table = Table(["nats per observation", "first", "last", "highest"], rows)
-        notes = () if self.stopped is None else (f"ended early: {self.stopped}",)
-        return Page(line, self._headline(), parts=[table, self.picture()[0]], notes=notes)
+        stopped = () if self.stopped is None else (f"ended early: {self.stopped}",)
+        return Page(line, self._headline(), parts=[table, self.picture()[0]], notes=(*stopped, *self.notes))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence if the best of 10 or more epochs was among the first 5 %, or the last one."""
+        best, n = self.best_epoch, len(self)
+        if best is None or n < _FEWEST_EPOCHS or max(2, n // 20) < best < n:
+            return ()
+        more = "more epochs may reach more" if best == n else "a lower learning rate may reach more"
+        return (f"the held-out evidence was highest after epoch {best} of {n}: {more}",)
 
     def picture(self) -> tuple[Lines, str]:
         """Objective and log evidence by epoch."""

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from maskevidence.kinds.rows import prepare
 from maskevidence.models.network import masked_network
 from maskevidence.models.network.cells import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from
@@ -335,6 +337,27 @@ def test_it_learns_what_columns_tell_of_each_other() -> None:
     assert mixture > truth_of_500 - 0.1
     assert truth > alone + 0.2
     assert mixture > alone + 0.2
+
+
+def test_a_fit_says_where_it_is_not_above_independent_columns(network: MaskedNetwork) -> None:
+    x = (np.random.default_rng(0).random((300, 30)) < 0.3).astype(float)
+    model = me.models.MaskedNetwork(30, 16, 1).fit(x[:60], held_out=x[60:], epochs=12, learning_rate=0.03)
+    words = r"not above independent columns on held-out rows \((-[\d.]+) and (-[\d.]+) nats\)"
+    reached, independent = map(float, re.search(words, " ".join(model.fit_notes)).groups())
+    assert reached <= independent
+    share, test = (x[:60].sum(0) + 0.5) / 61, x[60:]
+    exact = (test * np.log(share) + (1 - test) * np.log1p(-share)).sum(1).mean()
+    assert independent == pytest.approx(exact, abs=0.01)
+    assert network.fit_notes == network.history.notes  # whose columns depend on each other
+
+
+def test_what_a_fit_says_is_told_by_select_and_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(MaskedNetwork, "_beside_independent_columns", lambda *_: ["said"])
+    monkeypatch.setattr(masked_network, "_STEPS", 20)
+    x = (np.random.default_rng(0).random((60, 3)) < 0.5).astype(float)
+    assert "masked-net:8x1: said" in me.select(x, "masked-net:8x1,bernoulli-pca:1", folds=2).notes
+    np.save(tmp_path / "x.npy", x)
+    assert "said" in prepare("masked-net:8x1", str(tmp_path / "x.npy")).notes
 
 
 def test_the_check_finds_nothing_wrong(network: MaskedNetwork) -> None:

@@ -292,7 +292,24 @@ class MaskedNetwork(TableModel):
         self.n_iterations = len(self.history)
         if self.cells.number:
             self._widen(test[:_WIDENING_ROWS], seed)
+        self.fit_notes = (*self.history.notes, *self._beside_independent_columns(train, test))
         return self
+
+    def _beside_independent_columns(self, train: Tokens, held_out: Tokens) -> list[str]:
+        """A note if the network is not above the distributions of its columns alone on the held-out rows."""
+        assert self.history is not None
+        table = torch.where(train.maskable, train.values.double(), math.nan).cpu().numpy()
+        outputs = self.cells.marginals(table).to(self._like()).expand(len(held_out), -1)
+        alone = self.cells.log_density(outputs, self._values(held_out, held_out.maskable))
+        independent = float((alone * held_out.maskable).sum(1).double().mean())
+        reached = self.history.held_out[(self.history.best_epoch or len(self.history)) - 1]
+        if reached > independent:
+            return []
+        return [
+            f"the network is not above independent columns on held-out rows ({reached:.4g} and "
+            f"{independent:.4g} nats): it learned nothing that columns tell of each other; a lower learning "
+            "rate or more rows may help"
+        ]
 
     def _widen(self, held_out: Tokens, seed: int) -> None:
         """Widen or narrow the distributions of numbers in steps of 10 % while the held-out area rises."""
