@@ -186,13 +186,6 @@ def test_fits_of_each_number_are_as_good_as_fits_alone(kind: Any, missing: float
         assert gain > -1e-4  # a fit alone may have found another maximum
 
 
-def test_parameters_are_counted_without_rotations() -> None:
-    assert me.models.PPCA(5, 2).n_parameters == 5 + 10 + 1 - 1
-    assert me.models.FactorAnalysis(5, 3).n_parameters == 5 + 15 + 5 - 3
-    assert me.models.Gaussian(n_features=4).n_parameters == 4 + 10
-    assert me.models.BernoulliPCA(5, 2, encoder=True).n_parameters == 5 + 10 - 1
-
-
 def test_names_and_holes_and_constant_columns() -> None:
     frame = pd.DataFrame(rows(missing=0.1), columns=list("abcdefgh"))
     frame.insert(2, "same", 4.0)

@@ -163,6 +163,14 @@ class TestOrderings:
         assert sums.mean().item() == pytest.approx(model.log_evidence(tokens).item(), rel=1e-12)
 
 
+def test_free_parameters_are_counted_which_decide_the_smallest_model() -> None:
+    """A rotation of K factors leaves a density as it is: K (K - 1)/2 of the loadings are not free."""
+    assert me.models.Gaussian(n_features=4).n_parameters == 4 + 10
+    assert me.models.PPCA(5, 2).n_parameters == 5 + 10 + 1 - 1
+    assert me.models.FactorAnalysis(5, 3).n_parameters == 5 + 15 + 5 - 3
+    assert me.models.BernoulliPCA(5, 2, encoder=True).n_parameters == 5 + 10 - 1
+
+
 class TestFit:
     @pytest.mark.parametrize("ddof", [0, 1])
     def test_complete_rows_give_the_sample_moments(self, ddof: int) -> None:

@@ -122,7 +122,11 @@ class TestObjective:
         covariance = raw[1] @ raw[1].T + np.diag(raw[2])
         self.check(objective, point, slow_em.log_evidence(self.X, raw[0], covariance))
         found = objective(point)
-        step = (point + found.metric(found.gradient))[: D * 3]
+        change = found.metric(found.gradient)
+        step, error = (point + change)[: D * 3], self.error(*raw)
+        n_seen = (~np.isnan(self.X)).sum(0)
+        of_noise = (error / raw[2]).sum() / n_seen.sum() if isotropic else error / raw[2] / n_seen
+        np.testing.assert_allclose(change[D * 3 :], of_noise - 1, rtol=1e-8)  # of EM: log(1 + x) is nearly x
         mean, loadings, _ = slow_em.low_rank_step(self.X, raw, isotropic=isotropic)
         np.testing.assert_allclose(step[: D * 2].reshape(D, 2), loadings / rows.scale[:, None], atol=1e-8)
         np.testing.assert_allclose(step[D * 2 :], (mean - rows.shift) / rows.scale, atol=1e-8)
@@ -142,6 +146,17 @@ class TestObjective:
         change = (of_factor @ factor.T + factor @ of_factor.T) * np.outer(rows.scale, rows.scale)
         expected = new + np.outer(new_mean - mean, new_mean - mean) - covariance  # about the old mean
         np.testing.assert_allclose(change, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+
+    def error(self, mean: np.ndarray, loadings: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Σ E (x_j - μ_j - w_jᵀ z)² over the rows where j is observed, given the observed values of each."""
+        total = np.zeros(D)
+        for row in self.X:
+            seen = ~np.isnan(row)
+            scaled = loadings[seen] / noise[seen, None]
+            covariance = np.linalg.inv(np.eye(2) + scaled.T @ loadings[seen])
+            residual = row - mean - loadings @ (covariance @ scaled.T @ (row - mean)[seen])
+            total += np.where(seen, residual**2 + ((loadings @ covariance) * loadings).sum(1), 0.0)
+        return total
 
     def check(self, objective: Callable, point: np.ndarray, log_evidence: float) -> None:
         """Value against the slow density, gradient against differences."""

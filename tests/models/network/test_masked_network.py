@@ -106,6 +106,18 @@ def test_the_unit_of_a_column_changes_the_density_by_its_jacobian() -> None:
     assert np.allclose(answers[1], answers[0] - math.log(1024), atol=1e-4)
 
 
+def test_a_yes_no_beside_numbers_has_a_density_per_unit() -> None:
+    """Its mass over the distance of its two values, as of a number with that step: times it, it sums to 1."""
+    x = np.column_stack([np.arange(40.0) / 8, np.where(np.arange(40) % 3, 2.0, 6.0)])
+    model = me.models.MaskedNetwork(2, 8, 1).fit(x, epochs=1)
+    assert model.cells.columns[1].kind == "yes/no"
+    assert 4.0 * np.exp(_log_p(model, [1.0, 0.0], 1, np.array([2.0, 6.0]))).sum() == pytest.approx(
+        1, abs=1e-5
+    )
+    alone = me.models.MaskedNetwork(1, 8, 1).fit(x[:, 1:], epochs=1)
+    assert np.exp(_log_p(alone, [0.0], 0, np.array([2.0, 6.0]))).sum() == pytest.approx(1, abs=1e-5)
+
+
 def test_no_density_exceeds_one_over_the_step() -> None:
     """A constant column, and a column that is 0 most of the time, as any other."""
     rng = np.random.default_rng(1)
@@ -355,7 +367,7 @@ def test_what_a_fit_says_is_told_by_select_and_score(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(MaskedNetwork, "_beside_independent_columns", lambda *_: ["said"])
     monkeypatch.setattr(masked_network, "_STEPS", 20)
     x = (np.random.default_rng(0).random((60, 3)) < 0.5).astype(float)
-    assert "masked-net:8x1: said" in me.select(x, "masked-net:8x1,bernoulli-pca:1", folds=2).notes
+    assert "masked-net:8x1: said" in me.select(x, "masked-net:8x1,masked-net:4x1", folds=2).notes
     np.save(tmp_path / "x.npy", x)
     assert "said" in prepare("masked-net:8x1", str(tmp_path / "x.npy")).notes
 
@@ -419,6 +431,15 @@ def test_scales_are_those_with_the_highest_held_out_area() -> None:
     assert areas[widening][1].log_evidence > areas[0.0][1].log_evidence
 
 
+def test_scales_that_are_too_wide_are_narrowed() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    model = me.models.MaskedNetwork(2, 8, 1).fit(x, epochs=2)
+    mixtures = model.network.bias.data.reshape(2, -1, 3)
+    mixtures[:, :, 2] += 1.0 - float(model.cells.widening)
+    model._widen(model.tokens(x), seed=0)
+    assert float(model.cells.widening) < -0.5
+
+
 def test_one_row_can_be_fitted() -> None:
     model = me.models.MaskedNetwork(2, 8, 1).fit([[1.0, 2.5]], epochs=2)
     assert math.isfinite(model.score_samples([[1.0, 2.5]])[0])
@@ -430,6 +451,13 @@ def test_one_row_can_be_fitted() -> None:
 )
 def test_the_step_of_a_column(values: list[float], step: float) -> None:
     assert column_from(np.array(values), "number").step == pytest.approx(step)
+
+
+def test_the_scale_of_a_column_is_its_standard_deviation_if_it_is_normal() -> None:
+    """Half the distance of the quantiles at one standard deviation: the unit of the network's inputs."""
+    column = column_from(np.random.default_rng(0).normal(5.0, 3.0, 10_000), "number")
+    assert (column.centre, column.scale) == (pytest.approx(5.0, abs=0.1), pytest.approx(3.0, rel=0.05))
+    assert column_from(np.append(np.zeros(99), 10.0), "number").scale == pytest.approx(0.995, abs=0.01)
 
 
 def test_impossible_settings_are_refused() -> None:
