@@ -103,3 +103,24 @@ def test_texts_with_the_same_name_are_a_pair() -> None:
     drawn = [me.estimate_evidence(MODEL, each, me.RandomSize(n)) for each, n in ((first, 8), (second, 16))]
     with pytest.raises(me.InputError, match="have different masks"):
         pair_texts(drawn[0], drawn[1])
+
+
+def test_shared_masks_move_all_pairs_together() -> None:
+    """400 copies of a pair with shared masks: the mean has the error of one pair, own masks 1/20 of it."""
+    copies = torch.zeros(400, dtype=torch.long)
+    for masks, share in (("shared", 1.0), ("own", 1 / 20)):
+        sets = [replace(each[copies], ids=torch.arange(400)) for each in two_sets()]
+        pairs = pair_texts(*(me.estimate_evidence(MODEL, x, me.EverySize(4), masks=masks) for x in sets))
+        each = np.sqrt(np.mean(pairs.mask_se**2))
+        assert pairs.mean.mask_se == pytest.approx(share * each, rel=1e-9)
+
+
+def test_equal_texts_with_other_masks_are_ties_within_the_masks_error() -> None:
+    """Equal numbers but for the masks: about 5 % may be called different, and far ones are decided."""
+    x = rows(200, D, V, 0)
+    a, b = (me.estimate_evidence(MODEL, x, me.RandomSize(16), seed=seed) for seed in (0, 1))
+    pairs = pair_texts(a, b)
+    assert not pairs.equal.any()
+    assert (pairs.call != 0).mean() < 0.08
+    far = pair_texts(a, replace(b, per_observation=b.per_observation - 100.0))
+    assert (far.call == 1).all()
