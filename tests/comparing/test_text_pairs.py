@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.comparing.text_pairs import pair_texts
+from maskevidence.comparing.text_pairs import pair_texts, subtract_sets
 
 N, D, V = 5, 6, 3
 MODEL = Learned(D, V)
@@ -124,3 +125,47 @@ def test_equal_texts_with_other_masks_are_ties_within_the_masks_error() -> None:
     assert (pairs.call != 0).mean() < 0.08
     far = pair_texts(a, replace(b, per_observation=b.per_observation - 100.0))
     assert (far.call == 1).all()
+
+
+def sets(**options: object) -> list[me.EvidenceEstimate]:
+    """Two sets of texts that are not pairs."""
+    both = rows(30, D, V, 0), rows(40, D, V, 1)
+    return [me.estimate_evidence(MODEL, x, seed=seed, **options) for seed, x in enumerate(both)]
+
+
+def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
+    """Four variances add up with Welch's degrees of freedom, and rare masks move the ends crosswise."""
+    a, b = sets(design=me.RandomSize(8))
+    a, b = (
+        replace(a, mask_se=0.3, mask_df=3.0, data_se=0.1),
+        replace(b, mask_se=0.5, mask_df=5.0, data_se=0.2),
+    )
+    a, b = replace(a, tails=(0.01, 0.02)), replace(b, tails=(0.1, 0.2))
+    _, found = subtract_sets(a, b, ("a", "b"))
+    v, df = np.array([0.3, 0.5, 0.1, 0.2]) ** 2, np.array([3, 5, 29, 39])
+    half = student.ppf(0.975, v.sum() ** 2 / (v**2 / df).sum()) * np.sqrt(v.sum())
+    wanted = [
+        found["difference"] - half + np.log(0.05) * 0.21,
+        found["difference"] + half - np.log(0.05) * 0.12,
+    ]
+    assert found["standard_error"] == pytest.approx(np.sqrt(v.sum()))
+    assert found["interval_95"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("design", "masks", "known"),
+    [
+        (me.EverySize(1), "shared", False),  # shared masks move a whole set, and replicates are missing
+        (me.RandomSize(2), "shared", False),
+        (me.EverySize(1), "own", True),  # the data error holds the error of own masks
+        (me.RandomSize(2), "own", True),
+    ],
+)
+def test_unpaired_sets_with_an_unknown_error_have_no_interval(
+    design: me.MaskDesign, masks: str, known: bool
+) -> None:
+    a, b = sets(design=design, masks=masks)
+    page, found = subtract_sets(a, b, ("a", "b"))
+    assert a.mask_se is b.mask_se is None
+    assert (found["standard_error"] is not None) == (found["interval_95"] is not None) == known
+    assert any("no interval: a: mask_se is not known" in note for note in page.notes) != known
