@@ -18,6 +18,7 @@ from maskevidence.evidence.standard_errors import (
     mean_with_errors,
     student_t_quantile,
     t_half_width,
+    tails_of_each,
 )
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskKey
@@ -48,7 +49,9 @@ class TextPairs(Shown):
     """Pairs of texts under one model: a first and a second text each, such as a good and a bad sentence.
 
     A pair is a tie if the 95 % interval of its difference, for the error of the masks, contains 0, and if the
-    two numbers are equal up to rounding. No tie is decided by the order of the texts: each counts half.
+    two numbers are equal up to rounding. The few masks of a pair may have met none of the rare bad ones: the
+    ends of its interval are moved by the error of these over all pairs. No tie is decided by the order of
+    the texts: each counts half.
     """
 
     names: tuple[str, str]  # what the first and the second texts are called
@@ -215,14 +218,22 @@ def pair_texts(
     rounding = ROUNDING * np.add(*n_tokens)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
-    half = [
-        t_half_width(se, math.inf if math.isnan(df) else df, 0.95)
-        for se, df in zip(mask_se.tolist(), mask_df.tolist(), strict=True)
-    ]
-    decided = ~equal & (np.abs(difference) > np.array(half))  # not where an error is NaN
-    joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
     if design.deterministic:
         summation = summation._replace(unseen=np.zeros_like(summation.weight))
+    stratum, unit = summation.stratum, summation.replicate
+    if design.random_sizes:  # each draw is a mask of its own
+        stratum, unit = np.zeros_like(both.draw), both.draw
+    below, above = tails_of_each(
+        contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
+    )
+    half = np.array(
+        [
+            t_half_width(se, math.inf if math.isnan(df) else df, LEVEL)
+            for se, df in zip(mask_se.tolist(), mask_df.tolist(), strict=True)
+        ]
+    )
+    decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
+    joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
     return TextPairs(
         names=names,
         labels=tuple(first.names),
