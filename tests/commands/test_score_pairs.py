@@ -2,12 +2,14 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from command_line import CommandLine
+from maskevidence.runs import read_run
 from text_models import save_bert
 
 GOOD = ["the cat sleeps", "a dog and a cat", "the rain falls on the roof", "unbelievable dogs", "it is rain"]
@@ -136,6 +138,8 @@ def test_two_sets_of_texts_under_one_model(
     ]
     df = sum(variances) ** 2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True))
     half = stats.t.ppf(0.975, df) * apart["standard_error"]
-    assert apart["interval_95"] == pytest.approx([difference - half, difference + half])
+    tails = [read_run(folder).estimate.tails for folder in unnamed]  # rare masks move both ends
+    moved = [math.log(20) * (tails[0][k] + tails[1][1 - k]) for k in (0, 1)]
+    assert apart["interval_95"] == pytest.approx([difference - half - moved[0], difference + half + moved[1]])
     assert "unpaired" in run("compare", *unnamed, "--unpaired").out
     assert "--unpaired is for two runs of one model" in run("compare", named[0], named[0], "--unpaired").error

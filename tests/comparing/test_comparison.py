@@ -477,3 +477,13 @@ def test_the_interval_counts_the_degrees_of_freedom_of_the_observations(n: int) 
     interval = difference.interval(0.95)
     assert interval is not None
     assert interval == pytest.approx((each.mean() - half, each.mean() + half))
+
+
+def test_a_rare_mask_of_the_second_model_moves_the_upper_end() -> None:
+    """By observation, drops of the first model and rises of the second one move the lower end."""
+    models = a_pair()
+    x = models[0].sample(20, seed=1)
+    a, b = (me.estimate_evidence(m, x, me.EverySize(4), seed=k) for k, m in enumerate(models))
+    both = {"a": replace(a, tails=(1.0, 2.0)), "b": replace(b, tails=(10.0, 20.0))}
+    found = me.compare(both).between("a", "b")
+    assert (found.pairing, found.tails) == ("observations", (21.0, 12.0))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.comparing.text_pairs import pair_texts
+from maskevidence.comparing.text_pairs import pair_texts, subtract_sets
 
 N, D, V = 5, 6, 3
 MODEL = Learned(D, V)
@@ -103,3 +104,99 @@ def test_texts_with_the_same_name_are_a_pair() -> None:
     drawn = [me.estimate_evidence(MODEL, each, me.RandomSize(n)) for each, n in ((first, 8), (second, 16))]
     with pytest.raises(me.InputError, match="have different masks"):
         pair_texts(drawn[0], drawn[1])
+
+
+def test_shared_masks_move_all_pairs_together() -> None:
+    """400 copies of a pair with shared masks: the mean has the error of one pair, own masks 1/20 of it."""
+    copies = torch.zeros(400, dtype=torch.long)
+    for masks, share in (("shared", 1.0), ("own", 1 / 20)):
+        sets = [replace(each[copies], ids=torch.arange(400)) for each in two_sets()]
+        pairs = pair_texts(*(me.estimate_evidence(MODEL, x, me.EverySize(4), masks=masks) for x in sets))
+        each = np.sqrt(np.mean(pairs.mask_se**2))
+        assert pairs.mean.mask_se == pytest.approx(share * each, rel=1e-9)
+
+
+def test_equal_texts_with_other_masks_are_ties_within_the_masks_error() -> None:
+    """Equal numbers but for the masks: about 5 % may be called different, and far ones are decided."""
+    x = rows(200, D, V, 0)
+    a, b = (me.estimate_evidence(MODEL, x, me.RandomSize(16), seed=seed) for seed in (0, 1))
+    pairs = pair_texts(a, b)
+    assert not pairs.equal.any()
+    assert (pairs.call != 0).mean() < 0.08
+    far = pair_texts(a, replace(b, per_observation=b.per_observation - 100.0))
+    assert (far.call == 1).all()
+
+
+def sets(**options: object) -> list[me.EvidenceEstimate]:
+    """Two sets of texts that are not pairs."""
+    both = rows(30, D, V, 0), rows(40, D, V, 1)
+    return [me.estimate_evidence(MODEL, x, seed=seed, **options) for seed, x in enumerate(both)]
+
+
+def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
+    """Four variances add up with Welch's degrees of freedom, and rare masks move the ends crosswise."""
+    a, b = sets(design=me.RandomSize(8))
+    a, b = (
+        replace(a, mask_se=0.3, mask_df=3.0, data_se=0.1),
+        replace(b, mask_se=0.5, mask_df=5.0, data_se=0.2),
+    )
+    a, b = replace(a, tails=(0.01, 0.02)), replace(b, tails=(0.1, 0.2))
+    _, found = subtract_sets(a, b, ("a", "b"))
+    v, df = np.array([0.3, 0.5, 0.1, 0.2]) ** 2, np.array([3, 5, 29, 39])
+    half = student.ppf(0.975, v.sum() ** 2 / (v**2 / df).sum()) * np.sqrt(v.sum())
+    wanted = [
+        found["difference"] - half + np.log(0.05) * 0.21,
+        found["difference"] + half - np.log(0.05) * 0.12,
+    ]
+    assert found["standard_error"] == pytest.approx(np.sqrt(v.sum()))
+    assert found["interval_95"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("design", "masks", "known"),
+    [
+        (me.EverySize(1), "shared", False),  # shared masks move a whole set, and replicates are missing
+        (me.RandomSize(2), "shared", False),
+        (me.EverySize(1), "own", True),  # the data error holds the error of own masks
+        (me.RandomSize(2), "own", True),
+    ],
+)
+def test_unpaired_sets_with_an_unknown_error_have_no_interval(
+    design: me.MaskDesign, masks: str, known: bool
+) -> None:
+    a, b = sets(design=design, masks=masks)
+    page, found = subtract_sets(a, b, ("a", "b"))
+    assert a.mask_se is b.mask_se is None
+    assert (found["standard_error"] is not None) == (found["interval_95"] is not None) == known
+    assert any("no interval: a: mask_se is not known" in note for note in page.notes) != known
+
+
+class Rare:
+    """Conditionals that are hopeless for 2 % of the masks of a text; every text has a log p of -7 exactly."""
+
+    conditionals = "exact"
+
+    def __init__(self, seed: int) -> None:
+        self.score = -30.0 * (np.random.default_rng(seed).random((100, 128)) < 0.02)
+        self.score += 0.05 * np.random.default_rng(seed + 100).normal(size=self.score.shape)
+        size = np.bitwise_count(np.arange(128))
+        for n in range(1, 8):
+            self.score[:, size == n] -= self.score[:, size == n].mean(1, keepdims=True) + 1.0
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        code = (masked.long() * 2 ** torch.arange(7)).sum(1)
+        return torch.where(masked, torch.from_numpy(self.score)[tokens.ids, code][:, None], 0.0)
+
+
+@pytest.mark.parametrize("design", [me.RandomSize(8), me.EverySize(4)], ids=str)
+def test_rare_bad_masks_of_some_pairs_are_an_error_of_all(design: me.MaskDesign) -> None:
+    """Equal pairs are called different in at most 5 % of cases, 35 % if each knows its own masks alone."""
+    x = me.Tokens.from_array(np.zeros((100, 7)))
+    called = 0
+    for seed in range(3):
+        each = [
+            me.estimate_evidence(Rare(2 * seed + k), x, design, seed=2 * seed + k, check=False)
+            for k in (0, 1)
+        ]
+        called += int((pair_texts(*each).call != 0).sum())
+    assert called <= 0.05 * 300

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from scipy.stats import t as student
 
 import maskevidence as me
 from learned_conditionals import Learned, log_mixture_by_enumeration, log_prob_of_order, rows
@@ -16,6 +17,7 @@ from maskevidence.evidence.bounds import (
     linear_scores,
     log_probs_of_orders,
     lower_bounds,
+    order_spread,
     upper_bounds,
 )
 from maskevidence.evidence.observations import observation_table
@@ -342,3 +344,32 @@ def test_the_error_of_a_paired_difference_of_bounds_is_the_jackknife_of_it() -> 
 def test_designs_that_make_no_sense_are_refused(make, message: str, unchecked) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def bounds_of(logs: np.ndarray) -> tuple[ScoreTable, me.Orderings]:
+    """The record of orders with these log p_σ, of observations of one token."""
+    row, draw = (grid.ravel() for grid in np.indices(logs.shape))
+    one = np.ones(logs.size, dtype=np.int64)
+    return ScoreTable(row, draw, one, one, logs.ravel()), me.Orderings(logs.shape[1], bound="importance")
+
+
+def test_orders_add_nothing_to_the_spread_between_observations() -> None:
+    logs = np.array([[-1.0, -3.0], [-4.0, -6.0], [-8.0, -10.0]])
+    spread = order_spread(*bounds_of(logs))
+    assert spread.within == pytest.approx(2.0)
+    assert spread.between == pytest.approx(np.var([-2, -5, -9], ddof=1) - 2.0 / 2)
+
+
+def test_the_lower_end_has_the_degrees_of_freedom_of_the_orders() -> None:
+    logs = np.random.default_rng(0).normal(size=(3, 4))
+    lowers = lower_bounds(logs)
+    half = student.ppf(0.975, 3) * lowers.std(axis=1, ddof=1) / 2
+    np.testing.assert_allclose(bracket(*bounds_of(logs), "own").low, lowers.mean(1) - half)
+
+
+def test_few_orders_that_agree_give_no_upper_bound_if_their_logs_spread() -> None:
+    """15 equal orders and a hopeless one: p_σ hardly varies, and a better order may be missing."""
+    logs = np.zeros((2, 16))
+    assert bracket(*bounds_of(logs), "own").upper == pytest.approx(0.0)
+    logs[0, 5] = -10.0
+    assert bracket(*bounds_of(logs), "own").upper is None

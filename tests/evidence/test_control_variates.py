@@ -156,3 +156,13 @@ def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(monkeypatch: py
     part = predict_by_size(table, table.draw % 8, 8).curves.values
     slopes = [(values[:, -1] - values[:, 0]) / 11 for values in (whole, part)]
     np.testing.assert_allclose(slopes, 2.0, atol=0.15)
+
+
+def test_a_curve_needs_8_degrees_of_freedom() -> None:
+    """Two rows of 4 draws leave 6 - 2 to each fold, too few to see its error; four rows leave 12 - 4."""
+    for n_rows, flat in ((2, True), (4, False)):
+        row, draw = (grid.ravel() for grid in np.indices((n_rows, 4)))
+        size = (row + draw) % 2 + 1
+        table = me.ScoreTable(row, draw, size, np.full(len(row), 2), -3.0 * size)
+        curves = predict_by_size(table, draw, 4).curves
+        assert np.allclose(curves.values, 0.0) == flat

@@ -11,6 +11,7 @@ import maskevidence as me
 import oracles
 from many_estimates import many_estimates
 from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
@@ -584,3 +585,26 @@ def test_an_observation_that_holds_most_of_the_masks_variance_is_named() -> None
     assert [note for note in notes if "observation 7 holds 100 % of the masks' variance" in note]
     calm = me.estimate_evidence(Noise(), x[:7], me.EverySize(4))
     assert not any("variance" in note for note in calm.notes)
+
+
+def test_the_variance_of_a_row_counts_each_draw_as_a_mask_of_its_own() -> None:
+    """16 draws in 4 replicates: the variance of their sum is 16 times that of a single draw."""
+    rng = np.random.default_rng(0)
+    row, draw = (grid.ravel() for grid in np.indices((5, 16)))
+    table = me.ScoreTable(row, draw, rng.integers(1, 7, 80), np.full(80, 6), rng.normal(size=80))
+    found = mean_of_scores(table, me.RandomSize(16, 4), MaskKey(0))
+    np.testing.assert_allclose(found.by_row, 16 * found.contribution.reshape(5, 16).var(1, ddof=1))
+
+
+def test_the_error_of_a_row_has_welchs_degrees_of_freedom() -> None:
+    """Two sizes with 3 masks each: R - 1 = 2 for each size, together (v1 + v2)^2 / (v1^2 + v2^2) times 2."""
+    table = me.estimate_evidence(
+        me.models.PPCA(n_features=7, n_components=2), np.ones((4, 7)), me.Rates((0.3, 0.6), masks_per_size=3)
+    ).scores.sorted()
+    mask_se, mask_df = errors_of_rows(table, me.Rates((0.3, 0.6), masks_per_size=3), MaskKey(0))
+    for row in range(4):
+        here = table.id == row
+        both = [table.score[here & (table.size == size)] for size in np.unique(table.size)]
+        v = np.array([(7 / 6) ** 2 * 3 * scores.var(ddof=1) for scores in both])
+        assert mask_se[row] == pytest.approx(math.sqrt(v.sum()))
+        assert mask_df[row] == pytest.approx(v.sum() ** 2 / (v**2).sum() * 2)

@@ -15,6 +15,7 @@ from maskevidence.evidence.standard_errors import (
     mean_with_errors,
     student_t_quantile,
     t_half_width,
+    tails,
 )
 from maskevidence.masks.design import Summation
 
@@ -177,3 +178,19 @@ class TestStudentT:
     def test_half_width(self) -> None:
         assert t_half_width(2.0, 5, 0.9) == pytest.approx(2 * student.ppf(0.95, 5), rel=1e-9)
         assert t_half_width(0.0, 5, 0.9) == 0.0
+
+
+@pytest.mark.parametrize("left_out", [1.0, 0.25, 0.0])
+def test_tails_equal_the_definition(left_out: float) -> None:
+    """A mask against the mean of the others of its cell, times √(1 - k/C) without replacement."""
+    values = np.random.default_rng(0).standard_t(2, size=(12, 4))
+    cell, unit = (grid.ravel() for grid in np.indices(values.shape))
+    unseen = np.where(np.arange(12) < 6, left_out, 1.0)
+    counted = values[unseen > 0]
+    drop = np.array([[np.delete(row, k).mean() - row[k] for k in range(4)] for row in counted])
+    width = 1.4826 * np.median(np.abs(drop))
+    light = (1 - math.sqrt(8 / drop.size)) * width * math.sqrt(2 * math.log(drop.size))
+    drop *= np.sqrt(unseen[unseen > 0])[:, None]
+    expected = max(0.0, drop.max() - light), max(0.0, -drop.min() - light)
+    assert min(expected) > 0
+    assert tails(values.ravel(), cell, unit, unseen[cell]) == pytest.approx(expected)

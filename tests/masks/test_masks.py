@@ -16,6 +16,7 @@ from scipy.stats import chisquare, norm
 import maskevidence as me
 from maskevidence.evidence.standard_errors import mean_with_errors
 from maskevidence.masks.by_name import DESIGNS, design_from_settings
+from maskevidence.masks.conventions import RandomTime
 from maskevidence.masks.design import MAX_LISTED, MaskDesign, MaskKey, Masks, Summation
 from maskevidence.masks.drawing import all_pairs, drawn_masks, positions
 from maskevidence.masks.sizes import size_of_rate
@@ -610,3 +611,18 @@ def test_what_cannot_be_used_is_refused_in_one_line(make: Callable[[], object], 
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_last_block_that_is_shorter_hides_no_later_tokens() -> None:
+    """5 tokens in blocks of 2: each mask hides tokens of its block, and all tokens of the later blocks."""
+    design, length, index = me.Exhaustive(order_mixture=True, blocks=2), np.full(7, 5), np.arange(7)
+    _, size = design.plan(MaskKey(), np.zeros(7, np.int64), length, index)
+    assert size.tolist() == [4, 4, 5, 2, 2, 3, 1]
+
+
+def test_the_blocks_of_one_time_are_of_one_replicate() -> None:
+    """10 tokens in 3 blocks: the masks 0, 1 and 2 belong to the first time, 3, 4 and 5 to the second."""
+    design, n_masks = RandomTime(4, 2, blocks=4), 12
+    length, index = np.full(n_masks, 10), np.arange(n_masks)
+    draw, size = design.plan(MaskKey(), np.zeros(n_masks, np.int64), length, index)
+    assert design.summation(length, draw, size).replicate.tolist() == [0, 0, 0, 1, 1, 1] * 2

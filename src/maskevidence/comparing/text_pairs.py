@@ -8,14 +8,17 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.comparable import check_same_quantity
+from maskevidence.comparing.comparison import LEVEL
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_sums, mean_of_scores
 from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
+    interval_with_tails,
     mean_with_errors,
     student_t_quantile,
     t_half_width,
+    tails_of_each,
 )
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskKey
@@ -46,7 +49,9 @@ class TextPairs(Shown):
     """Pairs of texts under one model: a first and a second text each, such as a good and a bad sentence.
 
     A pair is a tie if the 95 % interval of its difference, for the error of the masks, contains 0, and if the
-    two numbers are equal up to rounding. No tie is decided by the order of the texts: each counts half.
+    two numbers are equal up to rounding. The few masks of a pair may have met none of the rare bad ones: the
+    ends of its interval are moved by the error of these over all pairs. No tie is decided by the order of
+    the texts: each counts half.
     """
 
     names: tuple[str, str]  # what the first and the second texts are called
@@ -213,14 +218,22 @@ def pair_texts(
     rounding = ROUNDING * np.add(*n_tokens)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
-    half = [
-        t_half_width(se, math.inf if math.isnan(df) else df, 0.95)
-        for se, df in zip(mask_se.tolist(), mask_df.tolist(), strict=True)
-    ]
-    decided = ~equal & (np.abs(difference) > np.array(half))  # not where an error is NaN
-    joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
     if design.deterministic:
         summation = summation._replace(unseen=np.zeros_like(summation.weight))
+    stratum, unit = summation.stratum, summation.replicate
+    if design.random_sizes:  # each draw is a mask of its own
+        stratum, unit = np.zeros_like(both.draw), both.draw
+    below, above = tails_of_each(
+        contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
+    )
+    half = np.array(
+        [
+            t_half_width(se, math.inf if math.isnan(df) else df, LEVEL)
+            for se, df in zip(mask_se.tolist(), mask_df.tolist(), strict=True)
+        ]
+    )
+    decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
+    joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
     return TextPairs(
         names=names,
         labels=tuple(first.names),
@@ -246,7 +259,8 @@ def subtract_sets(
 ) -> tuple[Page, dict[str, Any]]:
     """Subtract the means of two sets of observations under one model that are not pairs.
 
-    The squared errors of masks and data of both sets add up; the interval is Welch's.
+    The squared errors of masks and data of both sets add up. The interval is Welch's, its ends moved for rare
+    masks (standard_errors.py); there is none if the error of one of the sets is not known.
     """
     check_same_quantity(names[0], first, names[1], second)
     both = (first, second)
@@ -265,10 +279,14 @@ def subtract_sets(
     ]
     error = plus_minus(difference, se, digits, typeset)
     words = f"{names[0]} minus {names[1]}, unpaired: {error} nats per observation"
-    between = (
-        "The error is not known" if interval is None else capital(interval_95(*interval, digits, typeset))
-    )
-    notes = ["the two sets are not pairs: the data errors of both are in the interval, and add up"]
+    why = [(name, _unknown_error(each)) for name, each in zip(names, both, strict=True)]
+    unknown = "; ".join(f"{name}: {reason}" for name, reason in why if reason is not None)
+    between = "The error is not known"
+    notes = ["the two sets are not pairs: the data errors of both add up"]
+    if interval is not None:
+        between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data"
+    else:
+        notes.append(f"the difference has no interval: {unknown}")
     if first.seed == second.seed:
         notes.append(
             "both runs have the same seed: the errors of their masks may not be independent; score one with "
@@ -281,7 +299,7 @@ def subtract_sets(
         "data error",
         "observations",
     ]
-    page = Page(words, words, parts=[Table(columns, rows), f"{between}, for masks and data."], notes=notes)
+    page = Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=notes)
     content = {
         "pairing": "none",
         "first": names[0],
@@ -302,16 +320,34 @@ def subtract_sets(
 def _welch(
     difference: float, both: tuple[EvidenceEstimate, EvidenceEstimate]
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """The standard error of a difference of independent means, and its 95 % interval; None if not known."""
+    """The standard error of a difference of independent means, and its 95 % interval; None if not known.
+
+    Rare masks of the first set move the ends as `tails` says, those of the second set the other way.
+    """
+    if any(_unknown_error(each) is not None for each in both):
+        return None, None
     known = [(each.mask_se, each.mask_df) for each in both]
     known += [(each.data_se, float(each.n_observations - 1)) for each in both]
     squares = [(error**2, df) for error, df in known if error]
     total = sum(square for square, _ in squares)
-    if not total or min(each.n_observations for each in both) < 2:
-        return None, None
     lost = sum(square**2 / df for square, df in squares if df)
-    half = t_half_width(math.sqrt(total), total**2 / lost if lost else math.inf, 0.95)
-    return math.sqrt(total), (difference - half, difference + half)
+    (below, above), (rise, drop) = both[0].tails, both[1].tails[::-1]
+    return math.sqrt(total), interval_with_tails(
+        difference, math.sqrt(total), total**2 / lost if lost else None, (below + rise, above + drop), LEVEL
+    )
+
+
+def _unknown_error(estimate: EvidenceEstimate) -> str | None:
+    """Why the error of the mean of a set is not known; None if it is."""
+    if estimate.n_observations < 2:
+        return "a single observation does not tell the data error"
+    if estimate.mask_se is None and estimate.masks == "shared":
+        return f"{estimate.no_interval}; give more masks"
+    if estimate.mask_se == 0 and estimate.no_interval is not None:
+        return "the error of its conditionals is not known"
+    if not estimate.mask_se and not estimate.data_se:
+        return "neither the masks' nor the data error is known"
+    return None
 
 
 def _in_order_of(

@@ -174,19 +174,57 @@ def tails(
         >>> round(below, 1), round(tails(light, cell, unit)[0], 1)
         (0.8, 26.7)
     """
+    drop, light = _drops(contribution, cell, unit, unseen)
+    return max(0.0, float(drop.max()) - light), max(0.0, -float(drop.min()) - light)
+
+
+def tails_of_each(
+    contribution: Float64[np.ndarray, " n_masks"],
+    observation: Int64[np.ndarray, " n_masks"],
+    cell: Int64[np.ndarray, " n_masks"],
+    unit: Int64[np.ndarray, " n_masks"],
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+) -> Tails:
+    """The error of rare masks of the sum of one observation, below and above, from all observations.
+
+    The few masks of an observation may show none of the rare ones, while the masks of all observations show
+    how often they are met. It is the root of the sum over masks of (drop beyond those of normal numbers)²,
+    on average over observations: the part of the variance that many observations do not see of themselves.
+
+    Example:
+        >>> cell, unit = (grid.ravel() for grid in np.indices((100, 8)))
+        >>> values = np.random.default_rng(0).normal(size=800)
+        >>> values[[17, 93]] = -30.0
+        >>> [round(end, 2) for end in tails_of_each(values, cell, cell, unit)]
+        [3.79, 0.45]
+    """
+    drop, light = _drops(contribution, cell, unit, unseen)
+    n = int(observation.max()) + 1
+    below, above = (
+        math.sqrt(float((np.maximum(sign * drop - light, 0.0) ** 2).sum()) / n) for sign in (1.0, -1.0)
+    )
+    return below, above
+
+
+def _drops(
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Int64[np.ndarray, " n_masks"],
+    unit: Int64[np.ndarray, " n_masks"],
+    unseen: Float64[np.ndarray, " n_masks"] | None,
+) -> tuple[Float64[np.ndarray, " n_drops"], float]:
+    """The drop of each random mask from the others of its cell, and the largest one of normal numbers."""
     n_units = int(unit.max()) + 1
     totals, correction = _totals(contribution, cell, unit, n_units, unseen)
     random = totals[correction > 0]
     if n_units < 2 or random.size == 0:
-        return 0.0, 0.0
+        return np.zeros(1), 0.0
     drop = (random.sum(1, keepdims=True) - random) / (n_units - 1) - random
     width = 1.4826 * float(np.median(np.abs(drop)))
     shown = max(
         0.0, 1.0 - math.sqrt(UNKNOWN_TAILS / drop.size)
     )  # how far the masks show that a tail is light
-    light = shown * width * math.sqrt(2.0 * math.log(drop.size))
     drop *= np.sqrt(correction[correction > 0, None])
-    return max(0.0, float(drop.max()) - light), max(0.0, -float(drop.min()) - light)
+    return drop.ravel(), shown * width * math.sqrt(2.0 * math.log(drop.size))
 
 
 def interval_with_tails(
