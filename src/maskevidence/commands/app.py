@@ -1,10 +1,13 @@
 """The application: its commands, how results are shown, and how an error becomes a line and an exit code."""
 
+import errno
 import inspect
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +29,7 @@ from maskevidence.commands.variants import variants
 from maskevidence.errors import (
     CollapsedWeightsWarning,
     ConvergenceWarning,
+    InputError,
     MaskEvidenceError,
     UnknownTokensWarning,
     UntrustedFileWarning,
@@ -33,7 +37,8 @@ from maskevidence.errors import (
 from maskevidence.kinds.options import Json, Threads
 from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model, kind_of_training, own_file
-from maskevidence.show.terminal import print_page
+from maskevidence.show.terminal import print_page, write_readably
+from maskevidence.show.words import plain
 from maskevidence.support import files
 
 DEBUG = "--debug"
@@ -89,7 +94,7 @@ def show(result: Result, json: str | None) -> None:
         print_page(screen, result.page)
     screen.file.write(printed.get())
     for line in result.lines:
-        screen.print(line, soft_wrap=True)
+        screen.print(plain(line), soft_wrap=True)
     if json == "-":
         sys.stdout.write(files.json_text(result.content))
     elif json is not None:
@@ -133,10 +138,14 @@ def main() -> None:
     package (the last two with one line on the error output), and 130 after an interruption. With `--debug`,
     the traceback comes before the line.
     """
+    for stream in (sys.stdout, sys.stderr):
+        write_readably(stream)
     warnings.showwarning = _with_notes(warnings.showwarning)
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
     try:
+        _check_words(words)
         code = app(words, prog_name="maskevidence", standalone_mode=False)
+        sys.stdout.flush()  # an output that is full fails here, and not when Python ends
         if code == 130:  # typer itself has caught Ctrl-C
             _say("interrupted")
     except MaskEvidenceError as error:
@@ -157,6 +166,13 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _check_words(words: list[str]) -> None:
+    """Refuse names of files that are not text: no JSON, CSV or Parquet file can hold them."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise InputError(f"{word!r} is not UTF-8; rename the file or folder, and type its new name")
+
+
 def _failed(message: str) -> int:
     if DEBUG in sys.argv:
         _say(traceback.format_exc())
@@ -173,6 +189,10 @@ def _failed_unexpectedly(error: Exception) -> int:
         return _failed(
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
+        with suppress(OSError):  # what is left is not written again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed(f"the output cannot be written ({error.strerror}); send it to another place")
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
     frames = traceback.extract_tb(error.__traceback__)
@@ -197,7 +217,7 @@ def _failed_unexpectedly(error: Exception) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201
+    print(plain(line), file=sys.stderr)  # noqa: T201
 
 
 def _with_notes(show_warning: Any) -> Any:
