@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,7 +72,10 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
     @wraps(function)
     def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
-        result = function(**options)
+        with redirect_stdout(
+            sys.stderr
+        ):  # standard output has the result, and not what a user's model prints
+            result = function(**options)
         if result is None:
             return 0
         show(result, json)
@@ -161,7 +164,7 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
         sys.stderr.close()
         code = 0
-    except Exception as error:
+    except BaseException as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -180,7 +183,7 @@ def _failed(message: str) -> int:
     return 2
 
 
-def _failed_unexpectedly(error: Exception) -> int:
+def _failed_unexpectedly(error: BaseException) -> int:
     """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
     if isinstance(error, MemoryError) or (
@@ -203,6 +206,8 @@ def _failed_unexpectedly(error: Exception) -> int:
     if places:  # in the user's own code
         words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
         return _failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
+    if not isinstance(error, Exception):
+        raise error
     package = str(Path(__file__).parents[1])
     frame = next((each for each in reversed(frames) if each.filename.startswith(package)), frames[-1])
     file = Path(frame.filename)
