@@ -1,5 +1,6 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
+import inspect
 from collections.abc import Iterable
 from itertools import chain
 from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
@@ -102,6 +103,12 @@ def check_conditionals(model: "MaskedModel") -> None:
         >>> import maskevidence as me
         >>> check_conditionals(me.models.Gaussian(n_features=2))
     """
+    if isinstance(model, type):
+        raise InputError(f"{model.__name__} is a class; give a model of it, such as {model.__name__}()")
+    if inspect.iscoroutinefunction(getattr(model, "log_conditionals", None)):
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} is an async method; write def instead of async def"
+        )
     word = getattr(model, "conditionals", None)
     if word not in get_args(Conditionals):
         if word is not None:
@@ -165,9 +172,10 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
     if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
     answer = model.log_conditionals(tokens, masked)
-    if isinstance(answer, Tensor) and answer.is_complex():
+    if isinstance(answer, Tensor) and (answer.is_complex() or answer.dtype == torch.bool):
+        kind = "complex numbers" if answer.is_complex() else "yes or no"
         raise InputError(
-            f"log_conditionals of {type(model).__name__} answers complex numbers; log-probabilities are real"
+            f"log_conditionals of {type(model).__name__} answers {kind}; log-probabilities are real"
         )
     if not isinstance(answer, Tensor) or answer.shape != masked.shape:
         what = f"shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else f"{type(answer).__name__}"

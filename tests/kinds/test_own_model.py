@@ -51,8 +51,45 @@ class Fails(Normal):
         raise ValueError("two\\nlines")
 
 
+class Waits(Plain):
+    async def log_conditionals(self, tokens, masked):
+        return super().log_conditionals(tokens, masked)
+
+
+class Agrees(Plain):
+    def log_conditionals(self, tokens, masked):
+        return masked
+
+
+class Ends(Plain):
+    def log_conditionals(self, tokens, masked):
+        raise SystemExit(0)
+
+
+class Prints(Plain):
+    def log_conditionals(self, tokens, masked):
+        print("asked")
+        return super().log_conditionals(tokens, masked)
+
+
 def make():
     return Normal()
+
+
+def a_class():
+    return Plain
+
+
+def ends():
+    raise SystemExit(0)
+
+
+def beyond():
+    raise BaseException("beyond")
+
+
+async def waits():
+    return Plain()
 
 
 def raises():
@@ -79,6 +116,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("model.py").write_text(CODE)
     Path("neighbour.py").write_text("MEAN = 0.5")
     Path("broken.py").write_text("x = 1\ndef make(:\n")
+    Path("zero.py").write_text("def make():\n    return '\0'\n")
+    Path("exits.py").write_text("import sys\nsys.exit(0)\n")
     rows = [f"r{k},{a:.3f},{b:.3f}" for k, (a, b) in enumerate(np.random.default_rng(0).normal(size=(20, 2)))]
     Path("table.csv").write_text("\n".join(["name,a,b", *rows]))
     return tmp_path
@@ -138,10 +177,25 @@ def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
         ("model.py:raises", f"model.py, line {CODE[: CODE.index('key')].count(chr(10)) + 1}: 'key'; mend it"),
         ("model.py:Fails", f"line {CODE[: CODE.index('raise V')].count(chr(10)) + 1}: two lines; mend it"),
         ("broken.py:make", "SyntaxError in {place}/broken.py, line 2"),
+        ("zero.py:make", "'zero.py' has a zero byte, which no Python file has"),
+        ("exits.py:make", "SystemExit in {place}/exits.py, line 2: 0; mend it"),
+        ("model.py:a_class", "'model.py:a_class' returns no model: Plain is a class; give a model of it"),
+        ("model.py:ends", f"line {CODE[: CODE.index('ends():')].count(chr(10)) + 2}: 0; mend it"),
+        ("model.py:beyond", "BaseException in {place}/model.py"),
+        ("model.py:waits", "waits of 'model.py' is an async function; write def waits() instead"),
+        ("model.py:Waits", "log_conditionals of Waits is an async method; write def instead of async def"),
+        ("model.py:Agrees", "log_conditionals of Agrees answers yes or no; log-probabilities are real"),
+        ("model.py:Ends", "SystemExit in {place}/model.py"),
     ],
 )
 def test_wrong_words_and_code_that_fails(run: CommandLine, place: Path, word: str, message: str) -> None:
     assert message.format(place=place.resolve()) in run("score", word, "table.csv", "--drop", "name").error
+
+
+def test_what_the_code_prints_is_not_the_result(run: CommandLine, place: Path) -> None:
+    scored = run("score", "model.py:Prints", "table.csv", "--drop", "name", "--json", "-")
+    assert json.loads(scored.out)["n_observations"] == 20
+    assert "asked" in scored.err
 
 
 @pytest.mark.parametrize("words", ["impute {}", "train {} --out new", "score {} --dtype float32"])

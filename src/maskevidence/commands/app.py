@@ -1,10 +1,13 @@
 """The application: its commands, how results are shown, and how an error becomes a line and an exit code."""
 
+import errno
 import inspect
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +29,7 @@ from maskevidence.commands.variants import variants
 from maskevidence.errors import (
     CollapsedWeightsWarning,
     ConvergenceWarning,
+    InputError,
     MaskEvidenceError,
     UnknownTokensWarning,
     UntrustedFileWarning,
@@ -33,7 +37,8 @@ from maskevidence.errors import (
 from maskevidence.kinds.options import Json, Threads
 from maskevidence.kinds.result import Result
 from maskevidence.kinds.words import kind_of_model, kind_of_training, own_file
-from maskevidence.show.terminal import print_page
+from maskevidence.show.terminal import print_page, write_readably
+from maskevidence.show.words import plain
 from maskevidence.support import files
 
 DEBUG = "--debug"
@@ -67,7 +72,10 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
     @wraps(function)
     def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
-        result = function(**options)
+        with redirect_stdout(
+            sys.stderr
+        ):  # standard output has the result, and not what a user's model prints
+            result = function(**options)
         if result is None:
             return 0
         show(result, json)
@@ -89,7 +97,7 @@ def show(result: Result, json: str | None) -> None:
         print_page(screen, result.page)
     screen.file.write(printed.get())
     for line in result.lines:
-        screen.print(line, soft_wrap=True)
+        screen.print(plain(line), soft_wrap=True)
     if json == "-":
         sys.stdout.write(files.json_text(result.content))
     elif json is not None:
@@ -133,10 +141,14 @@ def main() -> None:
     package (the last two with one line on the error output), and 130 after an interruption. With `--debug`,
     the traceback comes before the line.
     """
+    for stream in (sys.stdout, sys.stderr):
+        write_readably(stream)
     warnings.showwarning = _with_notes(warnings.showwarning)
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
     try:
+        _check_words(words)
         code = app(words, prog_name="maskevidence", standalone_mode=False)
+        sys.stdout.flush()  # an output that is full fails here, and not when Python ends
         if code == 130:  # typer itself has caught Ctrl-C
             _say("interrupted")
     except MaskEvidenceError as error:
@@ -152,9 +164,16 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
         sys.stderr.close()
         code = 0
-    except Exception as error:
+    except BaseException as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse names of files that are not text: no JSON, CSV or Parquet file can hold them."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise InputError(f"{word!r} is not UTF-8; rename the file or folder, and type its new name")
 
 
 def _failed(message: str) -> int:
@@ -164,7 +183,7 @@ def _failed(message: str) -> int:
     return 2
 
 
-def _failed_unexpectedly(error: Exception) -> int:
+def _failed_unexpectedly(error: BaseException) -> int:
     """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
     if isinstance(error, MemoryError) or (
@@ -173,6 +192,10 @@ def _failed_unexpectedly(error: Exception) -> int:
         return _failed(
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
+        with suppress(OSError):  # what is left is not written again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed(f"the output cannot be written ({error.strerror}); send it to another place")
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
     frames = traceback.extract_tb(error.__traceback__)
@@ -183,6 +206,8 @@ def _failed_unexpectedly(error: Exception) -> int:
     if places:  # in the user's own code
         words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
         return _failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
+    if not isinstance(error, Exception):
+        raise error
     package = str(Path(__file__).parents[1])
     frame = next((each for each in reversed(frames) if each.filename.startswith(package)), frames[-1])
     file = Path(frame.filename)
@@ -197,7 +222,7 @@ def _failed_unexpectedly(error: Exception) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201
+    print(plain(line), file=sys.stderr)  # noqa: T201
 
 
 def _with_notes(show_warning: Any) -> Any:

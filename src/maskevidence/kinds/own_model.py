@@ -30,6 +30,9 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
         raise InputError(f"there is no file {file!r}; give FILE.py:FUNCTION, whose function returns a model")
     if device.dtype is not None:
         raise InputError(f"--dtype {device.dtype}: the function of {word!r} decides that; leave it out")
+    with reading(path):
+        if b"\0" in path.read_bytes():
+            raise InputError(f"{file!r} has a zero byte, which no Python file has; write the file again")
     sys.path.append(str(path.parent))
     specification = importlib.util.spec_from_file_location(f"maskevidence_own_{path.stem}", path)
     assert specification is not None
@@ -45,6 +48,8 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
         inspect.signature(make).bind()
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} of {file!r} cannot be called without arguments: {error}") from error
+    if inspect.iscoroutinefunction(make):
+        raise InputError(f"{name} of {file!r} is an async function; write def {name}() instead")
     model = make()
     try:
         check_conditionals(model)

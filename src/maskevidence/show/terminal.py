@@ -1,9 +1,13 @@
-"""A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut."""
+"""A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut.
 
+Control characters in names and words are shown by their code points, so that none reaches the terminal.
+"""
+
+import codecs
 import io
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich import box
@@ -12,13 +16,18 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from maskevidence.show.parts import Page, Table, Values
+from maskevidence.show.parts import Page, Part, Table, Values
+from maskevidence.show.words import plain
 
 _MIN_NAME = 12  # the first column is folded down to this width, not further
 _PADDING = 2  # of a column of the second form, with the space between columns
 _WIDEST_BARS = 60  # characters
 _LONG = 36  # characters of a cell; longer ones of words are folded
 _NAMES = 22  # characters of a name without headings
+_READABLE = "maskevidence.readable"  # what is written for characters that an output cannot write
+_IN_ASCII = str.maketrans(
+    {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
+)
 
 
 def print_page(screen: Console, page: Page) -> None:
@@ -39,8 +48,8 @@ def print_page(screen: Console, page: Page) -> None:
           ppca    -1.25
         <BLANKLINE>
     """
-    screen.print(Text(f"{page.headline}{' ' + page.aside if page.aside else ''}", style="bold"))
-    for part in page.parts:
+    screen.print(Text(plain(f"{page.headline}{' ' + page.aside if page.aside else ''}"), style="bold"))
+    for part in map(_plain_part, page.parts):
         if isinstance(part, str):
             screen.print(part)
         elif isinstance(part, Table):
@@ -48,7 +57,42 @@ def print_page(screen: Console, page: Page) -> None:
         elif isinstance(part, Values):
             screen.print(Bars(part))
     for note in page.notes:
-        screen.print(f"note: {note}")
+        screen.print(f"note: {plain(note)}")
+
+
+def _plain_part(part: Part) -> Part:
+    """The part, with control characters by name."""
+    if isinstance(part, Table):
+        rows = [[plain(cell) for cell in row] for row in part.rows]
+        return replace(part, columns=[*map(plain, part.columns)], rows=rows, title=plain(part.title))
+    if isinstance(part, Values):
+        return replace(part, values=[replace(each, label=plain(each.label)) for each in part.values])
+    return plain(part) if isinstance(part, str) else part
+
+
+def write_readably(stream: object) -> None:
+    """Let an output write every text: characters that its encoding lacks are replaced, not refused.
+
+    Args:
+        stream: an output of this process; one of another kind than a text file's is left as it is.
+
+    Example:
+        >>> stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        >>> write_readably(stream)
+        >>> _ = stream.write("\N{MINUS SIGN}1 é \N{CYRILLIC SMALL LETTER A}"), stream.flush()
+        >>> stream.buffer.getvalue()
+        b'-1 \\xe9 \\\\u0430'
+    """
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error(_READABLE, _in_ascii)
+        stream.reconfigure(errors=_READABLE)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for characters that cannot be written: a sign like them, or their code points."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_IN_ASCII)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def page_text(page: Page) -> str:

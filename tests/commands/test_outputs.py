@@ -1,0 +1,63 @@
+"""Outputs that cannot write every character, and words that a terminal would take for commands."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import PROGRAM, CommandLine
+from maskevidence.show import Page, Table
+from maskevidence.show.parts import Value, Values
+from maskevidence.show.terminal import page_text
+
+ESCAPE = "\x1b]0;title\x07"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, one of whose columns is named with an escape sequence."""
+    place = tmp_path_factory.mktemp("outputs")
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    for name, columns in (("table", "a,b,c"), ("escape", f"a{ESCAPE},b,c")):
+        np.savetxt(place / f"{name}.csv", x, delimiter=",", header=columns, comments="")
+    return place
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+def test_every_encoding_gets_the_result(folder: Path, encoding: str) -> None:
+    words = [*PROGRAM, "select", "ppca:1,gaussian", "table.csv", "--folds", "2"]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "chosen" in done.stdout.decode(encoding)
+    assert b" -" in done.stdout
+    assert b"\\u2212" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [["score", "ppca:1", "table.csv"], ["--help"]])
+def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *words], cwd=folder, stdout=full, stderr=subprocess.PIPE, check=False, text=True
+        )
+    expected = "error: the output cannot be written (No space left on device); send it to another place\n"
+    assert (done.returncode, done.stderr) == (2, expected)
+
+
+def test_names_that_are_not_text_are_one_line(run: CommandLine, folder: Path) -> None:
+    for words in (("ppca:1", "\udcff.csv"), ("ppca:1", folder / "table.csv", "--out", folder / "\udcff")):
+        assert "is not UTF-8; rename the file or folder" in run("score", *words).error
+
+
+def test_no_escape_sequence_reaches_the_terminal(run: CommandLine, folder: Path) -> None:
+    table = Table((f"model{ESCAPE}", "nats"), [(f"ppca{ESCAPE}", "-1")], title=ESCAPE)
+    value = Values([Value(f"a{ESCAPE}", 1.0)], "nats")
+    text = page_text(Page("line", f"Head{ESCAPE}", parts=[table, value, ESCAPE], notes=[ESCAPE]))
+    assert "\x1b" not in text
+    assert text.count("U+001B]0;title") == 7
+    for words in (("ppca:1", folder / "escape.csv", "--drop", "x"), (ESCAPE, folder / "escape.csv")):
+        refused = run("score", *words)
+        assert refused.code == 2
+        assert "\x1b" not in refused.err
