@@ -288,6 +288,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     [
         ("-999,1\n3,-999\n4,5\n5,2\n", {}, "-999 stands far below all other values of 'a', 'b': if it means"),
         ("-999,1\n3,-999\n4,5\n5,2\n", {"missing": ["-999"]}, ""),
+        ("-999,1\n3,3\n4,5\n5,2\n", {}, "-999 stands far below all other values of 'a': if it means missing"),
+        ("999,1\n3,3\n4,5\n5,2\n", {}, "999 stands far above all other values of 'a': if it means missing"),
+        ("-88,1\n3,3\n4,5\n5,2\n-88,7\n", {}, "-88 stands far below all other values of 'a'"),
+        ("-88,1\n3,3\n4,5\n5,2\n", {}, ""),  # once
+        ("88,1\n3,3\n4,5\n5,2\n88,7\n", {}, ""),  # may be a large value
         ("-9,1\n30,-9\n4,50\n5,2\n", {}, ""),  # not below the range of the others
         ("-1,1\n1,-1\n-1,1\n1,1\n", {}, ""),  # two levels
         ("0,10\n10,0\n11,12\n12,13\n", {}, ""),  # counts

@@ -1,6 +1,8 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +16,7 @@ from maskevidence.tokens import Tokens
 
 BINARISE = ("threshold:0.5", "stochastic")
 _MAX_NAMED = 6  # columns in a note
+_NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
 
 
 @dataclass(frozen=True)
@@ -123,28 +126,31 @@ class Table:
 
 
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
-    """A sentence on each negative value that lies far below all others in several columns, as -999 does.
+    """A sentence on each value that stands far from all others of its column and may mean "missing".
 
-    Far below: the next larger value of the column is farther away than the range of all its other values.
+    Far: the nearest other value of the column is farther away than the range of all its other values. Such a
+    value is noted if its digits are nines, as in -999 and 99, or if it is negative and not alone.
 
     Example:
-        >>> note_on_codes(np.array([[1.0, -99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:53]
-        "-99 stands far below all other values of 'a', 'b': if"
+        >>> note_on_codes(np.array([[1.0, 99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:54]
+        "-99 stands far below all other values of 'a': if it me"
     """
-    lowest: dict[float, list[str]] = {}
+    far: dict[tuple[float, str], list[str]] = {}
+    n_cells: Counter[float] = Counter()
     for name, column in zip(columns, values.T, strict=True):
         observed = column[~np.isnan(column)]
-        low = float(observed.min()) if observed.size else 0.0
-        others = observed[observed > low]
-        if low < 0 and others.size and others.min() - low > np.ptp(others) and len(np.unique(others)) > 2:
-            lowest.setdefault(low, []).append(name)
+        for code, side in ((observed.min(), "below"), (observed.max(), "above")) if observed.size else ():
+            others = observed[observed != code]
+            if len(np.unique(others)) > 2 and np.abs(others - code).min() > np.ptp(others):
+                far.setdefault((float(code), side), []).append(name)
+                n_cells[float(code)] += len(observed) - len(others)
     notes = []
-    for value, names in lowest.items():
-        if len(names) > 1:
+    for (code, side), names in far.items():
+        word = np.format_float_positional(code, trim="-")
+        if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
             listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
-            word = np.format_float_positional(value, trim="-")
             notes.append(
-                f"{word} stands far below all other values of {listed}: if it means missing, give "
+                f"{word} stands far {side} all other values of {listed}: if it means missing, give "
                 f"--missing={word} (in Python, NaN)"
             )
     return notes

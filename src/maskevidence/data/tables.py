@@ -27,7 +27,7 @@ from maskevidence.data.table import Table, column_of, note_on_codes
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.checks import NUMBER, typed
 from maskevidence.support.files import reading, write_atomic
-from maskevidence.tokens import MAX_WHOLE
+from maskevidence.tokens import MAX_WHOLE, word_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
@@ -41,7 +41,7 @@ _MAX_TYPED = 30  # columns in an option that an error shows
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
 _MAX_SHOWN = 60  # characters of a cell in an error
-_TRUE, _FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
+TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 
 
 @dataclass(frozen=True)
@@ -237,9 +237,12 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
     guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
     as_text = pandas.ArrowDtype(pa.large_string())
-    plain = io.BytesIO(content.removeprefix(codecs.BOM_UTF8))
+    plain = content.removeprefix(codecs.BOM_UTF8)
+    how = {"sep": delimiter, "header": None, "dtype": as_text, "na_filter": False}
     try:
-        cells = pandas.read_csv(plain, sep=delimiter, header=None, dtype=as_text, na_filter=False)
+        cells = pandas.read_csv(io.BytesIO(plain), **how)
+        if cells.shape[1] == 1:  # a blank line between others is a missing value
+            cells = pandas.read_csv(io.BytesIO(plain.lstrip(b"\r\n").rstrip()), skip_blank_lines=False, **how)
     except pandas.errors.EmptyDataError as error:
         raise InputError(f"{name!r} has no rows; give a table with at least one") from error
     except pandas.errors.ParserError as error:
@@ -424,17 +427,6 @@ def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float6
     return levels, np.array([position.get(cell, np.nan) for cell in cells])
 
 
-def word_of(cell: object) -> str:
-    """A cell as the word of a category; "" for a missing one.
-
-    Example:
-        >>> word_of(" red "), word_of(2.0), word_of(None)
-        ('red', '2', '')
-    """
-    text = "" if cell is None else str(cell).strip()
-    return text.removesuffix(".0") if isinstance(cell, float) else text
-
-
 def _check_few(file: str, name: str, words: Sequence[str], values: Float64[np.ndarray, " N"]) -> None:
     """Refuse a column that has so many different words that it names the rows."""
     present = int((~np.isnan(values)).sum())
@@ -526,8 +518,8 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
     if not compute.any(wrong).as_py():
         return compute.utf8_ltrim(cells, "+").cast(pa.float64())
-    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(_TRUE + _FALSE, column.type))).as_py():
-        true = compute.is_in(cells, pa.array(_TRUE, column.type)).cast(pa.float64())
+    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(TRUE + FALSE, column.type))).as_py():
+        true = compute.is_in(cells, pa.array(TRUE, column.type)).cast(pa.float64())
         return compute.if_else(compute.is_null(cells), None, true)
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()

@@ -1,5 +1,6 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -8,12 +9,13 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.data.table import Table, column_of, decode, with_columns_of, with_levels_of
 from maskevidence.data.tables import (
+    FALSE,
+    TRUE,
     RawTable,
     check_ending,
     is_text,
     names_of,
     to_table,
-    word_of,
     write_table,
 )
 from maskevidence.errors import InputError
@@ -31,9 +33,10 @@ from maskevidence.kinds.rows import (
 )
 from maskevidence.kinds.words import kind_of_model
 from maskevidence.model import HasValuesOf
-from maskevidence.models import PPCA
+from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
 from maskevidence.support.provenance import command, versions
+from maskevidence.tokens import Tokens, word_of
 
 DRAW = "draw"
 
@@ -45,7 +48,7 @@ class _Filling(NamedTuple):
     # shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the probability
     # of the filled value, 1 where it was observed; None for draws
     deviation: Float64[np.ndarray, "N D"] | None
-    likeliest: tuple[str, ...] = ()  # the columns that are filled by their most probable value
+    likeliest: tuple[str, ...] = ()  # the columns of few values, one of which is filled in: the most probable
     constant: tuple[str, ...] = ()  # the columns that do not vary, which are filled by their one value
 
 
@@ -88,8 +91,11 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     else:
         table = table if saved.columns is None else with_columns_of(table, saved.columns)
         saved.check_width(len(table.columns))
-        table = with_levels_of(table, saved.levels)
+        given, table = table, with_levels_of(table, saved.levels)
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
+        if isinstance(saved, MaskedNetwork):
+            tokens = Tokens.from_array(table.values, empty_rows=True)
+            notes += saved.notes_on_unseen(tokens, given)
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():
@@ -136,18 +142,20 @@ def _fill(
     for name in constant:
         column = values[:, :, table.columns.index(name)]
         column[np.isnan(column)] = np.nanmax(column)
+    few = {}  # the values of columns that are not numbers
+    if isinstance(model, HasValuesOf):
+        few = {k: model.values_of(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
+    likeliest = tuple(kept[k] for k in few if few[k] is not None)
     if options.draws is not None:
         values[:, :, places] = model.draw_missing(holed, options.draws, options.seed)
-        return _Filling(values, None, constant=constant)
+        return _Filling(values, None, likeliest, constant)
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
     deviation[:, places] = np.sqrt(filled.variance)
-    likeliest = []
-    for k, place in enumerate(places):
-        levels = model.values_of(k) if isinstance(model, HasValuesOf) else None
-        if levels is not None and not _of_category(table, kept[k]):
-            likeliest.append(kept[k])
+    for k, levels in few.items():
+        if levels is not None:
+            place = places[k]
             hole, mean = np.isnan(holed[:, k]), filled.values[:, k]
             deviation[:, place] = 1 - filled.variance[:, k]
             if kept[k] not in table.levels:  # yes/no, whose mean is no + (yes - no) p
@@ -155,7 +163,7 @@ def _fill(
                 p = (mean - no) / (yes - no)
                 values[0][hole, place] = np.where(p < 0.5, no, yes)[hole]
                 deviation[hole, place] = np.maximum(p, 1 - p)[hole]
-    return _Filling(values, deviation, tuple(likeliest), constant)
+    return _Filling(values, deviation, likeliest, constant)
 
 
 def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
@@ -169,7 +177,8 @@ def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _
             )
         return name, pa.array(_numbers(values, raw) if as_text else values)
 
-    tables = [_one(source, as_text, raw, table, values) for values in filling.values]
+    as_others = (*filling.likeliest, *filling.constant)
+    tables = [_one(source, as_text, raw, table, values, as_others) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
         for name, cells, deviation in zip(table.columns, table.values.T, filling.deviation.T, strict=True):
@@ -183,8 +192,15 @@ def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _
     return below.add_column(0, *added(DRAW, numbers))
 
 
-def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float64[np.ndarray, "N D"]) -> Any:
-    """The columns of the file with the holes filled by these values."""
+def _one(
+    source: Any,
+    as_text: bool,
+    raw: RawTable,
+    table: Table,
+    values: Float64[np.ndarray, "N D"],
+    as_others: Sequence[str],
+) -> Any:
+    """The columns of the file with their holes filled by these values, some as other cells are written."""
     import pyarrow as pa
 
     whole = source
@@ -198,7 +214,10 @@ def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float6
             continue
         holes = np.isnan(table.values[:, of_column])
         in_words = name in table.levels
-        if of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
+        if name in as_others and not in_words and holes.any() and (as_text or not raw.first_line):
+            new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
+            column = _filled(source.column(number), holes, new)
+        elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
             column = pa.array(np.ascontiguousarray(values[:, of_column]))
         elif holes.any():
             if in_words:
@@ -215,7 +234,7 @@ def _one(source: Any, as_text: bool, raw: RawTable, table: Table, values: Float6
     return whole
 
 
-def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
+def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:
     """A column with its holes filled, in its own type; as text if this type cannot hold a new category."""
     import pyarrow as pa
 
@@ -227,6 +246,21 @@ def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: list[str]) -> Any:
         return pa.array(cells, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(list(map(str, cells)))
+
+
+def _cells_of(
+    column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], raw: RawTable
+) -> list[Any]:
+    """Values as other cells of the column are written; 0 and 1 as a pair with the one that it has."""
+    cells = column.to_pylist()
+    cell_of = dict(zip(known.tolist(), cells, strict=True))
+    if any(isinstance(cell, str) for cell in cells):
+        words = {str(cell).strip() for cell in cells}
+        pair = next((pair for pair in zip(FALSE, TRUE, strict=True) if words & {*pair}), ("0", "1"))
+        others = dict(zip(values.tolist(), _numbers(values, raw), strict=True)) | dict(enumerate(pair))
+    else:
+        others = {0.0: False, 1.0: True} if any(isinstance(cell, bool) for cell in cells) else {}
+    return [cell_of.get(value, others.get(value, value)) for value in values.tolist()]
 
 
 def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:

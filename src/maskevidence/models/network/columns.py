@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import CELLS, MASS
-from maskevidence.tokens import called, column_names
+from maskevidence.tokens import called, column_names, word_of
 
 ColumnKind = Literal["yes/no", "category", "number"]
 MIXED = f"{CELLS}, mass of each category"
@@ -298,8 +298,8 @@ def _is_words(column: Any) -> bool:
 
 
 def _words(column: Any) -> list[str | None]:
-    """The cells of a column of a data frame as text; None where a value is missing."""
-    return [None if missing else str(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+    """The cells of a column of a data frame as words; None where a value is missing."""
+    return [None if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
 
 
 def _number(values: Float64[np.ndarray, " n"], different: Float64[np.ndarray, " m"]) -> Column:

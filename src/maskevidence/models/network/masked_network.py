@@ -179,6 +179,10 @@ class MaskedNetwork(TableModel):
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """A note if the model was fitted to these rows, and one on each column with unseen categories."""
+        return (*super().notes_on(tokens), *self.notes_on_unseen(tokens, data))
+
+    def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
+        """A note on each column with categories that training has not seen."""
         notes = []
         for k in self.cells.category:
             codes = tokens.values[tokens.maskable[:, k], k].double().cpu().numpy()
@@ -187,7 +191,7 @@ class MaskedNetwork(TableModel):
                 others = sorted(words_in(data, self.columns[k]) - set(words))
                 words = [*words, ", ".join(others)]
             notes += note_on_unseen(called(self.columns, k), self.cells.columns[k], codes, words)
-        return (*super().notes_on(tokens), *notes)
+        return notes
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values that a column can have, shape (V,), an unseen category last; None for a number."""
