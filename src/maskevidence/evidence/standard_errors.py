@@ -19,9 +19,10 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
 
 Masks that were not drawn may be far worse than those that were. Where scores have a heavy tail, Student's t
 interval lies too high in the runs that met few of the rare bad masks. By the rule of three, an event that
-none of n independent masks showed has a probability of at most -log(1 - level)/n, 3/n at 95 %. If such a mask
-is lower by d than the other masks of its row, the mean is lower by up to 3·d/n. The largest drop L of the run
-stands for d, less the largest drop that n normal numbers of the same width would show anyway:
+none of n independent masks showed has, at this confidence, a probability of at most -log(1 - level)/n, 3/n
+at 95 %. If such a mask is lower by d than the other masks of its row, the mean is lower by up to 3·d/n. The
+largest drop L of the run stands for d, as if no unseen drop were larger, less the largest drop that n normal
+numbers of the same width would show anyway:
 
     d = max(0, L - (1 - √(8/n))·s̃·√(2 log n)),   L = max_k (mean of the other masks of the row - v_k),
 
