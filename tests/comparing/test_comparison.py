@@ -487,3 +487,14 @@ def test_a_rare_mask_of_the_second_model_moves_the_upper_end() -> None:
     both = {"a": replace(a, tails=(1.0, 2.0)), "b": replace(b, tails=(10.0, 20.0))}
     found = me.compare(both).between("a", "b")
     assert (found.pairing, found.tails) == ("observations", (21.0, 12.0))
+
+
+def test_few_shared_masks_hardly_widen_the_interval_of_a_difference() -> None:
+    """8 shared orders of models whose masks hardly differ: on average less than Student's t by a fifth."""
+    x, shares = a_pair()[0].sample(20, seed=1), []
+    for seed in range(40):
+        found = me.compare(estimates_of(a_pair(seed), x, me.Orderings(8), masks="shared", seed=seed))
+        each = found.between("a", "b")
+        rare = sum(each.tails) / 2 * -math.log(0.05)
+        shares.append(rare / t_half_width(each.mask_se, each.mask_df, 0.95))
+    assert 0 < np.mean(shares) < 0.3

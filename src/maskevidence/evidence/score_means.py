@@ -8,6 +8,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT, Prediction, predict_by_size
 from maskevidence.evidence.standard_errors import (
+    UNKNOWN_TAILS,
     MeanWithErrors,
     cell_variances,
     equal_by_chance,
@@ -39,7 +40,9 @@ class MeanOfScores(NamedTuple):
     by_row: Float64[np.ndarray, " n"] | None
 
 
-def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanOfScores:
+def mean_of_scores(
+    table: ScoreTable, design: MaskDesign, key: MaskKey, unknown_tails: int = UNKNOWN_TAILS
+) -> MeanOfScores:
     """The mean over observations of their weighted sums of scores, with its errors."""
     _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     summation = design.summation(table.n_tokens, table.draw, table.size)
@@ -64,7 +67,9 @@ def mean_of_scores(table: ScoreTable, design: MaskDesign, key: MaskKey) -> MeanO
         if design.random_sizes:  # each draw is a mask of its own
             stratum, unit = np.zeros_like(table.draw), table.draw
         cell = stratum if key.masks == "shared" else observation * (stratum.max() + 1) + stratum
-        mean = mean._replace(tails=tails(contribution / len(first), cell, unit, summation.unseen))
+        mean = mean._replace(
+            tails=tails(contribution / len(first), cell, unit, summation.unseen, unknown_tails)
+        )
         if key.masks == "own":
             n_units = int(unit.max()) + 1
             variance = cell_variances(contribution, cell, unit, n_units, summation.unseen)

@@ -19,14 +19,17 @@ a stratum's mean is estimated by s²/R, s² the sample variance of its replicate
 
 Masks that were not drawn may be far worse than those that were. Where scores have a heavy tail, Student's t
 interval lies too high in the runs that met few of the rare bad masks. By the rule of three, an event that
-none of n independent masks showed has a probability of at most -log(1 - level)/n, 3/n at 95 %. If such a mask
-is lower by d than the other masks of its row, the mean is lower by up to 3·d/n. The largest drop L of the run
-stands for d, less the largest drop that n normal numbers of the same width would show anyway:
+none of n independent masks showed has, at this confidence, a probability of at most -log(1 - level)/n, 3/n
+at 95 %. If such a mask is lower by d than the other masks of its row, the mean is lower by up to 3·d/n. The
+largest drop L of the run stands for d, as if no unseen drop were larger, less the largest drop that n normal
+numbers of the same width would show anyway:
 
     d = max(0, L - (1 - √(8/n))·s̃·√(2 log n)),   L = max_k (mean of the other masks of the row - v_k),
 
 where v_k is the estimate of ē by mask k, and s̃ = 1.4826 times the median of |drops| is a standard deviation
 that rare masks do not move. Few masks cannot show that a tail is light, hence the factor, 0 up to 8 masks.
+In a difference of two models with shared masks, 1 stands for the 8: what is rare and bad for both cancels,
+both ends are moved, and 8 would make the interval of 8 shared orders nearly twice as wide.
 The lower end of an interval lies 3·d/n below the end of Student's t interval. Differences are widened at both
 ends, above by the largest rise. Masks that are drawn without replacement have √(1 - k/C) times their drop.
 Normal scores make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures
@@ -43,6 +46,7 @@ from maskevidence.masks.design import Summation
 
 Tails = tuple[float, float]  # d/n below and above
 UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
+UNKNOWN_OF_DIFFERENCES = 1  # as many shared masks of a difference of two models
 
 
 class MeanWithErrors(NamedTuple):
@@ -159,12 +163,14 @@ def tails(
     cell: Int64[np.ndarray, " n_masks"],
     unit: Int64[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
+    unknown: int = UNKNOWN_TAILS,
 ) -> Tails:
     """d/n below and above for a sum of contributions (formula above).
 
     Args:
         unit: shape (n_masks,); 0..n_units - 1, equal for masks of a cell that are drawn together.
         unseen: shape (n_masks,); the finite-population correction of each mask's cell; None for 1 everywhere.
+        unknown: the number of masks that do not show whether a tail is light.
 
     Example:
         >>> cell, unit = (grid.ravel() for grid in np.indices((100, 8)))
@@ -174,7 +180,7 @@ def tails(
         >>> round(below, 1), round(tails(light, cell, unit)[0], 1)
         (0.8, 26.7)
     """
-    drop, light = _drops(contribution, cell, unit, unseen)
+    drop, light = _drops(contribution, cell, unit, unseen, unknown)
     return max(0.0, float(drop.max()) - light), max(0.0, -float(drop.min()) - light)
 
 
@@ -211,6 +217,7 @@ def _drops(
     cell: Int64[np.ndarray, " n_masks"],
     unit: Int64[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None,
+    unknown: int = UNKNOWN_TAILS,
 ) -> tuple[Float64[np.ndarray, " n_drops"], float]:
     """The drop of each random mask from the others of its cell, and the largest one of normal numbers."""
     n_units = int(unit.max()) + 1
@@ -220,9 +227,7 @@ def _drops(
         return np.zeros(1), 0.0
     drop = (random.sum(1, keepdims=True) - random) / (n_units - 1) - random
     width = 1.4826 * float(np.median(np.abs(drop)))
-    shown = max(
-        0.0, 1.0 - math.sqrt(UNKNOWN_TAILS / drop.size)
-    )  # how far the masks show that a tail is light
+    shown = max(0.0, 1.0 - math.sqrt(unknown / drop.size))  # how far the masks show that a tail is light
     drop *= np.sqrt(correction[correction > 0, None])
     return drop.ravel(), shown * width * math.sqrt(2.0 * math.log(drop.size))
 

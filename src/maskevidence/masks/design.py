@@ -1,8 +1,9 @@
 """A mask design: which masks are scored, and the weights of their scores in the estimate.
 
 A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
-and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). A mask is a
-function of (seed, observation id, draw, size), without the id if all rows share their masks.
+and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). The tokens of
+a mask are a function of (seed, observation id, draw, size), without the id if all rows share their masks;
+random sizes depend on the place of the observation among all that are scored together, too.
 """
 
 import math

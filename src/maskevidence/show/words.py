@@ -21,11 +21,11 @@ KINDS = {
         "log evidence"
     ),
     "lower_bound": (
-        "no joint density stands behind the learned conditionals, so the number is a lower bound on the log "
-        "evidence of the mixture over orders"
+        "the learned conditionals define no single p(x); the number is a lower bound on the log evidence of "
+        "the mixture over orders"
     ),
     "mixture": (
-        "no joint density stands behind the learned conditionals, and this is the log evidence of the "
+        "the learned conditionals define no single p(x); this is the log evidence of the "
         "mixture over the orders in which they can be chained, exactly"
     ),
     "policy": (
