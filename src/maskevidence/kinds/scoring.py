@@ -277,7 +277,13 @@ def score_into(
             manifest.model_copy(update={"design": design.settings()}),
             ready.model,
             ready.tokens,
-            Recording(run.batch_size, engine=engine, overwrite=run.overwrite, labels=ready.labels),
+            Recording(
+                run.batch_size,
+                engine=engine,
+                overwrite=run.overwrite,
+                labels=ready.labels,
+                verify=ready.code is not None,
+            ),
             fitted=ready.fitted,
         )
 
