@@ -113,6 +113,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model's code and a table, in which commands are typed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.delitem(__import__("sys").modules, "neighbour", raising=False)
     Path("model.py").write_text(CODE)
     Path("neighbour.py").write_text("MEAN = 0.5")
     Path("broken.py").write_text("x = 1\ndef make(:\n")
@@ -146,6 +147,41 @@ def test_a_run_is_not_resumed_by_other_code(run: CommandLine, place: Path) -> No
     __import__("sys").modules.pop("neighbour")
     (place / "model.py").write_text(CODE + "# changed\n")
     assert "another run (model_fingerprint" in run(*words).error
+
+
+@pytest.mark.parametrize("changed", ["neighbour.py", "mean.txt"])
+def test_no_run_mixes_two_models(run: CommandLine, place: Path, changed: str) -> None:
+    """One of a model whose module, or data file, was changed before the run is given more masks."""
+    Path("neighbour.py").write_text("SHIFT = 0.0")
+    Path("mean.txt").write_text("0.5")
+    code = CODE.replace(
+        "def make():",
+        """class Reads(Plain):
+    def __init__(self):
+        self.mean = float(pathlib.Path(__file__).with_name("mean.txt").read_text())
+
+    def log_conditionals(self, tokens, masked):
+        answer = -((tokens.values - self.mean - neighbour.SHIFT) ** 2)
+        return torch.where(masked, answer, 0.0)
+
+
+def make():""",
+    )
+    Path("model.py").write_text(code)
+    __import__("sys").modules.pop("neighbour", None)
+    words = ("score", "model.py:Reads", "table.csv", "--drop", "name", "--out", "run", "--design")
+    assert run(*words, "random-size:4").code == 0
+    more = run(*words, "random-size:8")
+    assert more.code == 0, more.err
+    Path(changed).write_text("SHIFT = 1.0" if changed == "neighbour.py" else "1.5")
+    __import__("sys").modules.pop("neighbour")
+    refused = run(*words, "random-size:16").error
+    expected = {
+        "neighbour.py": "another run (model_fingerprint",
+        "mean.txt": "other scores than those stored",
+    }
+    assert expected[changed] in refused
+    assert json.loads(Path("run/run.json").read_text())["design"]["draws"] == 8
 
 
 def test_no_run_brings_code(run: CommandLine, place: Path) -> None:

@@ -89,4 +89,4 @@ def score(
     if reports:
         scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
         tokens = numbers.tokens_of(ready, scores, run.out)
-    return numbers.result_of(result, ready.source.noun, lines, tokens, run.out)
+    return numbers.result_of(result, ready.source, lines, tokens, run.out)

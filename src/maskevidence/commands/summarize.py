@@ -43,7 +43,7 @@ def summarize(
     run = read_run(*runs)
     result = run.result()
     if out is None and len(runs) > 1:
-        return result_of(result, run.manifest.data.noun)
+        return result_of(result, run.manifest.data)
     folder = RunDirectory(out or runs[0])
     if out is not None:
         folder.check(run.manifest, overwrite=overwrite)
@@ -52,7 +52,7 @@ def summarize(
             _copy(run, runs[0], folder)
         missing = write_summary(folder, run, result)
     lines = written(folder.path, folder.files(), missing)
-    return result_of(result, run.manifest.data.noun, lines)
+    return result_of(result, run.manifest.data, lines)
 
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:

@@ -40,7 +40,6 @@ from maskevidence.show.words import (
     number,
     orders_in_words,
     standard_error,
-    token_name,
     typeset,
     units_in_words,
 )
@@ -290,11 +289,13 @@ class EvidenceEstimate(Shown):
         return values | {"notes": list(self.notes)}
 
 
-def page_of_numbers(result: Mapping[str, Any], noun: str = "observation") -> Page:
+def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token: str = "token") -> Page:
     """The numbers of an estimate as a page: for a notebook, and for a command that reads a finished run.
 
     Args:
         result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
+        noun: what an observation is called.
+        token: what a token is called.
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
@@ -314,10 +315,9 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation") -> Pag
             name = "log evidence" if kind == "pseudo" else "closed form"
             rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
     rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
-    rows += units_in_words(result)
+    rows += units_in_words(result, token)
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
-    token = token_name(result["notes"])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
     scored = [
         count(result["n_observations"], noun),

@@ -74,6 +74,7 @@ def prepare(
         columns=[f"patches of {patches.values.shape[2]} numbers"],
         test_fraction=sample.test_fraction,
         notes=notes,
+        noun="image",
     )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
     prepared = Prepared(loaded, patches, source, details=details, revision=revision, labels=images.labels)

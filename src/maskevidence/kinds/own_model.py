@@ -3,7 +3,9 @@
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -61,8 +63,31 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
 
 
 def fingerprint_of_code(word: str) -> str:
-    """The SHA-256 of the user's file: a run is not resumed after it was changed."""
+    """The SHA-256 of the user's file, and of what it imported from below its folder.
+
+    It is asked for after the function has returned: a run is not resumed after one of the files was changed.
+    """
     path = own_file(word)
     assert path is not None
-    with reading(path):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for file in sorted({path, *_imported_from(path.parent)}):
+        with reading(file):
+            digest.update(f"{file.relative_to(path.parent)}\0{file.stat().st_size}\0".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _imported_from(folder: Path) -> set[Path]:
+    """The files below a folder that are imported, but for those of this package and of installed ones."""
+    named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = {Path(name).resolve() for name in named if name is not None}
+    package = Path(__file__).resolve().parents[1]
+    return {
+        file
+        for file in files
+        if file.is_relative_to(folder)
+        and file.is_file()
+        and "site-packages" not in file.parts
+        and not file.is_relative_to(package)
+        and not file.is_relative_to(Path(os.__file__).resolve().parent)
+    }

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from maskevidence.data.images import IMAGE_SETS, is_image_source, read_images
+from maskevidence.data.images import IMAGE_SETS, are_pixels, is_image_source, read_images
 from maskevidence.data.sources import is_remote
 from maskevidence.data.table import Table, binarise, with_columns_of, with_levels_of
 from maskevidence.data.tables import (
@@ -407,5 +407,6 @@ def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list
         columns=list(table.columns),
         test_fraction=test_fraction,
         notes=notes,
+        noun="image" if are_pixels(table.columns) else "row",
     )
     return Prepared(model, tokens, source, labels=table.labels)

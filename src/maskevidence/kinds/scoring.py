@@ -27,6 +27,7 @@ from maskevidence.models.cells import CellMass
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs import (
+    DataSource,
     Manifest,
     Recording,
     RunDirectory,
@@ -210,7 +211,7 @@ def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> t
 
 def result_of(
     content: dict[str, Any],
-    noun: str,
+    source: DataSource,
     lines: Sequence[str] = (),
     tokens: Sequence[Mapping[str, Any]] | None = None,
     out: Path | None = None,
@@ -219,12 +220,12 @@ def result_of(
 
     Args:
         content: what `estimate.json` holds.
-        noun: what an observation is.
+        source: the data, which say what an observation and a token are.
         lines: on what was written.
         tokens: log p of each token given all others, nats.
         out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
     """
-    page = page_of_numbers(content, noun)
+    page = page_of_numbers(content, source.noun, source.token)
     if tokens is None:
         return Result(page, content, lines)
     cells = [
@@ -276,7 +277,13 @@ def score_into(
             manifest.model_copy(update={"design": design.settings()}),
             ready.model,
             ready.tokens,
-            Recording(run.batch_size, engine=engine, overwrite=run.overwrite, labels=ready.labels),
+            Recording(
+                run.batch_size,
+                engine=engine,
+                overwrite=run.overwrite,
+                labels=ready.labels,
+                verify=ready.code is not None,
+            ),
             fitted=ready.fitted,
         )
 

@@ -29,6 +29,7 @@ from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.models.text.encoding import Joining
 from maskevidence.models.text.loading import load_checkpoint, load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.pieces import reads_residues
 from maskevidence.models.text.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource
 from maskevidence.scores.record import ScoreTable
@@ -136,6 +137,7 @@ def _encoded(
     tokenizer = checkpoint.tokenizer
     elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
     named = None if reading.block_size is not None else texts.labels
+    of_residues = reads_residues(loaded.tokenizer)
     source = DataSource(
         name=data,
         fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
@@ -143,6 +145,8 @@ def _encoded(
         n_observations=len(encoded.tokens),
         columns=list(texts.columns),
         notes=notes,
+        noun="block" if reading.block_size is not None else "protein" if of_residues else "text",
+        token="residue" if of_residues else "token",
     )
     prepared = Prepared(
         loaded if wrap is None else wrap(loaded),

@@ -9,7 +9,7 @@ from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey,
 from maskevidence.support.checks import check_memory
 from maskevidence.tokens import positions
 
-BYTES_PER_MASK = 64  # while it is scored: row, index, draw, size, score, and copies of some
+BYTES_PER_MASK = 190  # while it is scored: row, index, draw, size, score, and copies of some
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def numbers(run: ReportedRun, noun: str) -> Page:
     """The numbers of a run that has an estimate."""
     assert run.estimate is not None
     exact = {"closed_form": run.closed_form, "closed_form_se": run.estimate.closed_form_se}
-    return page_of_numbers(run.run.result() | exact, noun)
+    return page_of_numbers(run.run.result() | exact, noun, run.manifest.data.token)
 
 
 def caution(run: ReportedRun, noun: str) -> str | None:

@@ -6,13 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from maskevidence.data.images import are_pixels, is_image_source
 from maskevidence.errors import InputError
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
 from maskevidence.runs.blocks import Piece, missing_pieces, seal, shard_blocks
-from maskevidence.show.words import token_name
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 3
@@ -30,7 +28,7 @@ _INCIDENTAL = {
     "precise",
     "model_words",
 }
-_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint"}
+_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "noun", "token"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
 
@@ -49,6 +47,8 @@ class DataSource(BaseModel):
         options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
             block_size, context_field), as far as they were given.
         notes: changes of the data, one sentence each.
+        noun: what an observation is: a protein, a block of text, a text, an image or a row.
+        token: what a token is: a token or a residue.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,16 +62,8 @@ class DataSource(BaseModel):
     test_fraction: float | None = None
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
-
-    @property
-    def noun(self) -> str:
-        """What an observation is: a protein, a block of text, a text, an image or a row."""
-        if "block_size" in self.options:
-            return "block"
-        if self.text_fingerprint is not None:
-            return "protein" if token_name(self.notes) == "residue" else "text"
-        of_patches = any(column.startswith("patches of ") for column in self.columns)
-        return "image" if of_patches or are_pixels(self.columns) or is_image_source(self.name) else "row"
+    noun: str = "row"
+    token: str = "token"
 
 
 def common_noun(manifests: "Iterable[Manifest]") -> str:

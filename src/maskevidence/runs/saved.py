@@ -47,6 +47,7 @@ def save_run(
         >>> read_run(folder).manifest.model, read_run(folder).estimate.n_observations
         ('mine', 40)
     """
+    from maskevidence.data.images import are_pixels
     from maskevidence.runs.directory import RunDirectory, write_labels
     from maskevidence.runs.lock import locked
     from maskevidence.runs.manifest import DataSource, Manifest
@@ -58,6 +59,8 @@ def save_run(
         raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
     if len(estimate.ids) != estimate.n_observations:
         raise InputError("an estimate of moments knows no observations; make it of the rows")
+    of_pixels = data is not None and are_pixels(data.columns)
+    noun = "image" if of_pixels else "row" if estimate.text_fingerprint is None else "text"
     source = DataSource(
         name=IN_PYTHON if data is None else data.name,
         fingerprint=data.fingerprint() if data is not None else estimate.data_fingerprint or "",
@@ -65,6 +68,7 @@ def save_run(
         columns=[] if data is None else list(data.columns),
         text_fingerprint=estimate.text_fingerprint,
         notes=[*(() if data is None else data.notes), *estimate.notes],
+        noun=noun,
     )
     manifest = Manifest(
         model=name,

@@ -21,7 +21,8 @@ from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_
 from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
 from maskevidence.runs.lock import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import is_whole, write_part
+from maskevidence.runs.parts import is_whole, read_part, write_part
+from maskevidence.scores.first_batch import rounding
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring, check_scorable
 from maskevidence.support.progress import progress
@@ -49,6 +50,8 @@ class Recording:
         engine: what calls the model, by default this process. Any engine can resume a run of any other.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
+        verify: score one stored block again before a run is extended, and refuse a model that gives other
+            scores: that of a user's code may read files that no fingerprint knows.
     """
 
     batch_size: int = 1024
@@ -56,6 +59,7 @@ class Recording:
     engine: Engine = local_engine
     overwrite: bool = False
     labels: Sequence[str] | None = None
+    verify: bool = False
 
 
 def record_run(
@@ -102,8 +106,11 @@ def record_run(
         if existing is None:
             exact = closed_form(model, manifest, tokens)
             manifest = begin_run(folder, manifest, exact, model.save if fitted else None)
-        elif existing.extended_by(manifest) or existing.devices != manifest.devices:
-            folder.extend(manifest)
+        else:
+            if recording.verify:
+                _verify(folder, existing, model, tokens, recording.batch_size)
+            if existing.extended_by(manifest) or existing.devices != manifest.devices:
+                folder.extend(manifest)
         if recording.labels is not None:
             named = zip(tokens.ids.tolist(), recording.labels, strict=True)
             write_labels(folder.path, manifest, dict(named))
@@ -115,6 +122,27 @@ def record_run(
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
         return _score_missing(folder, manifest, model, tokens, recording, score_all)
+
+
+def _verify(folder: RunDirectory, manifest: Manifest, model: Any, tokens: Tokens, batch_size: int) -> None:
+    """Refuse to extend a run by a model that gives other scores of one of its stored blocks."""
+    part = next(filter(is_whole, folder.parts(manifest)), None)
+    if part is None:
+        return
+    piece = part.piece._replace(last_block=part.piece.first_block + 1)
+    rows = tokens[block_rows(piece.first_block, manifest.rows_per_block, len(tokens))]
+    scoring = Scoring(manifest.mask_design(), manifest.key, batch_size, per_token=manifest.token_scores)
+    again = Work(piece, rows).score(model, scoring, lambda _steps, _description=None: None)[0].sorted()
+    table = read_part(part)[0]
+    stored = table.select(np.isin(table.id, rows.ids.cpu().numpy())).sorted()
+    room = rounding(model)
+    if stored.score.shape != again.score.shape or not np.allclose(
+        stored.score, again.score, rtol=room, atol=room
+    ):
+        raise InputError(
+            f"the model gives other scores than those stored in {str(folder.path)!r}: its code or a file "
+            "that it reads has changed; give another folder, or --overwrite to replace the run"
+        )
 
 
 def begin_run(

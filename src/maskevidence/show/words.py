@@ -5,7 +5,7 @@ Functions that write numbers take ``write``: `number` for the terminal, `typeset
 
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
@@ -284,19 +284,8 @@ def perplexity_name(kind: str) -> str:
     return _PERPLEXITY_NAMES.get(kind, "perplexity")
 
 
-def token_name(notes: Collection[str]) -> str:
-    """What a token is called, by the notes of a run.
-
-    Example:
-        >>> token_name(["the last 3 of 1,000 tokens fill no block and are not scored"])
-        'token'
-    """
-    return "residue" if RESIDUES in notes else "token"
-
-
-def units_in_words(result: Mapping[str, Any]) -> list[list[str]]:
+def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list[str]]:
     """Names and values of the same number per token, per byte of text and per pixel, where there are such."""
-    token = token_name(result["notes"])
     per_token, bits = typeset(result["per_token"], 4), typeset(result["bits_per_token"], 4)
     rows = [[f"per {token}", f"{per_token} nats ({bits} bits of code)"]]
     if result.get("bits_per_byte") is not None:

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import SupportsIndex
 
 from maskevidence.errors import InputError
@@ -29,8 +30,15 @@ def whole_number(name: str, value: object) -> int:
         raise InputError(f"{name}={value!r}; give a whole number") from error
 
 
+_MEMORY_INFO = "/proc/meminfo"
+_CONTAINER = (  # the limit of a container and what it uses, in both versions of control groups
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Refuse to allocate more than this machine's memory.
+    """Refuse to allocate more memory than is free.
 
     Example:
         >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS
@@ -42,16 +50,34 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
     if available is not None and n_bytes > available:
         raise InputError(
             f"{what} need about {n_bytes / 2**30:,.0f} GiB of memory, this machine has "
-            f"{available / 2**30:,.0f}; {remedy}"
+            f"{available / 2**30:,.0f} free; {remedy}"
         )
 
 
 def machine_memory() -> int | None:
-    """The bytes of memory of this machine; None on systems other than Linux and macOS."""
+    """The bytes of memory that are free: of the machine, and below the limit of a container.
+
+    They are those of the whole machine on macOS, and None on systems other than Linux and macOS.
+    """
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
+    free = re.search(r"^MemAvailable: +(\d+) kB", _content(_MEMORY_INFO), re.MULTILINE)
+    bounds = [whole] if free is None else [whole, 1024 * int(free[1])]
+    for limit_file, usage_file in _CONTAINER:
+        limit, usage = _content(limit_file).strip(), _content(usage_file).strip()
+        if limit.isdecimal() and usage.isdecimal():  # "max" without a limit
+            bounds.append(max(0, int(limit) - int(usage)))
+    return min(bounds)
+
+
+def _content(file: str) -> str:
+    """The text of a file of the system; empty where there is none."""
+    try:
+        return Path(file).read_text()
+    except OSError:
+        return ""
 
 
 def join_words(words: Iterable[str]) -> str:
