@@ -177,3 +177,16 @@ def test_seeds_of_numpy_are_whole_numbers() -> None:
     assert type(one.seed) is int
     with pytest.raises(me.InputError, match=r"seed=1\.5; give a whole number"):
         me.estimate_evidence(model, x, seed=1.5)  # type: ignore[arg-type]
+
+
+def test_a_model_in_half_precision_is_scored_in_single() -> None:
+    """numpy has no bfloat16, and 2,000 terms of a sum have more digits than it."""
+
+    class Constant:
+        conditionals = "learned"
+
+        def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+            return torch.where(masked, -1.25, 0.0).bfloat16()
+
+    estimate = me.estimate_evidence(Constant(), np.zeros((8, 2_000)), me.RandomSize(4), check=False)
+    assert estimate.log_evidence == pytest.approx(-2_500, rel=1e-6)

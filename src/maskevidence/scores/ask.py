@@ -276,6 +276,7 @@ def mean_score(
 ) -> Float[Tensor, " B"]:
     """The mean log-probability of the scored tokens of each row, after a check that it is finite."""
     scored = scored.to(answer.device)
+    answer = answer.float() if answer.element_size() < 4 else answer  # half precision would lose the sum
     total = (answer * scored).sum(1)  # finite if every term is, at a fraction of the work of the following
     if not bool(torch.isfinite(total).all()):
         log_conditionals = torch.where(scored, answer, 0.0)
