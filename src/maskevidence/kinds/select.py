@@ -127,7 +127,7 @@ def select(
     parameters among those that no other candidate beats, and its `behind` is what it gives up. The tests of
     all pairs hold together: the probability that a model which is as good as any is called worse is about
     5 % at most. That holds for these fits: another seed moves the log evidence of a network, by .14 to .29
-    nats on tables of few rows, which the tests do not see.
+    nats where it was measured, which the tests do not see.
 
     The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
     design is given, the area under the curve estimates it, with the same masks for all candidates. Beside a
