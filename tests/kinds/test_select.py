@@ -1,7 +1,8 @@
 """Families and numbers of components chosen by held-out evidence."""
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -266,3 +267,17 @@ def test_numbers_of_components(word: str, numbers: tuple[int, ...]) -> None:
 def test_what_is_no_number_of_components(word: str) -> None:
     with pytest.raises(me.InputError, match="--components"):
         parse_components(word)
+
+
+def test_progress_names_candidate_and_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str | None] = []
+
+    @contextmanager
+    def listening(*_: object, **__: object) -> Iterator[Any]:
+        yield lambda _steps, description=None: told.append(description)
+
+    monkeypatch.setattr("maskevidence.kinds.select.progress", listening)
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    me.select(x, ["ppca", "gaussian"], components="1", folds=2)
+    assert told[0] == "fits: ppca:1, fold 1 of 2"
+    assert told[-1] == "fits: gaussian, fold 2 of 2"

@@ -339,10 +339,11 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
         progress("fits", len(plan.folds) * len(plan.words)) as advance,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
-        for rows in plan.folds:
+        for fold, rows in enumerate(plan.folds, 1):
             train = np.delete(plan.values, rows, axis=0)
             tokens = Tokens.from_array(plan.values[rows], ids=rows)
-            for word, model in _fits(plan, train, failed, advance):
+            of_fold = f"fold {fold} of {len(plan.folds)}"
+            for word, model in _fits(plan, train, failed, advance, of_fold):
                 if word not in scores:
                     scores[word] = _Scores(
                         model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes
@@ -361,7 +362,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
 
 
 def _fits(
-    plan: _Plan, train: Rows, failed: dict[_Word, str], advance: Advance
+    plan: _Plan, train: Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
 ) -> Iterator[tuple[_Word, TableModel]]:
     """The candidates fitted to some rows; those that cannot be are added to `failed`."""
     for family in dict.fromkeys(word.family for word in plan.words):
@@ -370,7 +371,7 @@ def _fits(
         if family in _LOW_RANK:
             chain = fit_each_rank(_LOW_RANK[family], train, [word.k or 0 for word in words])
         for word in words:
-            advance(1)
+            advance(1, f"fits: {word}, {of_fold}")
             try:
                 yield word, plan.build(word).fit(train) if chain is None else next(chain)
             except (NumericalError, StopIteration) as error:  # a chain that has failed has ended
