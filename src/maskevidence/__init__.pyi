@@ -7,8 +7,10 @@ from .comparing.comparison import Comparison as Comparison
 from .comparing.comparison import Difference as Difference
 from .comparing.comparison import compare as compare
 from .comparing.imputation import Imputation as Imputation
+from .comparing.imputation import Pooled as Pooled
 from .comparing.imputation import draw_missing as draw_missing
 from .comparing.imputation import impute as impute
+from .comparing.imputation import pool as pool
 from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import InputError as InputError

@@ -186,7 +186,12 @@ def column_names(x: object) -> list[str] | None:
         (['a', 'b'], None)
     """
     names = list(getattr(x, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    if len({*names}) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"the data have two columns with the name {twice!r}; give each its own name")
+    return names
 
 
 def called(names: Sequence[str] | None, column: SupportsIndex) -> str:

@@ -1,5 +1,6 @@
 """FASTA files: equal names and letters of no single residue are noted, other characters refused."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def test_equal_names_and_letters_of_no_single_residue_are_noted(tmp_path: Path) 
         "letters of no single residue are scored as letters of their own: X (3), Z (1), in 3 of 4 sequences"
     )
     assert names == "only 3 of the 4 names of the sequences are different: 'a' 2 times"
+
+
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "proteins.fasta.gz"
+    file.write_bytes(gzip.compress(b">a\n" + b"M" * 11_000_000))
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        read_fasta(file)
+    file.write_bytes(gzip.compress(b">a\n" + b"M" * 1_000_000))
+    assert len(read_fasta(file).sequences[0]) == 1_000_000
 
 
 def test_plain_files_have_no_notes(tmp_path: Path) -> None:

@@ -243,6 +243,15 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "not UTF-8 in column 'name', row 1 (from 0)",
     ),
     ("t.feather", columns_of(feather.write_feather, **NOT_UTF_8), {}, "not UTF-8 in column 'name', row 1"),
+    (
+        "t.feather",
+        columns_of(feather.write_feather, a=[1.0, 2.0], w=[b"A", b"B"]),
+        {"words": True, "categories": ["w"]},
+        "has values of type binary in column 'w', which are not words; write them as text",
+    ),
+    ("t.parquet", columns_of(a=[1.0, 2.0], w=[[1], [2]]), {"id_column": "w"}, "which are not words"),
+    ("t.parquet", columns_of(a=[1.0, 2.0], w=[b"A", b"B"]), {"one_hot": ["w"]}, "which are not words"),
+    ("t.csv", NAMES, {"id_column": ""}, "has no column ''; it has name, a, b, c"),
     # whole numbers that float64 cannot hold, which would be rounded
     ("t.npy", npy(np.array([[2**53 + 1, 1], [2**53 + 3, 2]])), {}, BEYOND.format("c0")),
     ("t.parquet", columns_of(a=[2**53 + 1, 2]), {}, BEYOND.format("a")),

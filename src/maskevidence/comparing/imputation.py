@@ -1,5 +1,6 @@
 """Missing values of a table, filled by a model's conditional means, with their variances."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError
+from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.model import as_tokens
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Strip, Strips
@@ -174,28 +176,52 @@ class HasDrawMissing(Protocol):
         ...
 
 
-def draw_missing(model: object, x: object, draws: int = 5, *, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
+@runtime_checkable
+class HasRefit(Protocol):
+    """A model that can be fitted again to a bootstrap sample for each table that it draws."""
+
+    def draw_missing(
+        self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
+    ) -> Float64[np.ndarray, "n N D"]:
+        """As `HasDrawMissing` has it; with `refit`, each table by a copy fitted to a bootstrap sample."""
+        ...
+
+    def refits_to(self, x: object) -> bool:
+        """Whether a fit takes little time, and the model was fitted to these rows, or most of them were."""
+        ...
+
+
+def draw_missing(
+    model: object, x: object, draws: int = 5, *, seed: int = 0, refit: bool = True
+) -> Float64[np.ndarray, "n N D"]:
     """Fill the missing values of a table several times by draws, for multiple imputation.
 
     The missing values of a row are drawn jointly from p(x_missing | x_observed), so that they vary together
     as they do under the model; draws from each value's own distribution would be uncorrelated. An analysis is
-    made on each of the tables, and its results are pooled by Rubin's rules. The parameters of the model are
-    taken as known.
+    made on each of the tables, and `me.pool` combines the results.
+
+    A Gaussian, PPCA, FactorAnalysis or KernelGaussian that was fitted to most of these rows is fitted again
+    to a bootstrap sample of them for each table, so that the tables vary as the parameters do. Other models,
+    and those that were fitted to other rows, take their parameters as known: with few rows, intervals are
+    then too narrow.
 
     Args:
         model: a model with a method `draw_missing`, such as every model of rows of this package.
         x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value.
         draws: the number of tables.
         seed: of the draws. The first tables do not change if more are drawn.
+        refit: False to take the parameters as known in any case.
 
     Returns:
         Shape (draws, N, D); observed values are as they were in each table.
 
     Raises:
-        InputError: a model that cannot draw, a number of draws below 1, or a table as `impute` refuses it.
+        InputError: a model that cannot draw or be fitted to a bootstrap sample, a number of draws below 1, or
+            a table as `impute` refuses it.
 
     Source:
-        Rubin (1987), Multiple Imputation for Nonresponse in Surveys.
+        Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Honaker and King (2010), What to Do
+        about Missing Values in Time-Series Cross-Section Data (a fit to a bootstrap sample for each table).
 
     Example:
         >>> import maskevidence as me, torch
@@ -210,4 +236,73 @@ def draw_missing(model: object, x: object, draws: int = 5, *, seed: int = 0) -> 
             "seed); use a model of rows of this package, or add the method"
         )
     as_tokens(model, x)  # reports errors of the table in the same words for every model
+    if refit and isinstance(model, HasRefit) and model.refits_to(x):
+        return model.draw_missing(x, draws, seed, refit=True)
     return model.draw_missing(x, draws, seed)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Results of an analysis of several filled tables, combined.
+
+    Attributes:
+        estimate: shape (), or that of one result; the mean over the tables.
+        standard_error: likewise; within and between the tables.
+        df: likewise; degrees of freedom of Student's t.
+    """
+
+    estimate: Float64[np.ndarray, "*results"] | float
+    standard_error: Float64[np.ndarray, "*results"] | float
+    df: Float64[np.ndarray, "*results"] | float
+
+    def interval(
+        self, level: float = 0.95
+    ) -> tuple[Float64[np.ndarray, "*results"] | float, Float64[np.ndarray, "*results"] | float]:
+        """The ends of the two-sided interval by Student's t."""
+        if not 0 < level < 1:
+            raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
+        half = np.vectorize(t_half_width)(self.standard_error, self.df, level)
+        return self.estimate - half, self.estimate + half
+
+
+def pool(estimates: object, standard_errors: object, *, df: float = math.inf) -> Pooled:
+    """Combine the results of one analysis of several filled tables, by Rubin's rules.
+
+    With m tables, estimates Q and their squared standard errors U, the estimate is the mean of Q, and its
+    variance is T = mean(U) + (1 + 1/m) var(Q). With λ = (1 + 1/m) var(Q)/T, the share that is due to the
+    missing values, and ν degrees of freedom of the analysis of a table without holes, t has 1/(1/ν₁ + 1/ν₂)
+    degrees of freedom, ν₁ = (m - 1)/λ², ν₂ = (ν + 1)/(ν + 3) ν (1 - λ).
+
+    Args:
+        estimates: shape (m,) for one number of each table, such as a coefficient, or (m, ...) for several.
+        standard_errors: the same shape.
+        df: ν, such as the number of rows minus that of the coefficients; without it the table is large.
+
+    Raises:
+        InputError: fewer than two tables, other shapes, numbers that are not finite, or errors of 0 or less.
+
+    Source:
+        Rubin (1987), Multiple Imputation for Nonresponse in Surveys, Eq. 3.1.2 to 3.1.5; Barnard and Rubin
+        (1999), Small-Sample Degrees of Freedom with Multiple Imputation, Eq. 3.
+
+    Example:
+        >>> pooled = pool([2.0, 2.5, 1.5], [0.5, 0.5, 0.5], df=57)
+        >>> float(pooled.estimate), round(float(pooled.standard_error), 3), round(float(pooled.df), 1)
+        (2.0, 0.764, 4.9)
+        >>> low, high = pooled.interval()
+        >>> round(float(low), 2), round(float(high), 2)
+        (0.02, 3.98)
+    """
+    q, error = np.asarray(estimates, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    if q.ndim < 1 or len(q) < 2 or q.shape != error.shape:
+        raise InputError(
+            f"estimates of shape {q.shape}, standard errors of shape {error.shape}; give equal shapes, one "
+            "entry for each of two or more tables"
+        )
+    if not (np.isfinite(q).all() and np.isfinite(error).all() and (error > 0).all() and df > 0):
+        raise InputError("give finite estimates, and standard errors and degrees of freedom above 0")
+    within, between = (error**2).mean(0), (1 + 1 / len(q)) * q.var(0, ddof=1)
+    share = between / (within + between)
+    of_table = (1.0 if math.isinf(df) else (df + 1) / (df + 3)) * df * (1 - share)
+    df_of_t = 1 / (share**2 / (len(q) - 1) + 1 / of_table)
+    return Pooled(q.mean(0), np.sqrt(within + between), df_of_t)

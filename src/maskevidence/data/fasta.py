@@ -1,6 +1,7 @@
 """Sequences in FASTA files, plain or gzipped; of alignments (A2M, A3M), the sequences without their gaps."""
 
 import gzip
+import io
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from maskevidence.support.files import reading
 FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
 _GZIP = b"\x1f\x8b"
+_MOST_UNPACKED, _MOST_TIMES = 10**7, 100  # bytes, and times the packed size
 _GAPS = "-."
 _BREAK = "|"  # between the chains of a protein
 _NO_SINGLE_RESIDUE = "XBZJ"  # any residue, D or N, E or Q, I or L
@@ -78,7 +80,8 @@ def read_fasta(file: Path) -> Records:
     for place, (name, sequence) in enumerate(zip(names, sequences, strict=True)):
         if not sequence:
             raise InputError(f"record {place} ({name!r}) of {str(file)!r} has no letter; leave it out")
-        wrong = next((sign for sign in sequence if not sign.isalpha() and sign != _BREAK), None)
+        strange = {sign for sign in {*sequence} if not sign.isalpha() and sign != _BREAK}
+        wrong = min(strange, key=sequence.index, default=None)
         if wrong is not None:
             what = "a stop, within its sequence" if wrong == "*" else "which is no letter"
             raise InputError(
@@ -133,7 +136,9 @@ def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
     n_gaps = sum(sequence.count(gap) for sequence in sequences for gap in _GAPS)
     if n_gaps or ending.endswith(_ALIGNMENTS):
         aligned = str.maketrans("", "", _GAPS)
-        n_small = sum(letter.islower() for sequence in sequences for letter in sequence)
+        n_small = sum(
+            sequence.count(letter) for sequence in sequences for letter in {*sequence} if letter.islower()
+        )
         sequences = [sequence.translate(aligned).upper() for sequence in sequences]
         notes.append(
             f"an alignment: gaps were dropped ({n_gaps:,}), and small letters made capital ones ({n_small:,})"
@@ -151,7 +156,17 @@ def _text(file: Path) -> str:
     """The text of a file, unpacked."""
     with reading(file):
         content = file.read_bytes()
+    if not content.startswith(_GZIP):
+        return utf_8_text(file, content)
+    most = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
     try:
-        return utf_8_text(file, gzip.decompress(content) if content.startswith(_GZIP) else content)
+        with gzip.open(io.BytesIO(content)) as packed:
+            unpacked = packed.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{str(file)!r} cannot be unpacked ({error}); write it again") from error
+    if len(unpacked) > most:
+        raise InputError(
+            f"{str(file)!r} unpacks to more than {_MOST_TIMES} times its size, which sequences hardly do; "
+            "unpack it yourself if that is right"
+        )
+    return utf_8_text(file, unpacked)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.support.checks import plain_number
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
 
@@ -330,7 +331,7 @@ def binarise(table: Table, how: str, seed: int = 0) -> Table:
 def _threshold(how: str, argument: str) -> float:
     """The threshold after the colon, 0.5 if there is none."""
     try:
-        limit = float(argument or "0.5")
+        limit = plain_number(argument or "0.5")
     except ValueError:
         limit = np.nan
     if not 0.0 <= limit < 1.0:

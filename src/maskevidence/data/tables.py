@@ -337,7 +337,7 @@ def to_table(
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
-    id_column = selection.id_column or raw.index
+    id_column = raw.index if selection.id_column is None else selection.id_column
     said = [*selection.categories, *selection.numbers]
     _check_names(
         raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
@@ -352,6 +352,8 @@ def to_table(
             raise InputError(f"--one-hot {name!r} is not among the columns that are used: {', '.join(used)}")
     _check_kinds(selection, used)
     cells = dict(zip(names, raw.columns.columns, strict=True))
+    for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
+        _check_words(raw.name, name, cells[name].type)
     columns: dict[str, Float64[np.ndarray, " N"]] = {}
     levels: dict[str, tuple[str, ...]] = {}
     categories, unusable = {}, []
@@ -425,6 +427,19 @@ def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float6
     levels = tuple(sorted({cell for cell in cells if cell not in absent}))
     position = {word: float(code) for code, word in enumerate(levels)}
     return levels, np.array([position.get(cell, np.nan) for cell in cells])
+
+
+def _check_words(file: str, name: str, kind: Any) -> None:
+    """Refuse a column of bytes, lists or structures, whose cells are not words."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    if binary or types.is_nested(kind):
+        raise InputError(
+            f"{file!r} has values of type {kind} in column {name!r}, which are not words; write them as "
+            f"text, or leave the column out (--drop {typed([name])})"
+        )
 
 
 def _check_few(file: str, name: str, words: Sequence[str], values: Float64[np.ndarray, " N"]) -> None:

@@ -48,6 +48,7 @@ class _Filling(NamedTuple):
     # shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the probability
     # of the filled value, 1 where it was observed; None for draws
     deviation: Float64[np.ndarray, "N D"] | None
+    notes: tuple[str, ...] = ()  # on the draws
     likeliest: tuple[str, ...] = ()  # the columns of few values, one of which is filled in: the most probable
     constant: tuple[str, ...] = ()  # the columns that do not vary, which are filled by their one value
 
@@ -96,6 +97,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         if isinstance(saved, MaskedNetwork):
             tokens = Tokens.from_array(table.values, empty_rows=True)
             notes += saved.notes_on_unseen(tokens, given)
+    notes += filling.notes
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():
@@ -147,8 +149,9 @@ def _fill(
         few = {k: model.values_of(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
     likeliest = tuple(kept[k] for k in few if few[k] is not None)
     if options.draws is not None:
-        values[:, :, places] = model.draw_missing(holed, options.draws, options.seed)
-        return _Filling(values, None, likeliest, constant)
+        drawn, note = _draws(model, holed, options.draws, options.seed)
+        values[:, :, places] = drawn
+        return _Filling(values, None, (note,), likeliest, constant)
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
@@ -163,7 +166,22 @@ def _fill(
                 p = (mean - no) / (yes - no)
                 values[0][hole, place] = np.where(p < 0.5, no, yes)[hole]
                 deviation[hole, place] = np.maximum(p, 1 - p)[hole]
-    return _Filling(values, deviation, likeliest, constant)
+    return _Filling(values, deviation, (), likeliest, constant)
+
+
+def _draws(
+    model: TableModel, holed: Float64[np.ndarray, "N D"], draws: int, seed: int
+) -> tuple[Float64[np.ndarray, "n N D"], str]:
+    """Tables with the missing values drawn, and a note on the parameters with which they were drawn."""
+    why = "the model was fitted to other rows" if model.refits else "a fit takes long"
+    if model.refits_to(holed):
+        try:
+            drawn = model.draw_missing(holed, draws, seed, refit=True)
+            return drawn, "each table is drawn by a model fitted again to a bootstrap sample of the rows"
+        except InputError as error:
+            why = str(error).partition("; with refit=False")[0]
+    note = f"all tables are drawn with the same parameters, since {why}: with few rows, pooled intervals are"
+    return model.draw_missing(holed, draws, seed), f"{note} too narrow"
 
 
 def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:

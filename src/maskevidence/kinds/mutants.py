@@ -143,9 +143,11 @@ def _numbers(data: str, columns: TextColumns, name: str, limit: int | None) -> F
             continue
         try:
             numbers[row] = float(value if is_number(str(value)) else "no number")
+            if np.isinf(numbers[row]):
+                raise ValueError
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"{data!r} has {str(value)[:40]!r} in column {name!r}, row {row} (from 0), which is no "
-                "number; correct it or leave it empty"
+                "finite number; correct it or leave it empty"
             ) from error
     return numbers

@@ -116,7 +116,11 @@ def reading_for(
     Returns:
         The reading, the column of names, and a note on what was not given.
     """
-    if saved.columns is None or not is_table_file(data) or is_image_source(data):
+    if saved.columns is None or not is_table_file(data):
+        return reading, id_column, []
+    if means_images(data, reading.table, id_column) and (
+        are_pixels(saved.columns) or not Path(data).is_file()
+    ):
         return reading, id_column, []
     given = {"id_column": id_column} | vars(reading.table)
     known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
@@ -216,7 +220,7 @@ def read(
 
 
 def _read(data: str, reading: RowReading, limit: int | None, id_column: str | None, words: bool) -> Table:
-    if is_image_source(data):
+    if means_images(data, reading.table, id_column):
         for name, value in {"id_column": id_column, **vars(reading.table)}.items():
             if value is not None:
                 raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
@@ -267,6 +271,12 @@ def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple
     if len(scored) != source.n_observations == len(ids) and ids.max() < len(everything):
         scored = everything.take(np.sort(ids))
     return with_columns_of(scored, source.columns), everything
+
+
+def means_images(data: str, options: TableOptions, id_column: str | None) -> bool:
+    """Whether a DATA word means images: not a Parquet file if an option of tables says how to read it."""
+    as_table = Path(data).is_file() and any((id_column, *vars(options).values()))
+    return is_image_source(data) and not as_table
 
 
 def is_table_file(data: str) -> bool:

@@ -45,6 +45,7 @@ from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Part, Table
 from maskevidence.show.words import count, model_words
+from maskevidence.support.checks import plain_number
 from maskevidence.support.files import csv_text, write_atomic
 
 MAX_TOKENS_SHOWN = 40
@@ -364,7 +365,7 @@ def parse_precise(
         return None
     number = target_se.removesuffix("%")
     try:
-        value = float(number)
+        value = plain_number(number)
     except ValueError:
         value = math.nan
     if not 0.0 < value < math.inf:

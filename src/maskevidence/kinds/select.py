@@ -291,6 +291,8 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         >>> [str(one) for one in candidates("gaussian,ppca,ppca:7", (2, 1))]
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
     """
+    if not isinstance(families, str | Sequence) or not all(isinstance(name, str) for name in families):
+        raise InputError(f"families={families!r}; give words such as 'gaussian' or ['ppca', 'masked-net']")
     names = families.split(",") if isinstance(families, str) else list(families)
     words: list[_Word] = []
     for name in (name.strip() for name in names):

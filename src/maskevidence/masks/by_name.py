@@ -23,6 +23,7 @@ from maskevidence.masks.design import MaskDesign, Masks
 from maskevidence.masks.orders import Orderings
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
+from maskevidence.support.checks import plain_number
 from maskevidence.support.files import reading
 
 DESIGNS: tuple[type[MaskDesign], ...] = (
@@ -200,7 +201,7 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
         return int(text)
     if kind is float:
         try:
-            return float(text)
+            return plain_number(text)
         except ValueError:
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a number") from None
     if get_origin(kind) is tuple:

@@ -1,5 +1,6 @@
 """What every model of table rows has, beyond the protocol of `MaskedModel`."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +12,9 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.comparing.imputation import Imputation
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, NumericalError
 from maskevidence.model import Conditionals, refuse_training_mode
-from maskevidence.models.fingerprints import marks_of, share_fitted
+from maskevidence.models.fingerprints import includes_fitted, marks_of, share_fitted
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
@@ -47,6 +48,7 @@ class TableModel(HasPage, nn.Module, ABC):
         takes_words: True if columns may hold the positions of words, which `declare` tells the model.
         levels: the words of such columns, by the name of the column.
         learning_rate: the default learning rate of Adam.
+        refits: True if `fit` takes so little time that it can be repeated for each draw of missing values.
 
     Args:
         n_features: D, 1 or more.
@@ -57,6 +59,7 @@ class TableModel(HasPage, nn.Module, ABC):
     keeps_units: bool = True
     takes_words: bool = False
     learning_rate: float = 0.02
+    refits: bool = False
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
@@ -147,7 +150,9 @@ class TableModel(HasPage, nn.Module, ABC):
         columns = None if self.columns is None else tuple(self.columns)
         return Imputation(values.cpu().double().numpy(), variance.cpu().double().numpy(), columns)
 
-    def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
+    def draw_missing(
+        self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
+    ) -> Float64[np.ndarray, "n N D"]:
         """Tables whose missing (NaN) values are drawn from p(x_missing | x_observed) of their row, jointly.
 
         A row without any observed value is drawn from the model. The draws of a row depend on the seed, the
@@ -157,12 +162,14 @@ class TableModel(HasPage, nn.Module, ABC):
             x: shape (N, D).
             draws: the number of tables.
             seed: of the draws.
+            refit: whether each table is drawn by a copy of the model that is fitted to a bootstrap sample of
+                the rows, so that the draws vary with the uncertainty of the parameters, too.
 
         Returns:
             Shape (draws, N, D); observed values are as they were in each of them.
 
         Raises:
-            InputError: `draws` is below 1.
+            InputError: `draws` is below 1, or a bootstrap sample cannot be fitted.
         """
         if draws < 1:
             raise InputError(f"draws={draws}; give a whole number of 1 or more")
@@ -172,9 +179,37 @@ class TableModel(HasPage, nn.Module, ABC):
         tables = []
         with torch.no_grad():
             for draw in range(draws):
-                drawn = self._draw_missing(tokens, int(keyed_bits(whole_number("seed", seed), draw)))
+                key = int(keyed_bits(whole_number("seed", seed), draw))
+                drawn = (self._bootstrapped(tokens, key) if refit else self)._draw_missing(tokens, key)
                 tables.append(torch.where(tokens.maskable, tokens.values, drawn.double()))
         return torch.stack(tables).cpu().numpy()
+
+    def refits_to(self, x: object) -> bool:
+        """Whether a fit takes little time, and the model was fitted to these rows, or most of them were.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+        return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
+
+    def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
+        """A copy of the model, fitted to as many rows, drawn with replacement."""
+        table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
+        table = table[tokens.maskable.any(1).cpu().numpy()]
+        again = copy.deepcopy(self)
+        try:
+            with torch.enable_grad():
+                again._fit_again(table[np.random.default_rng(seed).integers(len(table), size=len(table))])
+        except (InputError, NumericalError) as error:
+            raise InputError(
+                f"the model cannot be fitted to a bootstrap sample of the rows: {error}; with refit=False "
+                "its parameters are taken as known"
+            ) from error
+        return again
+
+    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
+        """Fit to a bootstrap sample, with the settings of the last fit."""
+        self.fit(table)
 
     def tokens(self, x: object) -> Tokens:
         """Rows as tokens on the model's device.
@@ -188,6 +223,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: not a table of numbers, or a table without a column of the model.
         """
+        self._refuse_half()
         if isinstance(x, Tokens):
             return x.to(self._like().device)
         return Tokens.from_array(self._own_columns(x)).to(self._like().device)
@@ -301,6 +337,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
         """Rows to fit, in float64 with NaN where a value is missing."""
+        self._refuse_half()
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)
         self._remember(x, tokens)
@@ -315,6 +352,7 @@ class TableModel(HasPage, nn.Module, ABC):
     def _with_holes(self, x: object) -> Tokens:
         """Rows to fill, which may be without any observed value."""
         refuse_training_mode(self)
+        self._refuse_half()
         tokens = Tokens.from_array(self._own_columns(x), empty_rows=True).to(self._like().device)
         self.check_width(tokens.width)
         return tokens
@@ -337,6 +375,11 @@ class TableModel(HasPage, nn.Module, ABC):
             )
         chosen: Any = x
         return chosen.select(self.columns) if hasattr(type(x), "select") else chosen[self.columns]
+
+    def _refuse_half(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            dtype = str(self.dtype).removeprefix("torch.")
+            raise InputError(f"models of rows do not compute in {dtype}; give float32 or float64")
 
     def _refuse_context(self, tokens: Tokens) -> None:
         if bool(tokens.context.any()):

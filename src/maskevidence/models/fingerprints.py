@@ -13,24 +13,37 @@ from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens
 
 _KEPT = 1_000  # the rows with the smallest hashes, a random sample
-_UNIQUE = 0.9  # of the rows at least: new rows of a table with many equal rows look like those fitted
+_UNIQUE = 0.9  # of the rows at least; else many are equal
 _NOTED, _FEWEST = 0.2, 3  # share and number of rows that are known again
 _DIGITS = 14  # of a hash of 53 bits in hexadecimal
+MANY_EQUAL = "="  # before the hashes of rows many of which are equal
+_MOST = 0.5  # of the fitted rows, from which a table is taken for the one that was fitted
 
 
 def marks_of(tokens: Tokens) -> str:
-    """Hashes of the values in float32 of up to 1,000 rows, in hexadecimal; none if many rows are equal.
+    """Hashes of the values in float32 of up to 1,000 rows, in hexadecimal, after "=" if many rows are equal.
 
     Example:
         >>> len(marks_of(Tokens.from_array([[1.0, 2.0], [3.0, 4.0]]))) // 14
         2
-        >>> marks_of(Tokens.from_array([[1.0, 2.0], [1.0, 2.0]]))
-        ''
+        >>> marks_of(Tokens.from_array([[1.0, 2.0], [1.0, 2.0]]))[0]
+        '='
     """
     values, counts = np.unique(_hashes(tokens), return_counts=True)
-    if (counts == 1).sum() < _UNIQUE * len(tokens):
-        return ""
-    return "".join(f"{value:0{_DIGITS}x}" for value in values[:_KEPT])
+    equal = MANY_EQUAL if (counts == 1).sum() < _UNIQUE * len(tokens) else ""
+    return equal + "".join(f"{value:0{_DIGITS}x}" for value in values[:_KEPT])
+
+
+def includes_fitted(marks: str, tokens: Tokens) -> bool:
+    """Whether rows include most of those that a model was fitted to; False if it was fitted to none.
+
+    Example:
+        >>> fitted, some, few = (Tokens.from_array(np.arange(n)[:, None]) for n in (8, 6, 3))
+        >>> [includes_fitted(marks_of(fitted), rows) for rows in (fitted, some, few)]
+        [True, True, False]
+    """
+    kept = _kept(marks)
+    return bool(len(kept)) and bool(np.isin(kept, _hashes(tokens)).mean() >= _MOST)
 
 
 def share_fitted(marks: str, tokens: Tokens) -> float:
@@ -44,13 +57,20 @@ def share_fitted(marks: str, tokens: Tokens) -> float:
         >>> share_fitted(marks_of(fitted), scored)
         0.8
     """
-    kept = np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
-    hashes = _hashes(tokens)
+    if marks.startswith(MANY_EQUAL):  # new rows would look like those fitted
+        return 0.0
+    kept, hashes = _kept(marks), _hashes(tokens)
     if len(kept) == _KEPT:
         hashes = hashes[hashes <= kept.max()]
     n_found = int(np.isin(hashes, kept).sum())
     enough = n_found >= max(1, _NOTED * len(hashes), min(_FEWEST, len(tokens)))
     return n_found / len(hashes) if enough else 0.0
+
+
+def _kept(marks: str) -> Int64[np.ndarray, " n"]:
+    """The hashes that are kept in marks."""
+    marks = marks.removeprefix(MANY_EQUAL)
+    return np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
 
 
 def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:

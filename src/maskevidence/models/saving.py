@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Set
 from pathlib import Path
+from string import hexdigits
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from maskevidence import models
 from maskevidence.errors import InputError
 from maskevidence.models.base import FORMAT, TableModel
+from maskevidence.models.fingerprints import MANY_EQUAL
 from maskevidence.support.files import read_json
 
 _KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # whatever the dtype of a model
@@ -128,7 +130,7 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
     if columns is not None and not (names and len(columns) == n_features):
         raise InputError(f"{unfit} the columns are not {n_features!r} names; save the model again")
     fitted_rows = config.get("fitted_rows", "")
-    if not isinstance(fitted_rows, str) or not set(fitted_rows) <= set("0123456789abcdef"):
+    if not isinstance(fitted_rows, str) or not set(fitted_rows.removeprefix(MANY_EQUAL)) <= {*hexdigits}:
         raise InputError(f"{unfit} fitted_rows are no hashes in hexadecimal; save the model again")
     read_with = config.get("read_with", {})
     if not isinstance(read_with, dict) or not all(isinstance(word, str) for word in read_with.values()):

@@ -37,6 +37,18 @@ _CONTAINER = (  # the limit of a container and what it uses, in both versions of
 )
 
 
+def plain_number(text: str) -> float:
+    """A number in the digits 0 to 9; ValueError for another text.
+
+    Example:
+        >>> plain_number("1e3")
+        1000.0
+    """
+    if not re.match(NUMBER, text):
+        raise ValueError(text)
+    return float(text)
+
+
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
     """Refuse to allocate more memory than is free.
 

@@ -27,6 +27,7 @@ from maskevidence.model import HasBatches
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.runs.engine import Done, Scorer, Work
 from maskevidence.scores.score import Scoring
+from maskevidence.support.checks import plain_number
 from maskevidence.support.progress import Advance
 
 CONNECT_SECONDS = 10.0
@@ -34,8 +35,8 @@ ANSWER_SECONDS = 30.0  # a process that imports Ray and connects takes about 2, 
 # A Ray started here sends no reports to its makers, and its workers have the priority of this process.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {  # of a word: argument and type
-    "workers": ("workers", int),
-    "gpus": ("gpus_per_worker", float),
+    "workers": ("workers", lambda text: int(re.fullmatch("-?[0-9]+", text)[0])),  # type: ignore[index]
+    "gpus": ("gpus_per_worker", plain_number),
     "address": ("address", str),
 }
 _CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='error')"
@@ -187,7 +188,7 @@ def parse_engine(word: str) -> RayEngine:
             if argument in values:
                 raise ValueError
             values[argument] = parse(text)
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise InputError(
             f"{word!r} is no engine; give ray, ray:8 for 8 workers, or ray:8,gpus=0.5,address=HOST:PORT"
         ) from None

@@ -31,8 +31,8 @@ class MaskedImputer(
 
     A density is fitted to the rows. Values of held-out rows are then hidden one at a time and predicted from
     the others of their row. The residuals, in predicted standard deviations, rescale the deviations of each
-    column and give the ends of the intervals. This assumes that values are missing at random, as the hidden
-    ones are.
+    column and give the ends of the intervals. This assumes that values are missing completely at
+    random, as the hidden ones are: if other columns decide what is missing, intervals may hold less often.
 
     With a density that takes `categorical_features`, such as `MaskedNetworkDensity`, words are filled by
     words: the most probable category, which has no interval.

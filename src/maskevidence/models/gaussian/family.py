@@ -31,6 +31,7 @@ class GaussianFamily(TableModel):
     conditionals: Conditionals = "exact"
     base_measure = DENSITY
     keeps_units = False
+    refits = True
     mean: nn.Parameter
 
     def __init__(self, mean: Float[Tensor, " D"]) -> None:

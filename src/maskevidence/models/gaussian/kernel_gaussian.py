@@ -63,6 +63,7 @@ class KernelGaussian(TableModel):
     conditionals: Conditionals = "exact"
     base_measure = DENSITY
     keeps_units = False
+    refits = True
     seen: Tensor
 
     def __init__(self, n_features: int, n_centres: int, *, dtype: torch.dtype = torch.float64) -> None:
@@ -73,6 +74,7 @@ class KernelGaussian(TableModel):
         self.centres = nn.Parameter(torch.zeros(n_centres, n_features, dtype=dtype))
         self.register_buffer("seen", torch.ones(n_centres, n_features, dtype=dtype))
         self.bandwidth_logit = nn.Parameter(torch.zeros((), dtype=dtype))
+        self.shrinkage: float | None = None  # of the last fit
 
     @property
     def bandwidth(self) -> Float[Tensor, ""]:
@@ -129,8 +131,14 @@ class KernelGaussian(TableModel):
         self.seen = torch.from_numpy(~np.isnan(table[rows])).to(like)
         logit = np.log(bandwidth / (1 - bandwidth))
         self.bandwidth_logit = nn.Parameter(torch.tensor(float(logit), dtype=torch.float64).to(like))
-        self.n_iterations = fitted.n_iterations
+        self.n_iterations, self.shrinkage = fitted.n_iterations, shrinkage
         return self
+
+    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
+        """With bandwidth and shrinkage as they are, which equal rows would mislead, and one kernel a row."""
+        self.fit(table, shrinkage=self.shrinkage, bandwidth=float(self.bandwidth.detach()))
+        first = torch.from_numpy(np.unique(self.centres.detach().cpu().numpy(), axis=0, return_index=True)[1])
+        self.centres, self.seen = nn.Parameter(self.centres.detach()[first]), self.seen[first]
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.

@@ -1,8 +1,10 @@
 """The columns of a table as a masked network sees them: yes/no, categories, and numbers with a resolution."""
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -207,6 +209,8 @@ def levels_of(x: Any) -> dict[str, list[str]]:
     names = column_names(x) or []
     if hasattr(x, "levels"):
         return {name: list(words) for name, words in x.levels.items()}
+    for name in names:
+        _check_cells(name, x[name])
     return {name: sorted(set(filter(None, _words(x[name])))) for name in names if _is_words(x[name])}
 
 
@@ -273,6 +277,12 @@ def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> 
     own = getattr(x, "levels", None)
     parts = []
     for k, name in enumerate(names):
+        if own is None:
+            _check_cells(name, x[name])
+        of_words = _is_words(x[name]) if own is None else name in own
+        if of_words != (name in levels) and (of_words or own is not None):
+            inside, before = ("words", "numbers") if of_words else ("numbers", "words")
+            raise InputError(f"column {name!r} of the data holds {inside}, the model was fitted to {before}")
         if name not in levels:
             parts.append(
                 x.values[:, k] if own is not None else x[name].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -288,6 +298,21 @@ def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> 
             codes = x.values[:, k]
             parts.append(of_model[np.where(np.isnan(codes), len(of_model) - 1, codes).astype(np.int64)])
     return np.column_stack(parts)
+
+
+def _check_cells(name: str, column: Any) -> None:
+    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf" or str(column.dtype) == "category":
+        return
+    known = (str, numbers.Real, np.bool_, Decimal)
+    cells = zip(column, column.isna(), strict=True)
+    strange = next((cell for cell, missing in cells if not missing and not isinstance(cell, known)), None)
+    if strange is not None or kind in "mM":
+        raise InputError(
+            f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
+            "leave it out, or make it numbers or words"
+        )
 
 
 def _is_words(column: Any) -> bool:
