@@ -86,7 +86,7 @@ def test_draws_stand_below_each_other(folder: Path, run: CommandLine, frame: pd.
     assert drawn["draw"].tolist() == np.repeat([1, 2, 3], 60).tolist()
     numbers = frame[list("bdacn")]
     model = me.models.PPCA(5, 2).fit(numbers)
-    expected = model.draw_missing(numbers, draws=3, seed=0)
+    expected = me.draw_missing(model, numbers, draws=3, seed=0)
     np.testing.assert_allclose(drawn[list("bdacn")], expected.reshape(-1, 5), rtol=1e-5)
     assert (drawn["who"] == [*frame["who"]] * 3).all()
     assert run(*words, "--out", "more.csv", "--seed", 1).code == 0
