@@ -1,20 +1,70 @@
-"""The memory that work may take is what is free, below the limit of a container."""
+"""The memory that is free, as Linux tells it: of the machine, and within a container."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from maskevidence.support import checks
+import maskevidence as me
+from maskevidence.errors import InputError
+from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.support import memory
+from maskevidence.support.checks import check_memory
+
+GIB = 2**30
+FREE = {"proc/meminfo": f"MemTotal: {64 * 2**20} kB\nMemAvailable: {32 * 2**20} kB\n"}
+SECOND = FREE | {
+    "proc/self/cgroup": "0::/a/b\n",
+    "sys/fs/cgroup/a/b/memory.max": "max",
+    "sys/fs/cgroup/a/memory.max": str(4 * GIB),
+    "sys/fs/cgroup/a/memory.current": str(3 * GIB),
+    "sys/fs/cgroup/a/memory.stat": f"anon 1\ninactive_file {GIB}\n",
+}
+V1 = "sys/fs/cgroup/memory/memory"
+FIRST = FREE | {
+    "proc/self/cgroup": "5:cpu:/c\n4:memory:/docker/1\n",  # the container sees its own folder as the root
+    f"{V1}.limit_in_bytes": str(5 * GIB),
+    f"{V1}.usage_in_bytes": str(2 * GIB),
+    f"{V1}.stat": "inactive_file 7\ntotal_inactive_file 0\n",
+}
+UNLIMITED = FIRST | {f"{V1}.limit_in_bytes": str(2**63 - 4096)}
 
 
-def test_free_memory_and_the_limit_of_a_container_count(
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [(FREE, 32), (SECOND, 2), (FIRST, 3), (UNLIMITED, 32)],
+    ids=["none", "2", "1", "no limit"],
+)
+def test_the_smallest_room_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], free: int
+) -> None:
+    monkeypatch.setattr(memory, "_ROOT", tmp_path)
+    monkeypatch.setattr(memory.os, "sysconf", {"SC_PHYS_PAGES": 2**24, "SC_PAGE_SIZE": 4096}.__getitem__)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory.free_memory() == free * GIB
+    check_memory(free * GIB, "so many masks", "ask for fewer")
+    with pytest.raises(InputError, match=f"need about {free} GiB of memory, {free} are free; ask for fewer"):
+        check_memory(free * GIB + 1, "so many masks", "ask for fewer")
+
+
+def test_other_systems_tell_the_memory_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {"info": "MemTotal: 9 kB\nMemAvailable:   4096 kB\n", "max": "3000000\n", "current": "1000000\n"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(checks, "_MEMORY_INFO", str(tmp_path / "info"))
-    monkeypatch.setattr(checks, "_CONTAINER", ((str(tmp_path / "max"), str(tmp_path / "current")),))
-    assert checks.machine_memory() == 2_000_000
-    (tmp_path / "max").write_text("max\n")
-    assert checks.machine_memory() == 4096 * 1024
+    monkeypatch.setattr(memory, "_ROOT", tmp_path)
+    monkeypatch.setattr(memory.os, "sysconf", {"SC_PHYS_PAGES": 8, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert memory.free_memory() == 8 * 4096
+
+
+@pytest.mark.parametrize(("design", "share"), [("random-size:2000", 1.0), ("orderings:400", 0.7)])
+def test_masks_take_what_is_counted(design: str, share: float) -> None:
+    model = me.models.PPCA(6, 2, seed=1)
+    x = model.sample(50)
+    tracemalloc.start()
+    try:
+        estimate = me.estimate_evidence(model, x, design)
+        taken = tracemalloc.get_traced_memory()[1] / estimate.n_masks
+    finally:
+        tracemalloc.stop()
+    assert taken == pytest.approx(share * BYTES_PER_MASK, rel=0.1)

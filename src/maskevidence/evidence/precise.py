@@ -45,7 +45,8 @@ from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import BYTES_PER_MASK
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.show.words import count
-from maskevidence.support.checks import machine_memory, whole_number
+from maskevidence.support.checks import whole_number
+from maskevidence.support.memory import free_memory
 
 NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
 SLACK, LOWER_TAIL = 1.2, 0.05
@@ -300,6 +301,6 @@ def _passes(draws: float, estimate: EvidenceEstimate) -> str:
 
 
 def _too_many(n_masks: float) -> bool:
-    """Whether this number of masks is too large for the machine's memory."""
-    memory = machine_memory()
-    return memory is not None and n_masks * BYTES_PER_MASK > memory
+    """Whether this number of masks is too large for the memory that is free."""
+    free = free_memory()
+    return free is not None and n_masks * BYTES_PER_MASK > free

@@ -9,7 +9,9 @@ from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey,
 from maskevidence.support.checks import check_memory
 from maskevidence.tokens import positions
 
-BYTES_PER_MASK = 190  # while it is scored: row, index, draw, size, score, and copies of some
+BYTES_PER_MASK = (
+    280  # at most, while it is scored and summarised: its row, draw, size, score, weight, and copies
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
 
 
 def check_n_masks(n_draws: Integers) -> None:
-    """Refuse more masks than this machine's memory holds."""
+    """Refuse more masks than fit into the memory that is free."""
     n_masks = int(n_draws.sum(dtype=np.float64))
     check_memory(
         n_masks * BYTES_PER_MASK,
