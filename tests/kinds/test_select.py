@@ -187,6 +187,18 @@ def test_fits_of_each_number_are_as_good_as_fits_alone(kind: Any, missing: float
         assert gain > -1e-4  # a fit alone may have found another maximum
 
 
+@pytest.mark.parametrize("design", [None, "every-size:2"])
+def test_its_kind_is_that_of_the_choice(monkeypatch: pytest.MonkeyPatch, design: str | None) -> None:
+    monkeypatch.setattr(me.models.Gaussian, "conditionals", "approximate")
+    exact = "exact" if design is None else "unbiased"
+    for k, choice, kind in ((1, "ppca:1", exact), (4, "gaussian", "approximate")):
+        x = rows(200, k, 5, seed=k // 2)
+        for words in ("ppca:1,gaussian", "gaussian,ppca:1"):
+            selection = me.select(x, words, folds=2, design=design)
+            assert (selection.choice, selection.kind) == (choice, kind)
+            assert f"the numbers are of several kinds: {choice} {kind}, " in " ".join(selection.notes)
+
+
 def test_names_and_holes_and_constant_columns() -> None:
     frame = pd.DataFrame(rows(missing=0.1), columns=list("abcdefgh"))
     frame.insert(2, "same", 4.0)

@@ -36,6 +36,7 @@ from maskevidence.models.network.columns import (
 )
 from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
+from maskevidence.show.words import kind_name
 from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
@@ -177,7 +178,10 @@ def select(
     if slow:
         notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
     notes += [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
-    ranked, kind = _ranked(plan, scores)
+    ranked, kinds = _ranked(plan, scores)
+    if len(set(kinds.values())) > 1:
+        kind_of_each = (f"{one.name} {kind_name(kinds[one.name])}" for one in ranked)
+        notes.append(f"the numbers are of several kinds: {', '.join(kind_of_each)}")
     best = next(word for word in scores if str(word) == ranked[0].name)
     model = plan.build(best).fit(plan.values)
     model.columns = list(plan.table.columns) if column_names(data) is not None else None
@@ -189,7 +193,7 @@ def select(
     return Selection(
         candidates=ranked,
         model=model,
-        kind=kind,
+        kind=kinds[ranked[0].name],
         base_measure=base_measure_of(plan.measured(plan.build(best), plan.values)),
         n_observations=len(plan.values),
         folds=len(plan.folds),
@@ -386,9 +390,10 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     return f"could not be fitted, and left out: {shown} ({next(iter(failed.values()))})"
 
 
-def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Kind]:
-    """The candidates with their comparisons, the highest evidence first, and the kind of the numbers."""
+def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:
+    """The candidates with their comparisons, the highest evidence first, and the kinds of their numbers."""
     between: Callable[[str, str], Difference]
+    kinds: dict[str, Kind]
     behind: tuple[Difference, ...] = ()
     if plan.design is not None:
         estimates = {str(word): _pooled(plan, word, score.estimates) for word, score in scores.items()}
@@ -396,13 +401,15 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
             name: (estimate.log_evidence, estimate.mask_se, estimate.data_se)
             for name, estimate in estimates.items()
         }
-        kind = next(iter(estimates.values())).kind
+        kinds = {name: estimate.kind for name, estimate in estimates.items()}
         if len(estimates) > 1:
             comparison = compare(estimates)
             behind, between = comparison.behind, comparison.between
     else:
-        conditionals = {plan.build(word).conditionals for word in scores}
-        kind = "exact" if conditionals == {"exact"} else "approximate"
+        kinds = {
+            str(word): "exact" if plan.build(word).conditionals == "exact" else "approximate"
+            for word in scores
+        }
         by_row = {str(word): score.by_row for word, score in scores.items()}
         n = len(plan.values)
         values = {
@@ -419,7 +426,7 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
         compared = behind_best.get(name), beaten.get(name)
         ranked.append(Candidate(name, word.family, word.k, score.n_parameters, *values[name], *compared))
     ranked.sort(key=lambda candidate: (-candidate.log_evidence, candidate.n_parameters))
-    return tuple(ranked), kind
+    return tuple(ranked), kinds
 
 
 def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:

@@ -72,7 +72,7 @@ class Selection(Shown):
     Attributes:
         candidates: by their log evidence, the highest first.
         model: the chosen model, fitted to all rows.
-        kind: what the numbers are; see `EvidenceEstimate.kind`.
+        kind: what the number of the chosen model is; see `EvidenceEstimate.kind`.
         base_measure: what they are relative to; beside a network the mass of each cell over its step.
         n_observations: the number of rows, each of which was held out once.
         folds: the number of parts into which the rows were divided.
