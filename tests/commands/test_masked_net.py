@@ -146,8 +146,8 @@ def test_python_selects_among_networks_on_a_data_frame_with_words() -> None:
         ("colour,sick,count,weight\nred,0,,2\nblue,1,,2\n", 0, ""),
         ("colour,sick,count,weight\n,0,1,2\n,1,1,2\n", 0, ""),
         ("Colour,sick,count,weight\nred,0,1,2\n", 2, "has no column 'colour'; it has Colour, sick"),
-        ("colour,sick,count,weight\n,,,\n", 2, "has no value in row 0 (from 0)"),
-        ("colour,sick,count,weight\nred,0,1,2\n,,,\n", 2, "has no value in row 1 (from 0)"),
+        ("colour,sick,count,weight\n,,,\n", 2, "has no value in line 2"),
+        ("colour,sick,count,weight\nred,0,1,2\n,,,\n", 2, "has no value in line 3"),
         ("colour,sick,count,weight\n1,0,1,2\n2,0,1,2\n", 0, ""),
     ],
 )

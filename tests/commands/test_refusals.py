@@ -147,7 +147,7 @@ REFUSED: dict[str, dict[str, str]] = {
     },
     "score models/bert": {
         "latin.txt": "byte 0xff at offset 9",
-        "holes.txt": "the text in row 1 is empty",
+        "holes.txt": "the text in line 2 is empty",
         "none.txt": "there is no file",
         "twice.csv": "2 columns with the name 'text'",
         "headless.csv": "seems to be a text, not the name of a column",
@@ -175,8 +175,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "bad --out thesis": "files that belong to no pairs",
     },
     "score models/bert --text good --against bad": {
-        "pairs-empty.csv": "an empty text in column 'bad', row 1",
-        "pairs-unequal.jsonl": "has nothing in column 'bad', row 1",
+        "pairs-empty.csv": "an empty text in column 'bad', line 3",
+        "pairs-unequal.jsonl": "has nothing in column 'bad', line 2",
         "pairs-none.csv": "has no rows",
     },
     "score models/vit-mae": {
@@ -286,8 +286,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "both.csv": "row 1, 'S2G': its mutated sequence",
         "wt.fasta": "neither a column 'mutant' nor 'mutated_sequence'",
         "none.csv": "there is no file",
-        "effect.csv --measured effect": "'high' in column 'effect', row 0",
-        "digits.csv --measured effect": "'1_000' in column 'effect', row 1",
+        "effect.csv --measured effect": "'high' in column 'effect', line 2",
+        "digits.csv --measured effect": "'1_000' in column 'effect', line 3",
         "effect.csv --measured dms": "has no column 'dms'",
         "few.csv --measured effect": "has 1 numbers in column 'effect'",
         "equal.csv --measured effect": "has one number alone in column 'effect', 0.5",

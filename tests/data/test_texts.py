@@ -60,7 +60,7 @@ def test_a_text_of_parquet_that_is_not_utf_8(tmp_path: Path) -> None:
 def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
     (tmp_path / "empty.txt").touch()
-    (tmp_path / "holes.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
+    (tmp_path / "holes.jsonl").write_text('{"text": "a"}\n\n{"text": null}\n')
     (tmp_path / "broken.jsonl").write_text('{"text": "a"}\n{"text": \n')
     (tmp_path / "half.jsonl").write_text('{"text": "\\ud83d\\ude00"}\n{"text": "a \\ud800"}\n')
     (tmp_path / "deep.jsonl").write_text("[" * 100_000)
@@ -73,7 +73,7 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
     asked = {
         "latin.txt": "byte 0xff at offset 9",
         "empty.txt": "is empty",
-        "holes.jsonl": "nothing in column 'text', row 1",
+        "holes.jsonl": "nothing in column 'text', line 3",
         "broken.jsonl": "not JSON in line 2",
         "half.jsonl": r"half of a surrogate pair in line 2: \\ud800",
         "deep.jsonl": "not JSON in line 1",
@@ -126,3 +126,13 @@ def test_a_first_row_that_was_taken_for_the_header_is_noted_or_refused(tmp_path:
     long_name = tmp_path / "a.jsonl"
     long_name.write_text(json.dumps({"what was it that they said": "a dog"}))
     assert read_texts(str(long_name)).notes == ()
+
+
+def test_texts_know_their_lines(tmp_path: Path) -> None:
+    for name, content, lines in (
+        ("t.txt", "one\ntwo\n", [1, 2]),
+        ("t.csv", 'text,n\n"one\nhalf",1\n\ntwo,2\n', [2, 5]),
+        ("t.jsonl", '\n{"text": "one"}\n{"text": "two"}\n', [2, 3]),
+    ):
+        (tmp_path / name).write_text(content)
+        assert list(read_texts(str(tmp_path / name)).lines or ()) == lines

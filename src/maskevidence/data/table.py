@@ -35,6 +35,7 @@ class Table:
             first one has no column of its own.
         levels: for columns of words, the words in order; the values of the column are positions among them.
         kinds: "yes/no", "category" or "number" for columns of which the user said so.
+        lines: the line of each row of the source in its file; None if that has no lines.
 
     Example:
         >>> import maskevidence as me
@@ -54,9 +55,14 @@ class Table:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
+    lines: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def place(self, row: int) -> str:
+        """Where a row is in the data: its line in a CSV file, or its position."""
+        return place_of(int(self.ids[row]), self.lines)
 
     def __repr__(self) -> str:
         n_missing = int(np.isnan(self.values).sum())
@@ -124,6 +130,16 @@ class Table:
         low = np.where(observed, self.values, np.inf).min(axis=0)
         high = np.where(observed, self.values, -np.inf).max(axis=0)
         return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+
+
+def place_of(row: int, lines: Sequence[int] | None) -> str:
+    """Where a row is in its file, whose lines are counted from 1.
+
+    Example:
+        >>> place_of(1, [2, 5]), place_of(1, None)
+        ('line 5', 'row 1 (from 0)')
+    """
+    return f"row {row} (from 0)" if lines is None else f"line {lines[row]}"
 
 
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
@@ -313,8 +329,8 @@ def binarise(table: Table, how: str, seed: int = 0) -> Table:
     if len(outside):
         row, column = outside[0]
         raise InputError(
-            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, row "
-            f"{int(table.ids[row])} (from 0); values to binarise must lie in [0, 1]"
+            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, "
+            f"{table.place(row)}; values to binarise must lie in [0, 1]"
         )
     if name == "threshold":
         limit = _threshold(how, argument)

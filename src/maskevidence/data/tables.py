@@ -23,7 +23,7 @@ from maskevidence.data.sources import (
     reading_parquet,
     utf_8_text,
 )
-from maskevidence.data.table import Table, column_of, note_on_codes
+from maskevidence.data.table import Table, column_of, note_on_codes, place_of
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.checks import NUMBER, typed
 from maskevidence.support.files import reading, write_atomic
@@ -55,6 +55,7 @@ class RawTable:
     delimiter: str = ","  # what separates the cells of a CSV file; a comma for other files
     decimal: str = "."  # what separates the decimals of a number in a CSV file
     index: str | None = None  # the column that pandas wrote as the index, if there is one
+    lines: Sequence[int] | None = None  # the line of each row in a CSV file; None for other files
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,8 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     notes = []
     if guessed and delimiter != "," and cells.shape[1] > 1:
         notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    decimal = _decimal(name, cells) if delimiter != "," else "."
+    lines = _lines(text, delimiter, *cells.shape)
+    decimal = _decimal(name, cells, lines) if delimiter != "," else "."
     if decimal == ",":
         notes.append("numbers are read with a decimal comma")
     first = cells.iloc[0].tolist()
@@ -270,7 +272,8 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     table = table.replace_schema_metadata(None).rename_columns(
         [f"c{j}" for j in range(len(first))] if headless else first
     )
-    return RawTable(name, table, 1 if headless else 2, tuple(notes), delimiter, decimal)
+    first = 0 if headless else 1
+    return RawTable(name, table, first + 1, tuple(notes), delimiter, decimal, lines=lines[first:])
 
 
 def _guessed_delimiter(text: str) -> str:
@@ -297,16 +300,37 @@ def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
                 raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
 
 
-def _decimal(name: str, cells: Any) -> str:
+def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> Sequence[int]:
+    """The line of each row of a CSV file; cells may have several lines, and blank lines are skipped."""
+    if text.count("\n") + (not text.endswith("\n")) == n_rows:
+        return range(1, n_rows + 1)
+    found, line = list[int](), 1
+    with long_cells():
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        for row in rows:
+            if "".join(row).strip() or len(row) > 1 or (n_columns == 1 and found):
+                found.append(line)
+            line = rows.line_num + 1
+    return found if len(found) >= n_rows else range(1, n_rows + 1)
+
+
+def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
     """The decimal mark of the first rows: a comma if a number has it, else a point."""
-    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy().ravel().tolist()
-    comma = any(re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) for cell in head)
-    point = any(re.fullmatch(r"\s*[+-]?\d+\.\d+\s*", cell) for cell in head)
-    if comma and point:
-        raise InputError(
-            f"{name!r} has numbers with a decimal comma and others with a decimal point; write all in one way"
+    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy()
+    with_comma, with_point = (
+        next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
+        for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
+    )
+    if with_comma is not None and with_point is not None:
+        comma, point = (
+            f"{head[row, column]!r} in column {head[0, column]!r}, line {lines[row]}"
+            for row, column in (with_comma, with_point)
         )
-    return "," if comma else "."
+        raise InputError(
+            f"{name!r} has numbers with a decimal comma ({comma}) and others with a decimal point ({point}); "
+            "write all in one way"
+        )
+    return "," if with_comma is not None else "."
 
 
 def is_number(cell: str) -> bool:
@@ -392,6 +416,7 @@ def to_table(
         categories=categories,
         levels=levels,
         kinds=dict.fromkeys(selection.categories, "category") | dict.fromkeys(selection.numbers, "number"),
+        lines=raw.lines,
     )
     _check_values(table, empty_rows)
     guesses = _guesses(table) if selection.words else []
@@ -539,7 +564,7 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
     n_numbers = len(column) - cells.null_count - len(bad)
-    where = f"{_line_or_row(int(bad[0]), raw.first_line)}: {_short(column[int(bad[0])].as_py())}"
+    where = f"{place_of(int(bad[0]), raw.lines)}: {_short(column[int(bad[0])].as_py())}"
     names_rows = len(different) == len(column) >= _ENOUGH_ROWS
     return _Unusable(
         name, where, frozenset(different[: _FEW_WORDS + 1]), n_numbers > 0, names_rows=names_rows
@@ -603,14 +628,9 @@ def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw:
         if whole and not isinstance(cell, float) and abs(number) > MAX_WHOLE:
             raise InputError(
                 f"{raw.name!r} has the whole number {number} in column {name!r}, "
-                f"{_line_or_row(row, raw.first_line)}, beyond 2^53, which would be rounded; leave the column "
+                f"{place_of(row, raw.lines)}, beyond 2^53, which would be rounded; leave the column "
                 "out if it holds identifiers (--drop or --id-column), or subtract an offset"
             )
-
-
-def _line_or_row(row: int, first_line: int) -> str:
-    """Where a row is in its file."""
-    return f"line {first_line + row}" if first_line else f"row {row} (from 0)"
 
 
 def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
@@ -635,7 +655,7 @@ def _check_values(table: Table, empty_rows: bool) -> None:
     beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
     for row, column in [*infinite[:1], *beyond[:1]]:
-        where = f"in column {table.columns[column]!r}, row {row} (from 0)"
+        where = f"in column {table.columns[column]!r}, {table.place(row)}"
         if len(infinite):
             raise InputError(
                 f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
@@ -648,7 +668,7 @@ def _check_values(table: Table, empty_rows: bool) -> None:
     empty = np.isnan(table.values).all(axis=1)
     if empty.any() and not empty_rows:
         row = int(np.flatnonzero(empty)[0])
-        raise InputError(f"{table.name!r} has no value in row {row} (from 0); leave it out")
+        raise InputError(f"{table.name!r} has no value in {table.place(row)}; leave it out")
 
 
 def refuse_empty_columns(table: Table) -> None:

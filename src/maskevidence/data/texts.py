@@ -21,6 +21,7 @@ from maskevidence.data.sources import (
     splits,
     utf_8_text,
 )
+from maskevidence.data.table import place_of
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.files import reading
 
@@ -44,6 +45,7 @@ class Texts:
         fields: one sequence of texts per column, all of the same length.
         notes: how they were read, where this was not asked for, one sentence each.
         labels: a name for each text; None if they have none.
+        lines: the line of each text in its file; None if that has no lines.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Texts:
     fields: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    lines: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.fields[0])
@@ -75,6 +78,7 @@ class TextColumns(NamedTuple):
     header: Path | None = None  # the file whose first row gave the names; None if they do not come from a row
     labels: str | None = None  # the column with the names of the rows, where the format has one
     notes: tuple[str, ...] = ()  # changes of the values, one sentence each
+    lines: Sequence[int] | None = None  # the line of each row in its file; None if that has no lines
 
     @property
     def names(self) -> list[str]:
@@ -137,14 +141,13 @@ def read_texts(
         for row, value in enumerate(values):
             if not isinstance(value, str):
                 kind = "nothing" if value is None else f"{value!r}, which is not text,"
-                raise InputError(
-                    f"{source!r} has {kind} in column {column!r}, row {row} (from 0); leave it out"
-                )
+                place = place_of(row, read.lines)
+                raise InputError(f"{source!r} has {kind} in column {column!r}, {place}; leave it out")
         fields.append(tuple(values))
     if not fields[0]:
         raise InputError(f"{source!r} has no rows; give a text or more")
     labels = _labels(source, read, id_column or read.labels, limit)
-    return Texts(source, tuple(names), tuple(fields), tuple(notes), labels)
+    return Texts(source, tuple(names), tuple(fields), tuple(notes), labels, read.lines)
 
 
 def _labels(source: str, read: TextColumns, column: str | None, limit: int | None) -> tuple[str, ...] | None:
@@ -154,7 +157,8 @@ def _labels(source: str, read: TextColumns, column: str | None, limit: int | Non
     values = read.column(column)[:limit]
     for row, value in enumerate(values):
         if value is None:
-            raise InputError(f"{source!r} has no name in column {column!r}, row {row} (from 0); give one")
+            place = place_of(row, read.lines)
+            raise InputError(f"{source!r} has no name in column {column!r}, {place}; give one")
     return tuple(str(value) for value in values)
 
 
@@ -208,6 +212,8 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
         kinds = ", ".join(TEXT_SUFFIXES)
         raise InputError(f"the folder {str(folder)!r} has no {kinds} file; give one with texts")
     parts = [read_text_file(file, running) for file in choose_split(source, files, split)]
+    if len(parts) == 1:
+        return parts[0]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
     columns = {name: [value for part in parts for value in part.column(name)] for name in parts[0].names}
@@ -245,7 +251,8 @@ def read_text_file(file: Path, running: bool) -> TextColumns:
         text = utf_8_text(file, file.read_bytes())
     if kind == ".txt":
         lines = io.StringIO(text, newline=None).readlines()
-        return TextColumns({"text": lines if running else [line.removesuffix("\n") for line in lines]})
+        texts = lines if running else [line.removesuffix("\n") for line in lines]
+        return TextColumns({"text": texts}, lines=range(1, len(texts) + 1))
     if kind == ".csv":
         with long_cells():
             return _from_csv(file, text)
@@ -258,7 +265,9 @@ def _from_csv(file: Path, text: str) -> TextColumns:
         names = next(rows)
         check_distinct(file, names)
         columns: dict[str, list[Any]] = {name: [] for name in names}
+        lines, before = [], rows.line_num
         for row in rows:
+            line, before = before + 1, rows.line_num
             if not row:
                 continue  # an empty line
             if len(row) != len(names):
@@ -268,15 +277,16 @@ def _from_csv(file: Path, text: str) -> TextColumns:
                 )
             for name, cell in zip(names, row, strict=True):
                 columns[name].append(cell)
+            lines.append(line)
     except csv.Error as error:
         raise InputError(
             f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
         ) from error
-    return TextColumns(columns, header=file)
+    return TextColumns(columns, header=file, lines=lines)
 
 
 def _from_jsonl(file: Path, text: str) -> TextColumns:
-    records = []
+    records, lines = [], []
     for number, line in enumerate(text.splitlines() if "\r" in text else text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -299,8 +309,9 @@ def _from_jsonl(file: Path, text: str) -> TextColumns:
                 f'{str(file)!r} has no JSON object in line {number}; give one, as {{"text": ...}}'
             )
         records.append(record)
+        lines.append(number)
     names = list(dict.fromkeys(name for record in records for name in record))
-    return TextColumns({name: [record.get(name) for record in records] for name in names})
+    return TextColumns({name: [record.get(name) for record in records] for name in names}, lines=lines)
 
 
 def python_topics() -> tuple[str, ...]:

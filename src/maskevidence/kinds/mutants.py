@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.data.fasta import is_fasta, read_fasta
+from maskevidence.data.table import place_of
 from maskevidence.data.tables import is_number
 from maskevidence.data.texts import TextColumns, read_text_file
 from maskevidence.errors import InputError
@@ -128,7 +129,8 @@ def _texts(data: str, columns: TextColumns, name: str, limit: int | None) -> lis
     values = columns.column(name)[:limit]
     for row, value in enumerate(values):
         if not isinstance(value, str):
-            raise InputError(f"{data!r} has no text in column {name!r}, row {row} (from 0); leave it out")
+            place = place_of(row, columns.lines)
+            raise InputError(f"{data!r} has no text in column {name!r}, {place}; leave it out")
     return values
 
 
@@ -147,7 +149,7 @@ def _numbers(data: str, columns: TextColumns, name: str, limit: int | None) -> F
                 raise ValueError
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{data!r} has {str(value)[:40]!r} in column {name!r}, row {row} (from 0), which is no "
-                "finite number; correct it or leave it empty"
+                f"{data!r} has {str(value)[:40]!r} in column {name!r}, {place_of(row, columns.lines)}, which "
+                "is no finite number; correct it or leave it empty"
             ) from error
     return numbers

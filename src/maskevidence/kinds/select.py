@@ -216,8 +216,9 @@ def _plan(
     table = _table(data)
     words = candidates(families, components)
     values, columns = table.values, table.columns
-    values = values[~np.isnan(values).all(axis=1)]
-    table = replace(table, values=values, ids=np.arange(len(values)), labels=None)
+    given = table.take(np.flatnonzero(~np.isnan(values).all(axis=1)))
+    values = given.values
+    table = replace(given, ids=np.arange(len(values)), labels=None)
     examples = [word.example(len(columns)) for word in words]
     _check_measures(table, words, examples)
     if not 2 <= folds <= len(values):
@@ -233,9 +234,8 @@ def _plan(
         values, columns = values[:, varies], tuple(np.array(columns)[varies].tolist())
         empty = np.isnan(values).all(axis=1) if values.size else np.ones(len(values), dtype=bool)
         if empty.any():
-            raise InputError(
-                f"row {int(np.flatnonzero(empty)[0])} has no value in a column that varies; leave it out"
-            )
+            place = given.place(int(np.flatnonzero(empty)[0]))
+            raise InputError(f"{place} has no value in a column that varies; leave it out")
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
         notes.append(f"left out {left_out}: components are fewer than the columns and the rows of a fit")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from maskevidence.data.table import place_of
 from maskevidence.data.texts import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import FEWEST
@@ -76,9 +77,8 @@ def prepare_pairs(
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
-                raise InputError(
-                    f"{data!r} has an empty text in column {column!r}, row {row} (from 0); leave it out"
-                )
+                place = place_of(row, texts.lines)
+                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
     loaded = load(model, options.checkpoint, options.device)
     first, second = (
         _encoded(model, data, loaded, *each, replace(options, reading=reading))
@@ -122,6 +122,7 @@ def _encoded(
             long=reading.long or "error",
             block_size=reading.block_size,
             allow_unknown=reading.allow_unknown,
+            lines=texts.lines,
             joining=None
             if recipe is None or recipe.block_size is None
             else Joining(recipe.ends, recipe.visible),

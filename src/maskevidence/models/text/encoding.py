@@ -73,11 +73,16 @@ class Encoding:
     allow_unknown: bool = False
     # how the texts of a block are joined; None for running text between special tokens
     joining: Joining | None = None
+    lines: Sequence[int] | None = None  # of the texts in their file, for errors; None if that has no lines
 
     @property
     def pair(self) -> bool:
         """Whether the first text is scored, too."""
         return self.second is not None
+
+    def place(self, row: Row) -> str:
+        """Where the text of a row stands."""
+        return f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
 
     def check(self, texts: Sequence[str]) -> None:
         """Raise an InputError unless the options fit each other and the texts."""
@@ -111,7 +116,7 @@ def shortened(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]
     if options.long == "error":
         row = too_long[0]
         raise InputError(
-            f"the text in row {row.number} has {row.n_tokens + frame.n_tokens} tokens, special tokens "
+            f"the text in {options.place(row)} has {row.n_tokens + frame.n_tokens} tokens, special tokens "
             f"included, the model reads {options.max_tokens}; choose --long split or --long truncate, or "
             "--block-size"
         )
@@ -140,7 +145,7 @@ def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
         return [row._replace(first=row.first.part(0, keep), main=row.main.part(0, room - keep))]
     if n_first >= room:
         raise InputError(
-            f"the context in row {row.number} has {n_first} tokens and leaves no room for "
+            f"the context in {options.place(row)} has {n_first} tokens and leaves no room for "
             f"the text in {options.max_tokens}; shorten it"
         )
     if options.long == "truncate":
@@ -285,7 +290,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
     ]
     for row in rows:
         if not row.main.ids or (options.pair and not row.first.ids):
-            raise InputError(f"the text in row {row.number} is empty; leave such rows out")
+            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out")
     return rows
 
 

@@ -232,6 +232,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         block_size: int | None = None,
         allow_unknown: bool = False,
         joining: Joining | None = None,
+        lines: Sequence[int] | None = None,
     ) -> EncodedTexts:
         """Encode texts as tokens, with the special tokens as context.
 
@@ -247,6 +248,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
+            lines: the line of each text in its file, for errors.
 
         Returns:
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
@@ -276,6 +278,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             separator_id=self._adapter.separator_id,
             allow_unknown=allow_unknown,
             joining=joining,
+            lines=lines,
         )
         return encode_texts(self.tokenizer, texts, options)
 
