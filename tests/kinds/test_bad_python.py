@@ -125,4 +125,4 @@ def test_an_infinite_measurement_is_refused(run: CommandLine, tmp_path: Path) ->
     )
     (tmp_path / "t.csv").write_text("mutant,y\n" + rows)
     words = ("variants", tmp_path / "esm", tmp_path / "t.csv", "--wild-type", "MSIQHF", "--measured", "y")
-    assert "has 'inf' in column 'y', row 2 (from 0), which is no finite number" in run(*words).error
+    assert "has 'inf' in column 'y', line 4, which is no finite number" in run(*words).error
