@@ -29,7 +29,6 @@ import pyarrow as pa
 import pytest
 import typer.main
 from pyarrow import parquet
-from safetensors.numpy import load_file, save_file
 
 from forked import exit_code, fork
 from maskevidence.commands.app import app, main
@@ -224,33 +223,6 @@ def _damage_csv(file: Path, rng: random.Random) -> None:
     file.write_text("\n".join(",".join(row) for row in rng.choice(forms)) + "\n")
 
 
-def _damage_npy(file: Path, rng: random.Random) -> None:
-    x = np.load(file)
-    of_types = [x.astype(kind) for kind in (complex, str, object, np.float16, "datetime64[s]", ">f8", bool)]
-    of_shapes = [np.array(1.0), x[:, 0], x[:, :, None], x[:0], x[:, :0], x[:1], x[:, :1], np.tile(x, (1, 40))]
-    of_values = [
-        np.where(x > 1, np.inf, x),
-        x * np.nan,
-        np.zeros_like(x),
-        np.repeat(x[:, :1], x.shape[1], axis=1),
-    ]
-    np.save(file, rng.choice([*of_types, *of_shapes, *of_values]), allow_pickle=True)
-
-
-def _damage_parquet(file: Path, rng: random.Random) -> None:
-    table = parquet.read_table(file)
-    name, n = table.column_names[0], table.num_rows
-    columns = [pa.array([rng.choice(CELLS)] * n), pa.nulls(n), pa.array([[1.0]] * n)]
-    forms = [table.set_column(0, name, column) for column in columns]
-    forms += [
-        table.drop_columns([name]),
-        table.slice(0, 0),
-        table.select([]),
-        pa.concat_tables([table, table]),
-    ]
-    parquet.write_table(rng.choice(forms), file)
-
-
 def _damage_json(file: Path, rng: random.Random) -> None:
     content = json.loads(file.read_text())
     parent, key = rng.choice(list(_places(content)))
@@ -266,29 +238,9 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(content[key])
 
 
-def _damage_safetensors(file: Path, rng: random.Random) -> None:
-    tensors = load_file(file)
-    name = rng.choice(sorted(tensors))
-    value = tensors.pop(name)
-    forms = [
-        value * np.nan,
-        value + np.inf,
-        value.astype(np.float16),
-        value.astype(int),
-        value > 0,
-        value * 0,
-    ]
-    forms += [value.reshape(-1)[:-1].copy(), value[None].copy(), value.reshape(-1)[:0].copy(), None]
-    changed = rng.choice(forms)
-    save_file(tensors if changed is None else tensors | {name: np.ascontiguousarray(changed)}, file)
-
-
 _DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
     ".csv": _damage_csv,
-    ".npy": _damage_npy,
-    ".parquet": _damage_parquet,
     ".json": _damage_json,
-    ".safetensors": _damage_safetensors,
 }
 
 

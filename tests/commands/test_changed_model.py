@@ -61,10 +61,7 @@ def bernoulli(folder: Path) -> Words:
 # What is prepared, and the change of `config.json` that makes it another model.
 CHANGES: dict[str, tuple[Callable[[Path], Words], dict[str, Any]]] = {
     "bert, activation": (bert, {"hidden_act": "relu"}),
-    "bert, epsilon": (bert, {"layer_norm_eps": 1e-3}),
     "bert, heads": (bert, {"num_attention_heads": 4}),
-    "vit-mae, activation": (vit_mae, {"hidden_act": "relu"}),
-    "vit-mae, epsilon": (vit_mae, {"layer_norm_eps": 1e-3}),
     "vit-mae, heads": (vit_mae, {"decoder_num_attention_heads": 4}),
     "vae, seed of the draws": (vae, {"arguments": {"seed": 1}}),
     "vae, draws": (vae, {"arguments": {"conditioning": {"draws": 16, "steps": 1}}}),

@@ -65,13 +65,6 @@ class TestScore:
         assert json.loads(result.out)["kind"] == "unbiased"
         assert "log evidence" in result.err
 
-    def test_json_to_a_file_equals_estimate_json(self, tmp_path: Path, run: CommandLine) -> None:
-        result = run(
-            "score", "gaussian", a_table(tmp_path), "--json", tmp_path / "r.json", "--out", tmp_path / "a"
-        )
-        assert result.code == 0
-        assert (tmp_path / "r.json").read_bytes() == (tmp_path / "a" / "estimate.json").read_bytes()
-
     @pytest.mark.parametrize("word", ["gaussian", "ppca:2", "factor-analysis:2"])
     def test_a_saved_model_scored_again_gives_the_same_numbers(
         self, tmp_path: Path, run: CommandLine, word: str
@@ -105,13 +98,6 @@ class TestScore:
 
         assert number("--seed", 3) == pytest.approx(number("--seed", 3, "--batch-size", 7), rel=1e-12)
         assert number("--seed", 3) != number("--seed", 4)
-
-    def test_holes_are_fine(self, tmp_path: Path, run: CommandLine) -> None:
-        table = a_table(tmp_path)
-        lines = table.read_text().splitlines()
-        lines[3] = ",".join(["", *lines[3].split(",")[1:]])
-        table.write_text("\n".join(lines) + "\n")
-        assert run("score", "ppca:2", table).code == 0
 
     def test_a_finished_run_is_shown_again(self, tmp_path: Path, run: CommandLine) -> None:
         command = ("score", "gaussian", a_table(tmp_path), "--out", tmp_path / "a", "--json", "-")
@@ -165,12 +151,6 @@ class TestMissingValues:
         lines = (",".join("" if np.isnan(value) else repr(float(value)) for value in row) for row in x)
         file.write_text("\n".join([",".join("abcdefg"), *lines]) + "\n")
         return file
-
-    @pytest.mark.parametrize("model", ["ppca:4", "factor-analysis:2", "gaussian"])
-    def test_are_fitted_to_the_maximum(self, tmp_path: Path, run: CommandLine, model: str) -> None:
-        result = run("score", model, self.table(tmp_path), "--limit", 150, "--json", "-")
-        assert result.code == 0, result.err
-        assert "did not converge" not in result.err
 
     @pytest.mark.filterwarnings("default::maskevidence.errors.ConvergenceWarning")
     def test_a_fit_that_ends_early_is_a_note(

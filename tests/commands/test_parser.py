@@ -1,7 +1,7 @@
 """Options are declared once; which belong to which kind of model is read from the declarations."""
 
 import inspect
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -10,22 +10,11 @@ import pytest
 from maskevidence.commands.parser import with_flat_signature
 from maskevidence.errors import InputError
 from maskevidence.kinds import options
-from maskevidence.kinds.declaring import Argument, Option, declaration, flag
+from maskevidence.kinds.declaring import Argument, Option
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)
 GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group not in DECLARED]
-
-
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_every_field_is_declared_and_has_a_default(group: Any) -> None:
-    required = {field.name for field in fields(group) if field.default is MISSING} & set(REQUIRED)
-    group(**{name: REQUIRED[name] for name in required})
-    for field in fields(group):
-        if not is_dataclass(field.type):
-            option = declaration(field.type)
-            assert isinstance(option, Option), field.name
-            assert option.help.endswith("."), field.name
 
 
 @dataclass(frozen=True)
@@ -108,12 +97,3 @@ class TestKinds:
         of_texts = with_flat_signature(self.command, "texts")
         assert of_texts(model="m", depth=1, length=2) == ("m", OfTexts(1, 2))
         assert with_flat_signature(self.command, "rows")(model="m", depth=1, width=2) == ("m", OfRows(1, 2))
-
-    def test_panels_are_those_of_the_class_that_declares_the_option(self) -> None:
-        for which, panels in (("rows", ["Rows", "Rows"]), ("texts", [None, "Words"])):
-            parameters = list(inspect.signature(with_flat_signature(self.command, which)).parameters.values())
-            assert [each.annotation.__metadata__[0].rich_help_panel for each in parameters[1:]] == panels
-
-
-def test_flags() -> None:
-    assert flag("calibration_fraction") == "--calibration-fraction"

@@ -11,8 +11,8 @@ import pytest
 import maskevidence as me
 from maskevidence.commands.score import score
 from maskevidence.commands.summarize import summarize
-from maskevidence.kinds.options import RowOptions, RowReading, RowSample, RunOptions, TextOptions, TextSample
-from maskevidence.kinds.rows import new_model, prepare
+from maskevidence.kinds.options import RowOptions, RowSample, RunOptions, TextOptions, TextSample
+from maskevidence.kinds.rows import new_model
 
 DESIGN = "every-size:2"
 
@@ -104,18 +104,6 @@ def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(me.InputError, match="cannot be written"):
         summarize(shards, loop / "x")
-
-
-def test_rows_are_prepared(table: str) -> None:
-    ready = prepare("gaussian", table, RowOptions(RowSample(limit=20)))
-    assert (len(ready.tokens), ready.fitted, ready.model.columns) == (4, True, ["a", "b", "c"])
-
-
-def test_rows_are_made_binary(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(size=(20, 4)))
-    reading = RowReading(binarise="threshold:0.5")
-    ready = prepare("bernoulli-pca:1", str(tmp_path / "x.npy"), RowOptions(reading=reading))
-    assert set(np.unique(ready.tokens.values)) == {0.0, 1.0}
 
 
 def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:

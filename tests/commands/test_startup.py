@@ -66,8 +66,10 @@ def test_help_and_version_load_no_torch() -> None:
         assert "Usage" in out or words == "--version", words
 
 
-@pytest.mark.parametrize("words", ["sc", "score --density", "score ppca:8 digits --den"])
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [("bash", "sc"), ("zsh", "score --density"), ("fish", "score ppca:8 digits --den")],
+)
 def test_the_shell_completes_commands_and_options_of_all_kinds(shell: str, words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("main()\n", "sys.argv[0] = 'maskevidence'; main()\n", 1)],

@@ -150,20 +150,6 @@ def test_one_of_equal_candidates_is_seldom_called_worse() -> None:
     assert wrong / n < 0.05 + 3 * (0.05 * 0.95 / n) ** 0.5
 
 
-def test_it_prints_as_one_line_and_draws(selection: me.Selection) -> None:
-    assert repr(selection) == f"Selection of 15 candidates; {selection.answer()}"
-    assert "\n" not in repr(selection)
-    axes = selection.plot()
-    assert axes.get_title().replace("\n", " ").startswith("Chosen: ppca:4, ")
-    labels = axes.get_legend_handles_labels()[1]
-    marks = {"chosen: ppca:4", "smallest not told apart: ppca:3"}
-    assert {"ppca", "factor-analysis", "gaussian", "95 % interval, data"} | marks == set(labels)
-    header, *lines = selection.to_csv().splitlines()
-    assert header.startswith("model,n_components,n_parameters,log_evidence,mask_se,data_se")
-    assert len(lines) == 15
-    assert selection.to_dict()["choice"] == "ppca:4"
-
-
 def test_masks_give_the_same_within_their_error() -> None:
     x = rows(n=80, k=2, d=5)
     closed = me.select(x, "ppca,gaussian", (1, 2), folds=2)

@@ -140,7 +140,13 @@ class TestTexts:
 @pytest.mark.usefixtures("one_thread", "unchecked")  # one command, hundreds of times
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 class TestAtEachStep:
-    @pytest.fixture(params=["in a new folder", "with more epochs", "over another training"])
+    @pytest.fixture(
+        params=[
+            "in a new folder",
+            pytest.param("with more epochs", marks=pytest.mark.slow),
+            pytest.param("over another training", marks=pytest.mark.slow),
+        ]
+    )
     def case(
         self, request: pytest.FixtureRequest, table: str, tmp_path: Path
     ) -> tuple[Path, Callable[[Path], None]]:

@@ -56,36 +56,12 @@ def test_data(tmp_path: Path) -> None:
     assert len(read("digits", limit=10)) == 10
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("digit", "unknown data 'digit'; did you mean 'digits'"),
-        ("zzz", "unknown data 'zzz'. Known: digits"),
-        ("nothing.csv", "there is no file 'nothing.csv'"),
-        ("no/thing.csv", "there is no file 'no/thing.csv'"),
-    ],
-)
-def test_bad_data(word: str, message: str) -> None:
-    with pytest.raises(me.InputError, match=re.escape(message)):
-        read(word)
-
-
-def test_a_folder_without_images(tmp_path: Path) -> None:
-    with pytest.raises(me.InputError, match="has no image"):
-        read(str(tmp_path))
-
-
 def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
     levels = np.array([0, 51], dtype=np.uint8)[:, None, None]
     table = read(str(write_images(tmp_path, np.tile(levels, (1, 2, 3)))))
     assert np.array_equal(table.values, [[0.0] * 6, [0.2] * 6])
     assert len(read(str(tmp_path), limit=1)) == 1
     assert len(read(str(tmp_path), RowReading(resize="4x4")).columns) == 16
-
-
-def test_options_of_images_belong_to_images() -> None:
-    with pytest.raises(me.InputError, match="--resize belongs to images; leave it out for 'digits'"):
-        read("digits", RowReading(resize="4x4"))
 
 
 @pytest.mark.parametrize("word", ["", "x", "28x", "0x4", "1x2x3", "-3"])

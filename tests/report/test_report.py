@@ -36,7 +36,7 @@ from maskevidence.report.reading import (
     read_back,
     read_runs,
 )
-from maskevidence.report.tokens import aligned, of_probabilities
+from maskevidence.report.tokens import aligned
 from maskevidence.runs import RunDirectory
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
@@ -185,13 +185,6 @@ def test_runs_on_the_same_rows_are_compared(folder: Path) -> None:
     assert f"{typeset(behind.difference, 2)} ± {typeset(behind.standard_error or 0.0, 2)}" in shown
     assert f"it is better than {expected.names[1]}" in shown
     assert f"{expected.names[0]} minus {expected.names[1]}" in shown
-
-
-def test_runs_on_different_rows_are_shown_side_by_side(folder: Path, tmp_path: Path) -> None:
-    command("score", "ppca:1", write_table(tmp_path / "t.csv", 40), "--out", tmp_path / "other")
-    shown = text_of(render(read_runs([folder / "ppca-1", tmp_path / "other"])))
-    assert "The runs cannot be compared" in shown
-    assert "of different data" in shown
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_is_scored(folder: Path, tmp_path: Path) -> None:
@@ -460,13 +453,7 @@ def test_spans(text: str, tokens: list[str], expected: list[tuple[str, float | N
     assert [(span.text, span.log_prob) for span in spans] == expected
 
 
-def test_shades_have_names() -> None:
-    shades = of_probabilities()
-    steps = [shades.step(float(np.log(p))) for p in (0.9, 0.2, 0.05, 0.005, 0.0005, 0.00005)]
-    assert steps == [0, 1, 2, 3, 4, 5]
-    assert len(shades.names) == 6
-
-
+@pytest.mark.slow
 def test_ten_thousand_observations_stay_small(tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     write_report([only(many_observations(tmp_path / "many"))], target)

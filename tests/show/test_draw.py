@@ -3,14 +3,12 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from maskevidence.errors import InputError
-from maskevidence.show.draw import COLOURS, draw, image, plot, svg
+from maskevidence.show.draw import COLOURS, draw, image, svg
 from maskevidence.show.parts import Picture, Value, Values
 from maskevidence.show.pictures import Band, ColourGrid, Histogram, Line, Lines, Strip, Strips
 
@@ -103,30 +101,12 @@ def test_the_colour_follows_the_number() -> None:
     assert colours(Lines([line("b", 40, 1)], "x", "y")) == [COLOURS[1]]
 
 
-def test_lines_that_are_added_have_colours_of_their_own_and_one_word_for_their_bands() -> None:
-    axes = Figure().subplots()
-    for name in ("a", "b"):
-        plot(lines(name), f"title {name}", axes)
-    assert [drawn.get_color() for drawn in axes.lines] == list(COLOURS[:2])
-    assert axes.get_title() == "title a"
-    words = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert sorted(words) == ["95 % interval, data", "95 % interval, masks", "a", "b"]
-
-
 @pytest.mark.parametrize(("n_points", "is_a_band"), [(6, False), (7, True)])
 def test_few_points_have_bars(n_points: int, is_a_band: bool) -> None:
     axes = Figure().subplots()
     draw(lines("a", n_points=n_points), axes)
     kinds = {type(collection).__name__ for collection in axes.collections}
     assert kinds == ({"FillBetweenPolyCollection"} if is_a_band else {"LineCollection"})
-
-
-def test_a_legend_covers_no_data() -> None:
-    figure = Figure(layout="constrained")
-    axes = figure.subplots()
-    draw(lines("a", "b"), axes)
-    figure.draw_without_rendering()
-    assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
 
 
 def test_points_lie_where_the_line_is_drawn() -> None:
@@ -142,9 +122,3 @@ def test_points_lie_where_the_line_is_drawn() -> None:
     drawn = np.array(re.findall(r"[ML] (\S+) (\S+)", path), dtype=float)
     there = np.column_stack([described["left"], described["top"]])[:3].astype(float)
     np.testing.assert_allclose(drawn, there, atol=0.06)
-
-
-@pytest.mark.parametrize("ax", [3, "axes"])
-def test_only_axes_are_drawn_on(ax: Any) -> None:
-    with pytest.raises(InputError, match="give axes of matplotlib"):
-        plot(lines("a"), "", ax)

@@ -57,15 +57,6 @@ def test_a_second_curve_gets_its_own_colour(shown: dict[str, Any]) -> None:
     assert axes.get_title() == title
 
 
-def test_sizes_have_one_axis_of_rates_for_all_curves() -> None:
-    model = me.models.PPCA(n_features=4, n_components=1)
-    estimate = me.estimate_evidence(model, model.sample(10), me.EverySize(2))
-    axes = estimate.plot()
-    estimate.plot(axes)
-    assert len(axes.child_axes) == 1
-    assert axes.get_xlim() == (1.0, 4.0)
-
-
 def test_a_comparison_is_drawn_best_first_at_the_right_places(shown: dict[str, Any]) -> None:
     comparison = shown["comparison"]
     axes = comparison.plot()
