@@ -72,9 +72,7 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
     @wraps(function)
     def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
-        with redirect_stdout(
-            sys.stderr
-        ):  # standard output has the result, and not what a user's model prints
+        with redirect_stdout(sys.stderr):  # what a user's model prints is no part of the result
             result = function(**options)
         if result is None:
             return 0

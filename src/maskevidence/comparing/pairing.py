@@ -20,8 +20,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.evidence.curve import Curve, curve_from_scores
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
-from maskevidence.evidence.score_means import mean_of_scores
-from maskevidence.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, Tails
+from maskevidence.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, UNKNOWN_TAILS, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.orders import Orderings
@@ -129,8 +128,8 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) ->
     if isinstance(design, Orderings):
         summed = replace(design, bound="area")
     # Only the kind depends on the conditionals, and a difference has no kind.
-    summed_table = table.sorted()
-    estimate = summarize_scores(summed_table, summed, key, "learned", n_model_calls=0)
+    unknown = UNKNOWN_OF_DIFFERENCES if key.masks == "shared" else UNKNOWN_TAILS
+    estimate = summarize_scores(table, summed, key, "learned", n_model_calls=0, unknown_tails=unknown)
     curve = estimate.curve
     if not design.is_area:
         table = replace(table, score=a.score - b.score)
@@ -138,10 +137,8 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) ->
     mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
     if not table.score.any():  # equal models, for which no other masks would give a difference
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
-    each, tails = estimate.per_observation, estimate.tails
-    if key.masks == "shared":
-        tails = mean_of_scores(summed_table, summed, key, UNKNOWN_OF_DIFFERENCES).mean.tails
-    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, tails)
+    each = estimate.per_observation
+    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
 
 
 def _hidden(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:

@@ -11,7 +11,7 @@ from maskevidence.comparing.comparable import check_same_quantity
 from maskevidence.comparing.comparison import LEVEL
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.evidence.score_means import errors_of_sums, mean_of_scores
+from maskevidence.evidence.score_means import drawn_together, errors_of_sums, mean_of_scores
 from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     interval_with_tails,
@@ -220,18 +220,11 @@ def pair_texts(
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
     if design.deterministic:
         summation = summation._replace(unseen=np.zeros_like(summation.weight))
-    stratum, unit = summation.stratum, summation.replicate
-    if design.random_sizes:  # each draw is a mask of its own
-        stratum, unit = np.zeros_like(both.draw), both.draw
+    stratum, unit = drawn_together(summation, design, both.draw)
     below, above = tails_of_each(
         contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
     )
-    half = np.array(
-        [
-            t_half_width(se, math.inf if math.isnan(df) else df, LEVEL)
-            for se, df in zip(mask_se.tolist(), mask_df.tolist(), strict=True)
-        ]
-    )
+    half = _half_widths(mask_se, mask_df)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
     joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
     return TextPairs(
@@ -252,6 +245,14 @@ def pair_texts(
         ),
         estimates=(first, second),
     )
+
+
+def _half_widths(
+    mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
+) -> Float64[np.ndarray, " N"]:
+    """Half the width of the interval of each difference; NaN where its error is not known."""
+    known = zip(mask_se.tolist(), mask_df.tolist(), strict=True)
+    return np.array([t_half_width(se, math.inf if math.isnan(df) else df, LEVEL) for se, df in known])
 
 
 def subtract_sets(

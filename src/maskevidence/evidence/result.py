@@ -15,7 +15,7 @@ from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
 from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
-from maskevidence.evidence.standard_errors import MeanWithErrors, Tails
+from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
@@ -359,12 +359,13 @@ def summarize_scores(
     n_model_calls: int,
     base_measure: str | None = None,
     labels: Mapping[int, Any] | None = None,
+    unknown_tails: int = UNKNOWN_TAILS,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores."""
+    """The estimate that follows from a record of scores; `unknown_tails` as in `tails`."""
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]
-    prediction, contribution, mean, by_row = mean_of_scores(table, design, key)
+    prediction, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails)
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:

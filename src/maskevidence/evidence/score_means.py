@@ -63,9 +63,7 @@ def mean_of_scores(
     )
     by_row = None
     if mean.mask_se:
-        stratum, unit = summation.stratum, summation.replicate
-        if design.random_sizes:  # each draw is a mask of its own
-            stratum, unit = np.zeros_like(table.draw), table.draw
+        stratum, unit = drawn_together(summation, design, table.draw)
         cell = stratum if key.masks == "shared" else observation * (stratum.max() + 1) + stratum
         mean = mean._replace(
             tails=tails(contribution / len(first), cell, unit, summation.unseen, unknown_tails)
@@ -76,6 +74,15 @@ def mean_of_scores(
             _, of_cell = np.unique(cell, return_index=True)
             by_row = np.bincount(observation[of_cell], weights=variance)
     return MeanOfScores(prediction, contribution, mean, by_row)
+
+
+def drawn_together(
+    summation: Summation, design: MaskDesign, draw: Int64[np.ndarray, " n_masks"]
+) -> tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]]:
+    """The stratum of each mask, and its unit: equal for the masks of a stratum that are drawn together."""
+    if design.random_sizes:  # each draw is a mask of its own
+        return np.zeros_like(draw), draw
+    return summation.stratum, summation.replicate
 
 
 def errors_of_rows(

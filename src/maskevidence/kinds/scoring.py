@@ -299,6 +299,11 @@ def score_into(
                 return read_run(folder.path).estimate
 
             precise.drawn(scoring.design, extended)
+    return _summarized(folder, n_scored)
+
+
+def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], list[str]]:
+    """The result of a run and lines on what was written, after `n_scored` masks were added to it."""
     whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None

@@ -159,10 +159,7 @@ def select(
         >>> selection.choice, selection.model.n_components
         ('ppca:2', 2)
     """
-    if isinstance(components, str):
-        components = parse_components(components)
-    numbers = [components] if isinstance(components, SupportsIndex) else components
-    numbers = [whole_number("components", number) for number in numbers]
+    numbers = _numbers(components)
     folds = whole_number("folds", folds)
     if whole_number("seed", seed) < 0:
         raise InputError(f"seed={seed}; give a whole number of 0 or more")
@@ -180,8 +177,8 @@ def select(
     notes += [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
     ranked, kinds = _ranked(plan, scores)
     if len(set(kinds.values())) > 1:
-        kind_of_each = (f"{one.name} {kind_name(kinds[one.name])}" for one in ranked)
-        notes.append(f"the numbers are of several kinds: {', '.join(kind_of_each)}")
+        of_each = ", ".join(f"{one.name} {kind_name(kinds[one.name])}" for one in ranked)
+        notes.append(f"the numbers are of several kinds: {of_each}")
     best = next(word for word in scores if str(word) == ranked[0].name)
     model = plan.build(best).fit(plan.values)
     model.columns = list(plan.table.columns) if column_names(data) is not None else None
@@ -202,6 +199,14 @@ def select(
         column_names=plan.table.columns,
         notes=tuple(notes),
     )
+
+
+def _numbers(components: int | str | Sequence[int]) -> list[int]:
+    """Numbers of components, of which a word of the command line may stand for several."""
+    if isinstance(components, str):
+        components = parse_components(components)
+    numbers = [components] if isinstance(components, SupportsIndex) else components
+    return [whole_number("components", number) for number in numbers]
 
 
 def _plan(

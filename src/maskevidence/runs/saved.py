@@ -1,11 +1,14 @@
 """Estimates that were computed in Python, saved as runs; what needs pydantic is imported when one is."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maskevidence.data.table import Table
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
+
+if TYPE_CHECKING:
+    from maskevidence.runs.manifest import DataSource
 
 IN_PYTHON = "data in Python"
 
@@ -47,10 +50,9 @@ def save_run(
         >>> read_run(folder).manifest.model, read_run(folder).estimate.n_observations
         ('mine', 40)
     """
-    from maskevidence.data.images import are_pixels
     from maskevidence.runs.directory import RunDirectory, write_labels
     from maskevidence.runs.lock import locked
-    from maskevidence.runs.manifest import DataSource, Manifest
+    from maskevidence.runs.manifest import Manifest
     from maskevidence.runs.score_into import begin_run, closed_form, write_scores
     from maskevidence.runs.summary import read_run, write_summary
 
@@ -59,22 +61,11 @@ def save_run(
         raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
     if len(estimate.ids) != estimate.n_observations:
         raise InputError("an estimate of moments knows no observations; make it of the rows")
-    of_pixels = data is not None and are_pixels(data.columns)
-    noun = "image" if of_pixels else "row" if estimate.text_fingerprint is None else "text"
-    source = DataSource(
-        name=IN_PYTHON if data is None else data.name,
-        fingerprint=data.fingerprint() if data is not None else estimate.data_fingerprint or "",
-        n_observations=estimate.n_observations,
-        columns=[] if data is None else list(data.columns),
-        text_fingerprint=estimate.text_fingerprint,
-        notes=[*(() if data is None else data.notes), *estimate.notes],
-        noun=noun,
-    )
     manifest = Manifest(
         model=name,
         conditionals=estimate.conditionals,
         base_measure=estimate.base_measure,
-        data=source,
+        data=_source(estimate, data),
         design=estimate.design,
         masks=estimate.masks,
         token_scores=estimate.scores.hidden is not None,
@@ -93,3 +84,21 @@ def save_run(
         write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
         run = read_run(directory.path)
         return write_summary(directory, run, run.result())
+
+
+def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
+    """Where the observations come from, as run.json says it."""
+    from maskevidence.data.images import are_pixels
+    from maskevidence.runs.manifest import DataSource
+
+    of_pixels = data is not None and are_pixels(data.columns)
+    noun = "image" if of_pixels else "row" if estimate.text_fingerprint is None else "text"
+    return DataSource(
+        name=IN_PYTHON if data is None else data.name,
+        fingerprint=data.fingerprint() if data is not None else estimate.data_fingerprint or "",
+        n_observations=estimate.n_observations,
+        columns=[] if data is None else list(data.columns),
+        text_fingerprint=estimate.text_fingerprint,
+        notes=[*(() if data is None else data.notes), *estimate.notes],
+        noun=noun,
+    )

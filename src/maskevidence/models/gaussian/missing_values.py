@@ -172,6 +172,7 @@ class _Holes(NamedTuple):
     """The patterns with equally many missing values, and their rows."""
 
     columns: Int64[np.ndarray, "p h"]  # the missing columns of each pattern
+    cells: Int64[np.ndarray, "p h h"]  # the positions of all pairs of them in a flat D×D matrix
     n_rows: Float64[np.ndarray, " p"]  # the rows of each pattern
     rows: Int64[np.ndarray, " r"]  # the positions of the kept rows
     pattern_of: Int64[np.ndarray, " r"]  # the pattern of each
@@ -186,7 +187,8 @@ def _holes_by_size(rows: MissingRows) -> list[_Holes]:
         columns = np.nonzero(rows.seen[patterns] == 0)[1].reshape(len(patterns), size)
         kept = np.flatnonzero(np.isin(rows.pattern_of, patterns))
         of_pattern = np.searchsorted(patterns, rows.pattern_of[kept])
-        groups.append(_Holes(columns, rows.n_rows[patterns], kept, of_pattern))
+        cells = columns[:, :, None] * len(rows.shift) + columns[:, None, :]
+        groups.append(_Holes(columns, cells, rows.n_rows[patterns], kept, of_pattern))
     return groups
 
 
@@ -240,7 +242,7 @@ class FullLikelihood:
         log_determinant = 2 * rows.total * np.log(np.abs(diagonal)).sum()
         filled, of_holes = centred.copy(), np.zeros(width * width)
         for holes in self._holes:
-            block = precision[holes.columns[:, :, None], holes.columns[:, None, :]]
+            block = precision.ravel()[holes.cells]
             try:
                 lower = np.linalg.cholesky(block)
             except np.linalg.LinAlgError:
@@ -251,9 +253,8 @@ class FullLikelihood:
             right = np.take_along_axis(centred_by_precision[holes.rows], columns, axis=1)
             expected = -np.einsum("rhk,rk->rh", covariance[holes.pattern_of], right)
             filled[holes.rows[:, None], columns] = expected
-            cells = holes.columns[:, :, None] * width + holes.columns[:, None, :]
             weights = holes.n_rows[:, None, None] * covariance
-            of_holes += np.bincount(cells.ravel(), weights.ravel(), minlength=width * width)
+            of_holes += np.bincount(holes.cells.ravel(), weights.ravel(), minlength=width * width)
         weighted = (filled @ precision) * self._seen
         inverses = precision @ (rows.total * np.eye(width) - of_holes.reshape(width, width) @ precision)
         constant = log_determinant + rows.n_seen.sum() * _LOG_2PI
