@@ -30,7 +30,7 @@ import torch
 
 import _recipes as public
 import maskevidence as me
-from maskevidence.kinds.recipes import RECIPES
+from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import parse_design
 from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign

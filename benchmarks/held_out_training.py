@@ -22,7 +22,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.data.table import Table
-from maskevidence.data.tables import read_table
+from maskevidence.data.table_files import read_table
 
 N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 600, 0.02
 TABLES = (("horse-colic", ("c2",)), ("winequality-red", ()))

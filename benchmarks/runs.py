@@ -32,7 +32,7 @@ from maskevidence.runs import (
 from maskevidence.runs.score_into import write_scores
 from maskevidence.scores.record import ScoreTable
 
-PROGRAM = (sys.executable, "-c", "from maskevidence.commands.app import main; main()")
+PROGRAM = (sys.executable, "-c", "from maskevidence.tasks.app import main; main()")
 MAX_OVERHEAD = 0.03
 MAX_SECONDS = 5.0
 

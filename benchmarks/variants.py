@@ -35,12 +35,12 @@ import torch
 
 import maskevidence as me
 from leave_one_out import smiles_model
-from maskevidence.commands.variants import variants as score_variants
 from maskevidence.data.fasta import read_fasta
 from maskevidence.data.texts import read_texts
+from maskevidence.inputs.options import VariantOptions
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.kinds.options import VariantOptions
 from maskevidence.models.text.vocabulary import letter_tokenizer
+from maskevidence.tasks.variants import variants as score_variants
 
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}

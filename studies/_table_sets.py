@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 from sklearn import datasets
 
 from maskevidence.data.images import read_images
-from maskevidence.data.tables import read_table
+from maskevidence.data.table_files import read_table
 from maskevidence.errors import InputError
 
 FRACTIONS = (1.0, 0.6, 0.35, 0.2, 0.12)  # of the training rows that a model is fitted to

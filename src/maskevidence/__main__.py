@@ -1,6 +1,6 @@
 """`python -m maskevidence` is the command `maskevidence`."""
 
-from maskevidence.commands.app import main
+from maskevidence.tasks.app import main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.data.table import Table, binarise
-from maskevidence.data.tables import digits
+from maskevidence.data.table_files import digits
 from maskevidence.errors import InputError
 
 NAN = float("nan")

@@ -85,11 +85,11 @@ def prepare() -> None:
 
     import maskevidence as me
     from maskevidence.integrations.huggingface import word_pieces
-    from maskevidence.kinds import images_training, rows_training, scoring, texts_training
     from maskevidence.models.image.new_vit_mae import random_vit_mae
     from maskevidence.show import draw
+    from maskevidence.tasks import scoring, train_masked_lm, train_rows, train_vit_mae
 
-    assert all((Trainer, draw, images_training, rows_training, texts_training, scoring))
+    assert all((Trainer, draw, train_vit_mae, train_rows, train_masked_lm, scoring))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))
@@ -162,7 +162,7 @@ def run_as_child(words: Sequence[str]) -> None:
     """Run the program, save every block, print nothing but errors, and end the process."""
     import jaxtyping
 
-    from maskevidence.commands.app import main as program
+    from maskevidence.tasks.app import main as program
 
     os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
     jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for

@@ -35,7 +35,7 @@ HOSTILE = {
 SENSITIVE = (
     "tests/house/test_surroundings.py::test_tests_see_nothing_of_it",
     "tests/show/test_terminal.py",
-    "tests/commands/test_help.py",
+    "tests/tasks/test_help.py",
 )
 
 

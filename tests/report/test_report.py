@@ -20,7 +20,7 @@ import maskevidence as me
 from command_line import CommandLine
 from image_models import random_images, saved, small_vit_mae, smooth_images, write_images
 from maskevidence.data.table import Table
-from maskevidence.data.tables import read_table
+from maskevidence.data.table_files import read_table
 from maskevidence.evidence.result import summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize

@@ -21,17 +21,17 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine, start
 from listening import listening
-from maskevidence.commands.score import score
+from maskevidence.inputs.options import RowOptions, RunOptions
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
-from maskevidence.kinds.options import RowOptions, RunOptions
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Work
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.score import Scoring
+from maskevidence.tasks.score import score
 from ray_models import (
     Budgeted,
     Troubled,

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.comparing.imputation import Imputation
 from maskevidence.errors import InputError, NumericalError
+from maskevidence.evidence.imputation import Imputation
 from maskevidence.model import Conditionals, refuse_training_mode
 from maskevidence.models.fingerprints import includes_fitted, marks_of, share_fitted
 from maskevidence.models.model_page import model_page

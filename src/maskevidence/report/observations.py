@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
-from maskevidence.kinds.words import own_file
+from maskevidence.inputs.words import own_file
 from maskevidence.report.figures import Figure, Ranking, figure
 from maskevidence.report.reading import (
     Content,

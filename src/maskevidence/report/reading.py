@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
-from maskevidence import kinds
+from maskevidence import inputs
 from maskevidence.data.images import PIXEL, Images, are_pixels
 from maskevidence.data.table import Table
 from maskevidence.errors import MaskEvidenceError
@@ -17,9 +17,9 @@ from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.masks.drawing import n_masks
 from maskevidence.models.image.summary import DENSITY
 from maskevidence.runs import DataSource, Manifest, Run, RunDirectory, read_run
+from maskevidence.runs.compare import distinct
 from maskevidence.runs.directory import read_closed_form, read_labels
 from maskevidence.runs.manifest import common_noun
-from maskevidence.runs.pairing import distinct
 from maskevidence.runs.parts import read_part
 from maskevidence.runs.saved import IN_PYTHON
 from maskevidence.runs.summary import beside_masks
@@ -96,7 +96,7 @@ def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Un
 
 def _texts(data: DataSource) -> Contents | Unavailable | None:
     """The texts of a run; None if they have changed."""
-    texts = kinds.texts.reopen(data)
+    texts = inputs.texts.reopen(data)
     if texts.fingerprint() != data.text_fingerprint:
         return None
     if len(texts) != data.n_observations:
@@ -118,13 +118,13 @@ def _texts(data: DataSource) -> Contents | Unavailable | None:
 
 def _images(manifest: Manifest) -> Contents | None:
     """The images of a run; None if they have changed."""
-    images = kinds.images.reopen(manifest.data, manifest.seed)
+    images = inputs.images.reopen(manifest.data, manifest.seed)
     return _of_images(images) if images.fingerprint() == manifest.data.fingerprint else None
 
 
 def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | None:
     """The rows of a run; None if they have changed."""
-    rows, everything = kinds.rows.reopen(manifest.data, manifest.seed, ids)
+    rows, everything = inputs.rows.reopen(manifest.data, manifest.seed, ids)
     return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
+from maskevidence.comparing.selection import SELECTION, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
-from maskevidence.kinds.rows import by_cells, read, reading_from, use_saved
-from maskevidence.kinds.scoring import manifest_of, score_prepared
-from maskevidence.kinds.selection import SELECTION, page_of_selection, picture_of_selection
+from maskevidence.inputs.rows import by_cells, read, reading_from, use_saved
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
 from maskevidence.model import base_measure_of
@@ -22,6 +21,7 @@ from maskevidence.report.reading import MadeRow, ReportedRun
 from maskevidence.report.tokens import MOST_WORK
 from maskevidence.runs.blocks import read_sealed, seal_of_files
 from maskevidence.runs.directory import MODEL
+from maskevidence.runs.prepared import manifest_of, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Picture, Table
 from maskevidence.show.words import NOT_KNOWN, count

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import InputError
-from maskevidence.kinds.mutants import SUMMARY, TABLE, column_beside, correlation_table
+from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
 from maskevidence.runs.blocks import read_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import ColourGrid
@@ -39,6 +39,16 @@ def read_variants(folder: Path) -> Page:
             f"{str(folder / TABLE)!r} was changed since ({type(error).__name__}: {error}); {_REMEDY}"
         ) from error
     return _page(summary, mutants, numbers)
+
+
+def correlation_table(summary: Mapping[str, Any]) -> Table:
+    """Spearman's rank correlations with what was measured, from a variants.json."""
+    rows = []
+    for name, each in summary["correlations"].items():
+        value, low, high = (typeset(each[part], 3) for part in ("value", "low", "high"))
+        rows.append([name, value, f"{low} to {high}", f"{each['n']:,}"])
+    headings = ["score", "correlation", "95 % interval", "mutants"]
+    return Table(headings, rows, f"Spearman's rank correlation with {summary['measured']}")
 
 
 def _page(

@@ -1,8 +1,8 @@
 from .blocks import rows_per_block as rows_per_block
+from .compare import compare_runs as compare_runs
 from .directory import RunDirectory as RunDirectory
 from .manifest import DataSource as DataSource
 from .manifest import Manifest as Manifest
-from .pairing import compare_runs as compare_runs
 from .saved import save_run as save_run
 from .score_into import Recording as Recording
 from .score_into import record_run as record_run

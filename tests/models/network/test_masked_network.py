@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.kinds.rows import prepare
+from maskevidence.inputs.rows import prepare
 from maskevidence.models.network import masked_network
 from maskevidence.models.network.cells import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from

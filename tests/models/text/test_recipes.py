@@ -16,7 +16,7 @@ import maskevidence as me
 from command_line import CommandLine
 from diffusion_networks import LENGTH, MASK, N_IDS, Bd3lm, Llada, Mdlm, Sedd, random_network
 from maskevidence.errors import InputError
-from maskevidence.kinds.recipes import RECIPES
+from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import parse_design
 from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign, MaskKey

@@ -1,0 +1,321 @@
+"""Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskevidence.data.table import place_of
+from maskevidence.data.texts import Texts, read_texts
+from maskevidence.errors import InputError
+from maskevidence.evidence.precise import FEWEST
+from maskevidence.inputs.options import (
+    CheckpointOptions,
+    ScoredTextOptions,
+    TextDevice,
+    TextOptions,
+    TextReading,
+    TextSample,
+)
+from maskevidence.inputs.recipes import RECIPES
+from maskevidence.masks.by_name import DesignWord, parse_design
+from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.sizes import LeaveOneOut
+from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
+from maskevidence.models.text.encoding import Joining
+from maskevidence.models.text.loading import load_checkpoint, load_tokenizer
+from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.models.text.pieces import reads_residues
+from maskevidence.models.text.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
+from maskevidence.runs import DataSource
+from maskevidence.runs.prepared import Prepared
+from maskevidence.scores.record import ScoreTable
+from maskevidence.support.devices import choose_device
+from maskevidence.support.hub import check_revision
+from maskevidence.support.progress import progress
+from maskevidence.tokens import Tokens
+
+
+def prepare(
+    model: str,
+    data: str,
+    design: MaskDesign,
+    options: TextOptions = TextOptions(),
+) -> Prepared:
+    """Load a masked language model, read the texts and encode them.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        data: the texts, as `read_texts` takes them.
+        design: how masks will be drawn.
+        options: how the model is loaded, which texts are used, and how they are read and encoded.
+
+    Raises:
+        InputError: options that exclude each other, or a model or texts that cannot be used.
+    """
+    options = _with_recipe(options)
+    _check(model, design, options)
+    texts, scored = read(data, options.reading, options.sample)
+    loaded = load(model, options.checkpoint, options.device)
+    prepared = _encoded(model, data, loaded, texts, scored, options)
+    for note in _recipe_notes(options.reading, design):
+        prepared = prepared.with_note(note)
+    return prepared
+
+
+def prepare_pairs(
+    model: str, data: str, design: MaskDesign, options: ScoredTextOptions
+) -> tuple[Prepared, Prepared]:
+    """The same for the first and for the second texts of pairs, which have the same ids."""
+    _check(model, design, options)
+    readings = [options.reading, replace(options.reading, text=options.against)]
+    both = [read(data, reading, options.sample) for reading in readings]
+    for texts, (column,) in both:
+        for row, text in enumerate(texts[column]):
+            if not text.strip():
+                place = place_of(row, texts.lines)
+                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
+    loaded = load(model, options.checkpoint, options.device)
+    first, second = (
+        _encoded(model, data, loaded, *each, replace(options, reading=reading))
+        for each, reading in zip(both, readings, strict=True)
+    )
+    return first, second
+
+
+def _with_recipe(options: TextOptions) -> TextOptions:
+    """The options with the block size of the recipe, if they have none of their own."""
+    reading = options.reading
+    if reading.recipe is None or reading.block_size is not None:
+        return options
+    return replace(options, reading=replace(reading, block_size=RECIPES[reading.recipe].block_size))
+
+
+def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
+    """Refuse options that exclude each other."""
+    check_revision(model, options.checkpoint.revision)
+    sample, reading = options.sample, options.reading
+    if reading.hides_words and not isinstance(design, LeaveOneOut):
+        raise InputError(f"{reading.hides_words} belongs to --design leave-one-out; add that")
+    if reading.whole_words and reading.word_l2r:
+        raise InputError("--whole-words and --word-l2r exclude each other; leave one of them out")
+    if sample.id_column is not None and reading.block_size is not None:
+        joins = "--block-size" if reading.recipe is None else f"--recipe {reading.recipe}"
+        raise InputError(f"--id-column names single texts, and {joins} joins them; leave one of them out")
+
+
+def _encoded(
+    model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
+) -> Prepared:
+    """The texts as tokens of a loaded model."""
+    sample, reading, checkpoint, device = options.sample, options.reading, options.checkpoint, options.device
+    recipe = None if reading.recipe is None else RECIPES[reading.recipe]
+    with progress("encoding texts", len(texts)) as advance:
+        encoded = loaded.encode(
+            texts[scored[0]],
+            second=texts[scored[1]] if len(scored) == 2 else None,
+            context=None if reading.context_field is None else texts[reading.context_field],
+            long=reading.long or "error",
+            block_size=reading.block_size,
+            allow_unknown=reading.allow_unknown,
+            lines=texts.lines,
+            joining=None
+            if recipe is None or recipe.block_size is None
+            else Joining(recipe.ends, recipe.visible),
+        )
+        advance(len(texts))
+    wrap = None
+    notes = [*loaded.notes, *texts.notes, *encoded.notes]
+    if reading.hides_words:
+        wrap = partial(WholeWords, texts=encoded, left_to_right=reading.word_l2r)
+        notes.append(HIDDEN_LATER if reading.word_l2r else HIDDEN_TOGETHER)
+    if checkpoint.bf16:
+        notes.append("computed under bfloat16 autocast")
+    tokenizer = checkpoint.tokenizer
+    elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
+    named = None if reading.block_size is not None else texts.labels
+    of_residues = reads_residues(loaded.tokenizer)
+    source = DataSource(
+        name=data,
+        fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
+        text_fingerprint=texts.fingerprint(),
+        n_observations=len(encoded.tokens),
+        columns=list(texts.columns),
+        notes=notes,
+        noun="block" if reading.block_size is not None else "protein" if of_residues else "text",
+        token="residue" if of_residues else "token",
+    )
+    prepared = Prepared(
+        loaded if wrap is None else wrap(loaded),
+        encoded.tokens,
+        source,
+        load=partial(_load_again, _full_path(model), elsewhere, device, wrap),
+        revision=checkpoint.revision,
+        tokenizer=loaded.tokenizer,
+        texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
+        labels=None if named is None else tuple(named[row] for row in encoded.source),
+        details={} if recipe is None else {"recipe": recipe.to_dict(str(reading.recipe))},
+    )
+    of_reading = {
+        "limit": sample.limit,
+        "id_column": sample.id_column,
+        "block_size": reading.block_size,
+        "context_field": reading.context_field,
+    }
+    return prepared.read_with(data, of_reading)
+
+
+def _recipe_notes(reading: TextReading, design: MaskDesign) -> list[str]:
+    """Where a recipe is from, and what the user chose in place of it, one sentence each."""
+    if reading.recipe is None:
+        return []
+    recipe = RECIPES[reading.recipe]
+    notes = [f"recipe {reading.recipe}: texts, tokens and masks as in {recipe.source}"]
+    if recipe.apart:
+        notes.append(recipe.apart)
+    if reading.block_size != recipe.block_size:
+        chosen = f"blocks of {reading.block_size} tokens"
+        notes.append(f"{chosen} in place of the recipe's {recipe.block_size or 'single texts'}")
+    own = parse_design(recipe.design).design
+    draws = {"draws": 0, "replicates": 0}
+    if own.settings() | draws != design.settings() | draws:
+        chosen = design.name if design == FEWEST else str(DesignWord(design))  # which a target extends
+        notes.append(f"the masks of {chosen} in place of the recipe's {recipe.design}")
+    return notes
+
+
+def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
+    """A hash of encoded texts: of the names of their columns, the tokens, their roles and their ids."""
+    digest = hashlib.sha256("\x1f".join(columns).encode())
+    for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
+        digest.update(np.ascontiguousarray(part.numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
+    """The texts, and the one or two columns of them that are scored."""
+    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
+    if columns is not None and len(columns) > 2:
+        raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    prompts = options.context_field
+    extra = [] if prompts is None else [prompts]
+    texts = read_texts(
+        data,
+        columns,
+        extra=extra,
+        id_column=sample.id_column,
+        limit=sample.limit,
+        running=options.block_size is not None and options.recipe is None,
+    )
+    scored = [texts.columns[0]] if columns is None else columns
+    if prompts in scored:
+        raise InputError(f"--context-field {prompts!r} is scored too; choose another --text")
+    return texts, scored
+
+
+def reopen(source: DataSource) -> Texts:
+    """The texts of a run, read again by the name and with the options that run.json records."""
+    limit = source.options.get("limit")
+    assert not isinstance(limit, str)
+    return read_texts(source.name, source.columns, limit=limit)
+
+
+def load(
+    model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: TextDevice = TextDevice()
+) -> MaskedLM:
+    """Load a masked language model as the options want it.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        checkpoint: its tokenizer, and how its weights are read.
+        device: where it runs.
+
+    Raises:
+        InputError: a model or a device that cannot be used.
+    """
+    tokenizer: Any = checkpoint.tokenizer
+    own_network = checkpoint.model_class is not None or checkpoint.state_prefix is not None
+    if own_network or checkpoint.pattern is not None or checkpoint.mask_token is not None:
+        own = checkpoint.revision if tokenizer is None else None
+        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern, checkpoint.mask_token, own)
+    if not own_network:
+        return MaskedLM.from_pretrained(
+            model,
+            tokenizer=tokenizer,
+            device=device.device,
+            bfloat16=checkpoint.bf16,
+            batch_tokens=device.batch_tokens,
+            revision=checkpoint.revision,
+            trust_remote_code=checkpoint.trust_remote_code,
+            dtype=device.dtype,
+            mask_id=checkpoint.mask_id,
+            diffusion=checkpoint.diffusion,
+            attn_implementation=checkpoint.attn_implementation,
+        )
+    if checkpoint.attn_implementation is not None:
+        raise InputError(
+            "--attn-implementation does not go with --model-class or --state-prefix; leave it out"
+        )
+    place = choose_device(device.device)
+    network, notes = load_checkpoint(
+        model,
+        checkpoint.model_class,
+        checkpoint.state_prefix,
+        revision=checkpoint.revision,
+        trust_remote_code=checkpoint.trust_remote_code,
+    )
+    loaded = MaskedLM(
+        _read_as(network.to(place).eval(), tokenizer, checkpoint),
+        tokenizer,
+        mask_token_id=checkpoint.mask_id,
+        bfloat16=checkpoint.bf16,
+        batch_tokens=device.batch_tokens,
+    )
+    loaded.notes = (*notes, *loaded.notes)
+    return loaded
+
+
+def _read_as(network: Any, tokenizer: Any, checkpoint: CheckpointOptions) -> Any:
+    """A network of its own class, read as the diffusion model that the options name."""
+    if checkpoint.diffusion is None:
+        return network
+    diffusion = named_diffusion(checkpoint.diffusion)
+    mask_id = checkpoint.mask_id if checkpoint.mask_id is not None else tokenizer.mask_token_id
+    mask_id = diffusion.mask_token_id if mask_id is None else mask_id
+    if mask_id is None:
+        raise InputError(f"--diffusion {checkpoint.diffusion} needs the id of the mask token; give --mask-id")
+    return DiffusionNetwork(network, diffusion, mask_id)
+
+
+def _load_again(
+    model: str,
+    checkpoint: CheckpointOptions,
+    device: TextDevice,
+    wrap: Callable[[MaskedLM], WholeWords] | None,
+) -> Any:
+    """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
+    loaded = load(model, checkpoint, device)
+    return loaded if wrap is None else wrap(loaded)
+
+
+def _full_path(name: str) -> str:
+    """The full path of a file or folder, for processes elsewhere; the name of a model on the hub as it is."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
+
+
+def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
+    """log p of each token given all others, nats, from the scores of a leave-one-out run."""
+    tokens = prepared.tokens
+    row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
+    columns = [row.nonzero().flatten() for row in tokens.maskable]
+    listed = []
+    for number, draw, score in zip(scores.id, scores.draw, scores.score, strict=True):
+        row = row_of_id[int(number)]
+        token_id = int(tokens.values[row, columns[row][int(draw)]])
+        token = prepared.tokenizer.convert_ids_to_tokens(token_id)
+        listed.append({"id": int(number), "position": int(draw), "token": token, "log_prob": float(score)})
+    return listed

@@ -1,0 +1,125 @@
+"""The words of the command line as objects: MODEL and its kind, names, numbers, sizes; imports no torch."""
+
+import csv
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maskevidence.errors import InputError
+from maskevidence.inputs.declaring import Kind, flag
+from maskevidence.support.files import read_json
+from maskevidence.support.hub import hub_file
+
+if TYPE_CHECKING:
+    pass
+
+_OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
+
+
+def kind_of_training(word: str) -> Kind:
+    """The kind of a new model that `train` makes.
+
+    Example:
+        >>> kind_of_training("ppca:8"), kind_of_training("vit-mae")
+        ('rows', 'images')
+    """
+    return _TRANSFORMERS.get(word, "rows")
+
+
+def kind_of_model(word: str) -> Kind:
+    """The kind of model that a MODEL word names.
+
+    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
+    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
+
+    Example:
+        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
+        ('rows', 'texts')
+    """
+    folder = Path(word)
+    for run in (folder, folder.parent):
+        _refuse_code_of_run(run)
+    if folder.is_dir():
+        config = _config(folder / "config.json")
+        if config is None:
+            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
+        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
+            return "rows"
+        return "images" if "image_size" in config else "texts"
+    if _ON_THE_HUB.fullmatch(word) is None or own_file(word) is not None:
+        return "rows"
+    file = hub_file(word, "config.json")
+    if file is None:
+        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
+    config = _config(file)
+    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
+
+
+def _config(file: Path) -> Any:
+    """The content of a model's config.json; None if it is missing or damaged."""
+    try:
+        return read_json(file)
+    except InputError:
+        return None
+
+
+def own_file(word: str) -> Path | None:
+    """The Python file of a MODEL word FILE.py:FUNCTION; None for another word.
+
+    Example:
+        >>> own_file("/home/me/model.py:make").name, own_file("ppca:8")
+        ('model.py', None)
+    """
+    match = _OWN.fullmatch(word)
+    return None if match is None else Path(match[1]).resolve()
+
+
+def _refuse_code_of_run(folder: Path) -> None:
+    """Refuse a run of a user's own code, which the run does not hold: it is never run from there."""
+    run = _config(folder / "run.json") if (folder / "run.json").is_file() else None
+    word = run.get("model") if isinstance(run, dict) else None
+    if isinstance(word, str) and own_file(word) is not None:
+        raise InputError(
+            f"the run in {str(folder)!r} is of {word!r}, code that a run does not hold; type that as MODEL"
+        )
+
+
+def parse_words(option: str, text: str | None) -> list[str]:
+    """Words between commas, such as names of columns; a word that holds a comma stands in quotes.
+
+    Example:
+        >>> parse_words("columns", 'a,"b, in m"')
+        ['a', 'b, in m']
+    """
+    if text is None:
+        return []
+    try:
+        lines = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise InputError(
+            f'{flag(option)} {text!r} cannot be read ({error}); write a,b or a,"b, c"'
+        ) from error
+    words = lines[0] if lines else []
+    if not words or not all(words):
+        raise InputError(f"{flag(option)} {text!r} lacks a word; write words between commas, such as a,b")
+    if len(set(words)) < len(words):
+        twice = next(word for number, word in enumerate(words) if word in words[:number])
+        raise InputError(f"{flag(option)} names {twice!r} twice; name it once")
+    return words
+
+
+def parse_size(word: str | None) -> tuple[int, int] | None:
+    """Turn a --resize word, such as "28x24" or "28", into (height, width), and None into None.
+
+    Example:
+        >>> parse_size("32x24"), parse_size("28")
+        ((32, 24), (28, 28))
+    """
+    if word is None:
+        return None
+    parts = word.lower().split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(f"{word!r} is not an image size; write 28x28 (height x width)")
+    return int(parts[0]), int(parts[-1])

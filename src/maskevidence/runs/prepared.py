@@ -1,0 +1,157 @@
+"""A model and the observations to score it on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.evidence.precise import Precise
+from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
+from maskevidence.models.base import TableModel
+from maskevidence.models.cells import CellMass
+from maskevidence.models.fingerprints import fingerprint
+from maskevidence.models.image.summary import image_summary
+from maskevidence.runs.blocks import seal
+from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.scores.score import Scoring
+from maskevidence.show.words import model_words
+from maskevidence.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that is ready, and the observations to score it on."""
+
+    model: Any  # fitted or loaded
+    tokens: Tokens  # the observations
+    # where they come from, as run.json says it, with notes on what was done to prepare them
+    source: DataSource
+    fitted: bool = False  # whether the model was fitted for this score
+    # what else decides the numbers and is stored with them, such as the density of pixels
+    details: dict[str, Any] = field(default_factory=dict)
+    code: str | None = None  # SHA-256 of the user's file that made the model; None for other models
+    revision: str | None = None  # branch, tag or commit of a model on the hub, if it was given
+    # loads the same model in another process; None if the model itself can be sent
+    load: Callable[[], Any] | None = None
+    tokenizer: Any = None  # of a masked language model; None for other models
+    # the texts that are scored, one or two for each observation unless they were split or joined; None for
+    # other models
+    texts: tuple[tuple[str, ...], ...] | None = None
+    labels: tuple[str, ...] | None = None  # a name for each observation; None if they have none
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done to prepare the model and the data, one sentence each."""
+        return self.source.notes
+
+    def with_note(self, note: str) -> "Prepared":
+        """The same with one more note."""
+        return replace(self, source=self.source.model_copy(update={"notes": [*self.notes, note]}))
+
+    def read_with(self, data: str, options: dict[str, Any]) -> "Prepared":
+        """Record the DATA word, and the options that the data were read with; None and False are left out."""
+        chosen = {name: value for name, value in options.items() if value}
+        return replace(self, source=self.source.model_copy(update={"name": data, "options": chosen}))
+
+
+def recorded(model: Any) -> dict[str, str | None]:
+    """The names of a model's precision and device; None for a model without parameters.
+
+    Example:
+        >>> import maskevidence as me
+        >>> recorded(me.models.PPCA(3, 1))
+        {'dtype': 'float64', 'device': 'cpu'}
+    """
+    device = device_of(model)
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    parameters = (parameter for module in modules[:1] for parameter in module.parameters())
+    dtype = getattr(model, "dtype", None) or next((each.dtype for each in parameters), None)
+    if any(getattr(module, "in_bfloat16", False) for module in modules):
+        dtype = torch.bfloat16
+    return {
+        "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+        "device": None if device is None else str(device),
+    }
+
+
+def score_prepared(
+    prepared: Prepared, scoring: Scoring, precise: Precise | None = None
+) -> tuple[dict[str, Any], EvidenceEstimate]:
+    """Estimate the evidence of a prepared model in memory.
+
+    Args:
+        scoring: how masks are drawn, their seed, and how many go into one call of the model.
+        precise: draws as many masks as an error takes, in place of the design; None for the design.
+
+    Returns:
+        What `estimate.json` holds, and the estimate. A model with a closed form has its mean over the same
+        rows as `closed_form`.
+    """
+    key = scoring.key
+    estimate = estimate_evidence(
+        prepared.model,
+        prepared.tokens,
+        scoring.design if precise is None else precise,
+        seed=key.seed,
+        masks=key.masks,
+        batch_size=scoring.batch_size,
+        per_token=scoring.per_token,
+        refine=False,  # `prepare` has refined the model, and its note is among those of the data
+    )
+    result = estimate.to_dict()
+    if isinstance(prepared.model, HasLogEvidence):
+        with torch.no_grad():
+            tokens = to_device_of(prepared.model, prepared.tokens)
+            values = prepared.model.log_evidence(tokens).double().cpu().numpy()
+        result["closed_form"] = float(values.mean())
+        estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
+        result["closed_form_se"] = estimate.closed_form_se
+    if prepared.details:
+        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
+    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, HasNotesOn) else ()
+    noted = (*of_rows, *prepared.notes)  # by `prepare`, which knows the words of the table
+    more = [note for note in result["notes"] if note not in noted]
+    result["notes"] = [*prepared.notes, *more]
+    return result, estimate
+
+
+def manifest_of(
+    model: str, prepared: Prepared, scoring: Scoring, rows_per_block: int, **others: Any
+) -> Manifest:
+    """What run.json says of a score."""
+    where = recorded(prepared.model)
+    return Manifest(
+        model=model,
+        revision=prepared.revision,
+        model_words=None if prepared.fitted else _in_words(prepared.model),
+        model_fingerprint=_fingerprint(prepared),
+        conditionals=prepared.model.conditionals,
+        base_measure=base_measure_of(prepared.model),
+        data=prepared.source,
+        design=scoring.design.settings(),
+        masks=scoring.key.masks,
+        token_scores=scoring.per_token,
+        seed=scoring.key.seed,
+        rows_per_block=rows_per_block,
+        details=prepared.details,
+        dtype=where["dtype"],
+        devices=[] if where["device"] is None else [where["device"]],
+        **others,
+    )
+
+
+def _fingerprint(prepared: Prepared) -> str | None:
+    """What decides the numbers of the model: its weights, settings and code; None if it was fitted."""
+    own = None if prepared.fitted else fingerprint(prepared.model)
+    return own if prepared.code is None else seal([own, prepared.code])
+
+
+def _in_words(model: Any) -> str | None:
+    """A model of rows in words; None for another one, whose folder or name on the hub says what it is."""
+    model = model.model if isinstance(model, CellMass) else model
+    return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None

@@ -1,0 +1,62 @@
+"""maskevidence report: one page about a run, or about several side by side."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+from maskevidence.errors import InputError
+from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.show.parts import Page
+from maskevidence.show.words import count
+from maskevidence.tasks.result import Result
+
+
+def report(
+    runs: Annotated[
+        list[Path], Argument("RUN...", "One or more run directories, or the folder of a selection.")
+    ],
+    out: Annotated[Path, Option("The page, a file ending in .html.", "FILE", writes="file")] = Path(
+        "report.html"
+    ),
+    observations: Annotated[
+        int,
+        Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
+    ] = 5,
+) -> Result:
+    """Write one self-contained page about a run, several, a selection or mutants; it needs no network.
+
+    The page shows the numbers with both errors, interactive curves, the comparison of runs on the same data,
+    the hardest and easiest observations, and how the runs were made. The observations are read again from
+    their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
+    shows what is finished. Of a selection, it shows the candidates, how well the chosen model
+    fills the holes of the table, and outlying rows; of mutants, their scores by site and residue.
+
+    Examples:
+
+        maskevidence report runs/a
+        maskevidence report runs/a runs/b --out comparison.html
+        maskevidence report runs/chosen
+    """
+    from maskevidence.comparing.selection import SELECTION
+    from maskevidence.integrations.proteins.mutant_tables import SUMMARY
+    from maskevidence.report import read_runs, read_selection, read_variants, write_report
+    from maskevidence.report.page import check_target
+
+    check_target(out)
+    about, reported = count(len(runs), "run"), None
+    readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
+        SELECTION: ("selection", read_selection),
+        SUMMARY: ("table of mutants", read_variants),
+    }
+    for sign, folder in product(readers, runs):
+        if (folder / sign).is_file():
+            noun, read = readers[sign]
+            if len(runs) > 1:
+                raise InputError(f"{str(folder)!r} is a {noun}, which has a page of its own; give it alone")
+            about, reported = f"a {noun}", read(folder)
+    write_report(reported or read_runs(runs), out, observations=observations)
+    size = out.stat().st_size
+    written = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
+    content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}
+    return Result(Page("", f"A report about {about}"), content, [written])

@@ -1,0 +1,109 @@
+"""maskevidence select: the family of models and the number of components that the data support."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.options import SelectOptions
+from maskevidence.models.by_name import is_network, parse_components
+from maskevidence.tasks.result import Result, written
+
+if TYPE_CHECKING:
+    from maskevidence.comparing.selection import Selection
+
+RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
+
+
+def select(
+    families: Annotated[
+        str,
+        Argument(
+            "FAMILIES",
+            "Families between commas: masked-net, ppca, factor-analysis, gaussian, kernel-gaussian, vae; or "
+            "bernoulli-pca, bernoulli-vae. A word such as ppca:3 stands for one model.",
+        ),
+    ],
+    data: Annotated[
+        str,
+        Argument("DATA", "digits, or a .csv, .tsv, .parquet, .feather or .npy table, or its address."),
+    ],
+    options: SelectOptions = SelectOptions(),
+) -> Result:
+    """Choose a family of models and its number of components by held-out evidence.
+
+    Every row is held out once and scored by models that were fitted to the others. The choice is the model
+    with the highest log evidence of these rows. The smallest model that cannot be told apart from it is
+    printed, too, with what it gives up: no other model beats it, and these comparisons hold together at 95 %.
+    With --out, the chosen model is fitted to all rows and saved for `score` and `impute`.
+
+    Examples:
+
+        maskevidence select ppca,factor-analysis table.csv --components 1-20
+        maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
+        maskevidence impute runs/chosen/model table.csv --out filled.csv
+    """
+    from maskevidence.comparing.choosing import candidates
+    from maskevidence.comparing.choosing import select as select_model
+    from maskevidence.inputs.rows import note_on_units, read, reading_options
+    from maskevidence.inputs.rows import read_with as kept_reading
+    from maskevidence.masks.by_name import as_design
+    from maskevidence.runs.lock import refuse_unrelated
+    from maskevidence.support.provenance import command, versions
+
+    components = parse_components(options.components)
+    among = candidates(families, components)  # refuses unknown words before anything is read
+    if options.design is not None:
+        as_design(options.design).without_tokens("select")  # before anything is read
+    out = options.out
+    if out is not None:
+        refuse_unrelated(out, (RESULT, TABLE), "selection")
+        if (out / RESULT).exists() and not options.overwrite:
+            raise InputError(
+                f"{str(out)!r} holds a selection; give another folder, or --overwrite to replace it"
+            )
+    reading, id_column = options.reading, options.id_column
+    words = any(is_network(word.family) for word in among)
+    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
+    selection = select_model(
+        table,
+        families,
+        components,
+        folds=options.folds,
+        design=options.design,
+        seed=options.seed,
+    )
+    notes = [*table.notes, *selection.notes]
+    if any(candidate.family == "ppca" for candidate in selection.candidates):
+        notes += note_on_units(table.select(list(selection.column_names)))
+    selection = replace(selection, notes=tuple(notes))
+    selection.model.read_with = kept_reading(reading, id_column)
+    settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
+    read_with = {name: value for name, value in settings.items() if value}
+    result = {"data": data, "options": read_with, **selection.to_dict()}
+    result |= {"versions": versions(), "command": command()}
+    return Result(selection.page(), result, [] if out is None else _write(selection, result, out))
+
+
+def _write(selection: "Selection", result: dict[str, Any], out: Path) -> list[str]:
+    """The table, the picture and the chosen model; and last what shows that the folder is complete."""
+    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.lock import locked
+    from maskevidence.show.draw import image
+    from maskevidence.support.files import remove_temporaries, write_atomic
+
+    missing = None
+    with locked(out):
+        remove_temporaries(out)
+        (out / RESULT).unlink(missing_ok=True)
+        write_atomic(out / TABLE, selection.to_csv())
+        files = [TABLE]
+        try:
+            write_atomic(out / PICTURE, image(*selection.picture()))
+            files.append(PICTURE)
+        except MissingExtraError as error:
+            missing = f"{PICTURE} was not drawn: {error}"
+        selection.model.save(out / MODEL)
+        write_sealed(out / RESULT, result)
+    return written(out, (*files, MODEL, RESULT), missing)

@@ -1,0 +1,211 @@
+"""The folder of a training: what it may hold before, what is written at the end, and how it is shown."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from maskevidence.errors import InputError
+from maskevidence.evidence.result import page_of_numbers
+from maskevidence.inputs.options import Training
+from maskevidence.inputs.words import kind_of_training
+from maskevidence.models.by_name import is_network
+from maskevidence.runs.blocks import read_sealed, write_sealed
+from maskevidence.runs.lock import refuse_unrelated
+from maskevidence.show.parts import Page, Part, Table
+from maskevidence.show.words import typeset
+from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
+from maskevidence.support.provenance import command, versions
+from maskevidence.tasks.result import Result, finished_before
+from maskevidence.training import checkpoints
+
+SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
+_SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, "checkpoint-*")  # of a training or a model
+_OF_A_MODEL = ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "pixel_density.json")
+_REMEDY = "give another folder, or --overwrite to replace it"
+_LITTLE = 0.05  # nats per token that a context is worth
+
+
+def result_of(content: dict[str, Any], lines: Sequence[str]) -> Result:
+    """The evidence of the data and what was noted, from what `train.json` holds."""
+    pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
+    return Result(pages[kind_of_training(content["model"])](content), content, lines)
+
+
+def check_training_folder(options: Training, own: str) -> None:
+    """Refuse a folder that cannot hold the training, before any work; nothing is written.
+
+    Args:
+        own: the file by which trainings of this kind are known: `SETTINGS`, or `checkpoints.FILE` for rows.
+    """
+    refuse_unrelated(options.out, _SIGNS, "training")
+    if options.overwrite or (options.out / own).exists():
+        return
+    held = sorted(path.name for sign in _SIGNS for path in options.out.glob(sign))
+    if held:
+        raise InputError(f"{str(options.out)!r} holds another model ({held[0]}); {_REMEDY}")
+
+
+def finished_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
+    """The result of the training of a transformer, if its folder holds it.
+
+    Returns:
+        The result; None if the training can start or resume.
+    """
+    out = options.out
+    if options.overwrite or not (out / SETTINGS).exists():
+        return None
+    theirs, finished = read_json(out / SETTINGS, _REMEDY), (out / RESULT).exists()
+    if finished:  # every version reads what another one has finished
+        theirs = theirs | {"version": settings["version"]}
+    different = checkpoints.differences(theirs, settings)
+    if different:
+        raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
+    if not finished:
+        return None
+    with suppress(OSError):  # a kill after the result was written may have left them
+        remove_checkpoints(out)
+    return result_of(read_sealed(out / RESULT, _REMEDY), finished_before("training", out, "trains again"))
+
+
+def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
+    """Begin or resume the training of a transformer; this process holds the folder.
+
+    Args:
+        settings: what the training depends on. It is written to `training.json` before anything else, and a
+            folder with other settings is refused.
+
+    Returns:
+        The result, if this training is finished; None if it can start or resume.
+    """
+    finished = finished_training(options, settings)
+    prepare_folder(options)
+    if finished is None:
+        write_json(options.out / SETTINGS, settings)
+    return finished
+
+
+def prepare_folder(options: Training) -> None:
+    """Remove what a kill left, and with `overwrite` another training or model; this process holds the folder.
+
+    The result goes first and the signs of a training last, so that a kill leaves neither a finished training
+    without its model nor files that belong to no training.
+    """
+    out = options.out
+    remove_temporaries(out)
+    if not options.overwrite:
+        return
+    with writing(out):
+        for name in (RESULT, HISTORY, *_OF_A_MODEL):
+            (out / name).unlink(missing_ok=True)
+        remove_checkpoints(out)
+        for name in ("config.json", checkpoints.FILE, SETTINGS):
+            (out / name).unlink(missing_ok=True)
+
+
+def write_result(
+    model: str, data: str, objective: Mapping[str, Any], options: Training, **numbers: Any
+) -> dict[str, Any]:
+    """Write `train.json`."""
+    result = {"model": model, "data": data, "objective": dict(objective), **numbers, "seed": options.seed}
+    result |= {"versions": versions(), "command": command()}
+    write_sealed(options.out / RESULT, result)
+    return result
+
+
+def remove_checkpoints(out: Path) -> None:
+    """Remove the checkpoints of the `Trainer`."""
+    for checkpoint in out.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+
+
+def _page_of_rows(result: Mapping[str, Any]) -> Page:
+    """The exact log evidence of a model of rows, or a bound on it."""
+    rows = [[f"training, {result['n_train']:,} rows", typeset(result["log_evidence_train"], 4)]]
+    if result["log_evidence_held_out"] is not None:
+        rows.append([f"held out, {result['n_test']:,} rows", typeset(result["log_evidence_held_out"], 4)])
+    bound = (
+        "importance bound, 16 orders"
+        if is_network(result["model"])
+        else "importance-weighted bound, 1,024 draws"
+    )
+    what = "exact log evidence" if result["kind"] == "exact" else bound
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
+    notes = [*result["notes"], *_notes_on_devices(result)]
+    if result["dropped_columns"]:
+        notes.append(f"dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["stopped"] is not None:
+        notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
+    if result["resumed_from"] is not None:
+        notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
+    return Page("", title, parts=[Table(["rows", "nats per row"], rows)], notes=notes)
+
+
+def _page_of_texts(result: Mapping[str, Any]) -> Page:
+    """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
+    recipe = result["recipe"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
+        f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
+    )
+    more: list[Part] = []
+    held_out, notes = result["held_out"], []
+    if held_out is not None and "frequencies_per_token" in held_out:
+        frequencies = held_out["frequencies_per_token"]
+        more.append(f"the frequencies of tokens alone give {typeset(frequencies, 4)} nats per token")
+        if held_out["per_token"] < frequencies + _LITTLE:
+            notes.append(
+                "the model does hardly better than these, so that it has not learnt from the context; "
+                "give more --steps or another --learning-rate"
+            )
+    return _page_of_transformer(title, result, "text", "held out:", more, notes)
+
+
+def _page_of_images(result: Mapping[str, Any]) -> Page:
+    """The held-out evidence of a masked image model, and its reconstruction loss."""
+    recipe, held_out = result["recipe"], result["held_out"]
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, "
+        f"{result['n_patches']} patches of {result['patch_size']}×{result['patch_size']} pixels, trained on "
+        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}"
+    )
+    n_scored = 0 if held_out is None else held_out["n_observations"]
+    more: list[Part] = []
+    if held_out is not None and "mean_image_loss" in held_out:
+        more.append(
+            f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
+            f"the mean image: {held_out['mean_image_loss']:.4f}"
+        )
+    heading = f"{n_scored:,} of {result['n_test']:,} images held out:"
+    return _page_of_transformer(title, result, "image", heading, more)
+
+
+def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
+    """A note on a training that went on elsewhere, or none."""
+    devices = result["devices"]
+    if len(devices) < 2:
+        return []
+    return [
+        f"trained on {' and '.join(devices)}; a training on one of them differs by rounding and in what is "
+        "drawn there"
+    ]
+
+
+def _page_of_transformer(
+    title: str,
+    result: Mapping[str, Any],
+    noun: str,
+    heading: str,
+    more: Sequence[Part],
+    notes: Sequence[str] = (),
+) -> Page:
+    """The notes of a training and, below a heading, the held-out estimate."""
+    of_training = [*result["notes"], *_notes_on_devices(result)]
+    if result["resumed_from"] is not None:
+        of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
+    if result["held_out"] is None:
+        return Page("", title, parts=["nothing was held out"], notes=of_training)
+    page = page_of_numbers(result["held_out"], noun)
+    parts = [heading, f"{page.headline} {page.aside}", *page.parts, *more]
+    return Page("", title, parts=parts, notes=[*of_training, *page.notes, *notes])

@@ -1,0 +1,164 @@
+"""maskevidence variants: mutants of a protein scored by every convention."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from maskevidence.errors import InputError
+from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
+from maskevidence.inputs.words import kind_of_model
+from maskevidence.show.parts import Page
+from maskevidence.tasks.result import Result, written
+
+if TYPE_CHECKING:
+    from maskevidence.integrations.proteins.agreement import Correlation
+    from maskevidence.integrations.proteins.scoring import VariantScores
+
+
+def variants(
+    model: Annotated[
+        str, Argument("MODEL", "A masked language model of proteins, DNA or RNA: its folder, or OWNER/NAME.")
+    ],
+    data: Annotated[
+        str, Argument("MUTANTS", "A .csv, .parquet or .jsonl table with a column mutant or mutated_sequence.")
+    ],
+    options: VariantOptions,
+    checkpoint: CheckpointOptions = CheckpointOptions(),
+    device: TextDevice = TextDevice(),
+) -> Result:
+    """Score MUTANTS of a wild type under MODEL by every convention, each distinct context in one pass.
+
+    A score above 0 says that the model prefers the mutant to the wild type. `wild-type-fill` and `unmasked`
+    are known as masked marginals and wild-type marginals; docs/proteins.md says what each convention hides,
+    and why they fall apart where mutated sites are neighbours. With `--measured`, each has Spearman's rank
+    correlation with the measured effect, and its bootstrap interval over the mutants.
+
+    Examples:
+
+        maskevidence variants facebook/esm2_t12_35M_UR50D dms.csv --wild-type wt.fasta --measured DMS_score
+        maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all --plan
+        maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
+    """
+    from maskevidence.inputs.texts import load
+    from maskevidence.integrations.proteins.mutant_tables import (
+        conventions_of,
+        read_mutants,
+        read_wild_type,
+    )
+    from maskevidence.integrations.proteins.mutants import parse_mutants
+    from maskevidence.integrations.proteins.scoring import plan_variants
+    from maskevidence.integrations.proteins.scoring import variants as score_variants
+    from maskevidence.report.variants import correlation_table
+
+    _check(model, options, checkpoint)
+    given = [] if options.given is None else [word.strip() for word in options.given.split(",")]
+    measured = [] if options.measured is None else [options.measured, *given]
+    conventions = conventions_of(options.conventions)
+    wild_type, of_letters = read_wild_type(options.wild_type)
+    mutants, sequences, numbers = read_mutants(
+        data,
+        mutant_column=options.mutant_column,
+        sequence_column=options.sequence_column,
+        numbers_in=measured,
+        limit=options.limit,
+    )
+    parse_mutants(wild_type, mutants, options.start, sequences)  # before the model is loaded
+    loaded = load(model, checkpoint, device)
+    if options.plan:
+        plan = plan_variants(
+            loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws
+        )
+        notes = [*of_letters, *loaded.notes]
+        headline = f"{plan.passes:,} passes of the model"
+        page = Page(headline, headline, parts=[plan.table()], notes=notes)
+        return Result(page, {"plan": vars(plan), "notes": notes} | _origin())
+    scores = score_variants(
+        loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws, seed=options.seed
+    )
+    correlations, without = _correlations(scores, numbers, options)
+    notes = [*of_letters, *loaded.notes, *scores.notes, *without]
+    summary = _summary(scores, correlations, notes, options.measured)
+    page = replace(scores.page(), notes=notes)
+    if options.measured is not None:
+        page = replace(page, parts=[*page.parts, correlation_table(summary)])
+    lines = [] if options.out is None else _write(summary, scores, numbers, options.out)
+    return Result(page, summary | {"scores": scores.rows()}, lines)
+
+
+def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -> None:
+    """Refuse another kind of model, and options that mean nothing, before anything is read."""
+    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE
+    from maskevidence.runs.lock import refuse_unrelated
+    from maskevidence.support.hub import check_revision
+
+    if kind_of_model(model) != "texts":
+        raise InputError(
+            f"{model!r} is no masked language model; give a folder of one, or OWNER/NAME on the hub"
+        )
+    check_revision(model, checkpoint.revision)
+    if options.given is not None and options.measured is None:
+        raise InputError("--given is compared with --measured; name the column of measurements, too")
+    if options.out is not None:
+        refuse_unrelated(options.out, (SUMMARY,), "scores of variants")
+        if all((options.out / name).exists() for name in (SUMMARY, TABLE)) and not options.overwrite:
+            raise InputError(f"{str(options.out)!r} holds scores; give another folder, or --overwrite")
+
+
+def _summary(
+    scores: "VariantScores", correlations: "dict[str, Correlation]", notes: list[str], measured: str | None
+) -> dict[str, Any]:
+    """Content for JSON, without the scores of single mutants."""
+    summary = {"plan": vars(scores.plan), "notes": notes, "n_mutants": len(scores)}
+    summary["agreement"] = [
+        {"conventions": list(pair), "spearman": None if math.isnan(value) else value}
+        for pair, value in scores.agreement().items()
+    ]
+    if measured is not None:
+        summary["measured"] = measured
+        summary["correlations"] = {name: each._asdict() for name, each in correlations.items()}
+    return summary | _origin()
+
+
+def _origin() -> dict[str, Any]:
+    """The versions and the command behind a result."""
+    from maskevidence.support.provenance import command, versions
+
+    return {"versions": versions(), "command": command()}
+
+
+def _correlations(
+    scores: "VariantScores", numbers: dict[str, Any], options: VariantOptions
+) -> "tuple[dict[str, Correlation], list[str]]":
+    """Spearman with the measured effect by name, and a note on each score that has none."""
+    from maskevidence.integrations.proteins.agreement import spearman_interval
+
+    correlations: dict[str, Correlation] = {}
+    without: list[str] = []
+    if options.measured is None:
+        return correlations, without
+    compared = scores.scores | {name: numbers[name] for name in numbers if name != options.measured}
+    for name, values in compared.items():
+        try:
+            correlations[name] = spearman_interval(values, numbers[options.measured], seed=options.seed)
+        except InputError as error:
+            without.append(f"no rank correlation of {name!r} with {options.measured!r}: {error}")
+    return correlations, without
+
+
+def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
+    """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
+    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
+    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.lock import locked
+    from maskevidence.support.files import write_atomic, writing
+
+    taken = ("mutant", *scores.columns().values)
+    columns = {column_beside(name, taken): column.tolist() for name, column in given.items()}
+    with locked(out):
+        with writing(out):
+            (out / TABLE).unlink(missing_ok=True)
+        write_sealed(out / SUMMARY, summary)
+        write_atomic(out / TABLE, scores.to_csv(columns))
+    return written(out, (TABLE, SUMMARY))

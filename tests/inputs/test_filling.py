@@ -1,0 +1,85 @@
+"""Holes filled by a network: in the words of the column, with a note on categories that it does not know."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyarrow import parquet
+
+import maskevidence as me
+from maskevidence.data import read_table
+from maskevidence.inputs.options import ImputeOptions
+from maskevidence.tasks.filling import fill_table
+
+SPELLINGS = ["false true", "FALSE TRUE", "False True", "0.0 1.0", "00 01", "+0 +1", "0 1", "2 5", "1e0 2e0"]
+
+
+@pytest.fixture
+def yes_no(tmp_path: Path) -> Path:
+    """A table with the same answer in each spelling, and a network that was fitted to it."""
+    rng = np.random.default_rng(0)
+    answer = rng.integers(2, size=40)
+    lines = [",".join([*(f"c{k}" for k in range(len(SPELLINGS))), "x"])]
+    for row in answer:
+        cells = ["" if rng.random() < 0.2 else spelling.split()[row] for spelling in SPELLINGS]
+        lines.append(",".join([*cells, f"{4 * row + rng.normal():.3f}"]))
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    table = read_table(tmp_path / "t.csv", words=True)
+    me.models.MaskedNetwork(len(table.columns), 4, 1).fit(table, epochs=1).save(tmp_path / "model")
+    return tmp_path
+
+
+@pytest.mark.parametrize("draws", [None, 2])
+def test_yes_and_no_are_filled_in_the_columns_own_words(yes_no: Path, draws: int | None) -> None:
+    fill_table(str(yes_no / "model"), str(yes_no / "t.csv"), ImputeOptions(yes_no / "f.csv", draws=draws))
+    filled = pd.read_csv(yes_no / "f.csv", dtype=str, keep_default_na=False)
+    found = [" ".join(sorted(set(filled[f"c{k}"]))) for k in range(len(SPELLINGS))]
+    assert found == [" ".join(sorted(spelling.split())) for spelling in SPELLINGS]
+
+
+def test_truth_values_of_parquet_stay_truth_values(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=30)
+    frame = pd.DataFrame({"b": pd.array([True, None, False] * 10, "boolean"), "x": x})
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", words=True)
+    me.models.MaskedNetwork(2, 4, 1).fit(table, epochs=1).save(tmp_path / "model")
+    frame[frame["b"].isna() | frame["b"]].to_parquet(tmp_path / "yes.parquet")  # the other one is not there
+    for name in ("t", "yes"):
+        options = ImputeOptions(tmp_path / f"filled_{name}.parquet")
+        fill_table(str(tmp_path / "model"), str(tmp_path / f"{name}.parquet"), options)
+        assert parquet.read_schema(options.out).field("b").type == "bool"
+
+
+def test_a_category_of_whole_numbers_is_known_again_with_holes(tmp_path: Path) -> None:
+    """Pandas writes 1.0 for 1 where the column has a hole; unseen categories are noted, as by score."""
+    code = np.random.default_rng(0).choice([1, 2, 3], 90)
+    pd.DataFrame({"code": code, "y": 10.0 * code}).to_csv(tmp_path / "t.csv", index=False)
+    table = read_table(tmp_path / "t.csv", words=True, categories=["code"])
+    assert table.levels == {"code": ("1", "2", "3")}
+    model = me.models.MaskedNetwork(2, 4, 1).fit(table, epochs=1)
+    model.save(tmp_path / "model")
+    whole = pd.DataFrame({"code": [1, 2, 3], "y": [np.nan] * 3})
+    holed = pd.DataFrame({"code": [1, 2, 3, np.nan], "y": [np.nan] * 3 + [30.0]})
+    expected = me.impute(model, whole).values[:, 1]
+    np.testing.assert_allclose(me.impute(model, holed).values[:3, 1], expected)
+    holed.loc[4] = [7.0, 1.0]
+    for ending, write in (("csv", pd.DataFrame.to_csv), ("parquet", pd.DataFrame.to_parquet)):
+        write(holed, tmp_path / f"h.{ending}", index=False)
+        options = ImputeOptions(tmp_path / f"f.{ending}")
+        result = fill_table(str(tmp_path / "model"), str(tmp_path / f"h.{ending}"), options)
+        filled = (pd.read_csv if ending == "csv" else pd.read_parquet)(options.out)
+        np.testing.assert_allclose(filled["y"][:3], expected)
+        (note,) = [note for note in result["notes"] if "training has not seen" in note]
+        assert note.startswith(
+            "1 of 4 cells of column 'code' holds a category that training has not seen (7)"
+        )
+
+
+def test_blank_lines_of_one_column_are_missing_values(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\na\n1\n\n3\n   \n4\n9\n\n")
+    fill_table("gaussian", str(tmp_path / "t.csv"), ImputeOptions(tmp_path / "f.csv"))
+    filled = pd.read_csv(tmp_path / "f.csv")["a"]
+    assert filled.tolist() == [1.0, 4.25, 3.0, 4.25, 4.0, 9.0]
+    with pytest.raises(me.InputError, match="has no value in line 4; leave it out"):
+        read_table(tmp_path / "t.csv")

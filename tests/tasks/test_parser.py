@@ -1,0 +1,99 @@
+"""Options are declared once; which belong to which kind of model is read from the declarations."""
+
+import inspect
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import pytest
+
+from maskevidence.errors import InputError
+from maskevidence.inputs import options
+from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.tasks.parser import with_flat_signature
+
+REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
+DECLARED = (Argument, Option)
+GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group not in DECLARED]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A group in a group."""
+
+    depth: Annotated[int, Option("How deep.", min=1)] = 3
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A group of options."""
+
+    out: Annotated[Path, Option("Where to.", "DIR")]
+    inner: Inner
+
+
+class TestSignature:
+    def test_nested_groups_are_filled(self) -> None:
+        def command(
+            name: Annotated[str, Argument("NAME", "Who.")], outer: Outer, last: options.Seed = 7
+        ) -> Any:
+            return name, outer, last
+
+        flat = with_flat_signature(command)
+        signature = inspect.signature(flat)
+        assert list(signature.parameters) == ["name", "out", "depth", "last"]
+        assert signature.parameters["out"].default is inspect.Parameter.empty
+        assert signature.parameters["depth"].default == 3
+        assert flat(name="a", out=Path("x"), depth=4, last=5) == ("a", Outer(Path("x"), Inner(4)), 5)
+        info = signature.parameters["depth"].annotation.__metadata__[0]
+        assert (info.default, info.help) == ("--depth", "How deep.")
+        with pytest.raises(InputError, match="--depth 0; give 1 or more"):
+            flat(name="a", out=Path("x"), depth=0, last=5)
+
+    def test_two_options_of_one_name(self) -> None:
+        def command(inner: Inner, depth: options.Seed = 7) -> None: ...
+
+        with pytest.raises(ValueError, match="duplicate parameter name: 'depth'"):
+            with_flat_signature(command)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """The options of one kind."""
+
+    panel: ClassVar[str] = "Rows"
+    kind: ClassVar[str] = "rows"
+
+    depth: Annotated[int, Option("How deep.")] = 3
+    width: Annotated[int, Option("How wide.")] = 4
+
+
+@dataclass(frozen=True)
+class OfTexts(Inner):
+    """The options of another kind."""
+
+    kind: ClassVar[str] = "texts"
+
+    length: Annotated[int, Option("How long.", panel="Words")] = 5
+
+
+class TestKinds:
+    def command(self, model: Annotated[str, Argument("MODEL", "Which.")], how: OfRows | OfTexts) -> Any:
+        return model, how
+
+    @pytest.mark.parametrize(
+        ("which", "names"),
+        [
+            ("rows", ["model", "depth", "width"]),
+            ("texts", ["model", "depth", "length"]),
+            ("some", ["model", "depth", "width", "length"]),
+            ("all", ["model", "depth"]),
+        ],
+    )
+    def test_the_options_of_a_kind(self, which: Any, names: list[str]) -> None:
+        assert list(inspect.signature(with_flat_signature(self.command, which)).parameters) == names
+
+    def test_the_dataclass_of_the_kind_is_filled(self) -> None:
+        of_texts = with_flat_signature(self.command, "texts")
+        assert of_texts(model="m", depth=1, length=2) == ("m", OfTexts(1, 2))
+        assert with_flat_signature(self.command, "rows")(model="m", depth=1, width=2) == ("m", OfRows(1, 2))

@@ -1,0 +1,88 @@
+"""What the command line loads before it has anything to do."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "torch",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "transformers",
+    "maskevidence.runs",
+    "maskevidence.models.base",
+)
+PROGRAM = f"""
+import sys
+from maskevidence.tasks.app import main
+try:
+    main()
+finally:
+    print("loaded:", *(module for module in {HEAVY} if module in sys.modules), file=sys.stderr)
+"""
+
+
+COMMANDS = ["score", "check", "summarize", "compare", "report", "train"]
+
+
+HELP = [
+    *(
+        "--version",
+        "--help",
+        "-h",
+        "score --help",
+        "train --help",
+        "score ppca:8 --help",
+        "train masked-lm --help",
+    ),
+    *(f"{command} -h" for command in COMMANDS),
+]
+ALL_HELP = f"""
+import contextlib, io, json, sys
+from maskevidence.tasks.app import main
+seen = []
+for words in {HELP}:
+    sys.argv, out, code = ["maskevidence", *words.split()], io.StringIO(), None
+    with contextlib.redirect_stdout(out):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    seen.append([words, code, out.getvalue(), [module for module in {HEAVY} if module in sys.modules]])
+print(json.dumps(seen))
+"""
+
+
+def test_help_and_version_load_no_torch() -> None:
+    """One after the other in one process: the first that loads something is named."""
+    done = subprocess.run([sys.executable, "-c", ALL_HELP], capture_output=True, text=True)
+    assert done.stderr == ""
+    for words, code, out, loaded in json.loads(done.stdout):
+        assert (code, loaded) == (0, []), words
+        assert "Usage" in out or words == "--version", words
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [("bash", "sc"), ("zsh", "score --density"), ("fish", "score ppca:8 digits --den")],
+)
+def test_the_shell_completes_commands_and_options_of_all_kinds(shell: str, words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("main()\n", "sys.argv[0] = 'maskevidence'; main()\n", 1)],
+        env=os.environ
+        | {
+            "_MASKEVIDENCE_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": f"maskevidence {words}",
+            "COMP_CWORD": str(len(words.split())),
+            "_TYPER_COMPLETE_ARGS": f"maskevidence {words}",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert ("score" if words == "sc" else "--density") in done.stdout
+    assert done.stderr == "loaded:\n"
