@@ -167,7 +167,7 @@ def test_long_sequences_are_scored_in_windows(bert: me.models.MaskedLM) -> None:
         for name in ("wild-type-fill", "mask-fill", "pll"):
             assert scores[name][row] == pytest.approx(expected[name], abs=1e-5)
     with pytest.raises(
-        me.InputError, match=r"row 0, 'S2A:P80G': its sites are too far apart for a window of 42"
+        me.InputError, match=r"row 0 \(from 0\), 'S2A:P80G': its sites are too far apart for a window of 42"
     ):
         me.variants(bert, long, ["S2A:P80G"])
     with pytest.raises(me.InputError, match="have no common window"):
@@ -175,21 +175,21 @@ def test_long_sequences_are_scored_in_windows(bert: me.models.MaskedLM) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"mutants": ["S2A", "T2A"]}, r"row 1, 'T2A': the wild type has S at 2, not T; .*--start"),
+    ({"mutants": ["S2A", "T2A"]}, r"row 1 \(from 0\), 'T2A': the wild type has S at 2, not T; .*--start"),
     (
         {"mutants": ["S2A", "A99P"]},
-        r"row 1, 'A99P': there is no site 99; the wild type has the sites 1 to 20",
+        r"row 1 \(from 0\), 'A99P': there is no site 99; the wild type has the sites 1 to 20",
     ),
     ({"mutants": ["S2A"], "start": 24}, r"there is no site 2; .* 24 to 43"),
-    ({"mutants": ["S2J"]}, r"row 0, 'S2J': the model does not know the letter 'J'"),
+    ({"mutants": ["S2J"]}, r"row 0 \(from 0\), 'S2J': the model does not know the letter 'J'"),
     ({"mutants": ["S2A:S2C"]}, r"site 2 is changed twice"),
     ({"mutants": ["S2A:"]}, r"'' is not a substitution; write A1P"),
-    ({"mutants": [""]}, r"row 0, '': there is no mutant"),
+    ({"mutants": [""]}, r"row 0 \(from 0\), '': there is no mutant"),
     ({"mutants": []}, r"no list of mutants"),
     ({"mutants": "S2A"}, r"no list of mutants"),
     (
         {"mutants": ["S2A", WILD_TYPE[:-1]]},
-        r"row 1, .* is an insertion or deletion, and wild-type-fill compares",
+        r"row 1 \(from 0\), .* is an insertion or deletion, and wild-type-fill compares",
     ),
     ({"mutants": ["k2a"], "wild_type": "mk"}, r"the wild type: the model does not know the letter 'm'"),
     ({"mutants": ["S2A"], "wild_type": " "}, r"no letter"),

@@ -46,6 +46,14 @@ def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, expected)
 
 
+@pytest.mark.parametrize(("data", "code"), [("table.csv", 0), ("none.csv", 2)])
+def test_a_full_error_output_changes_no_exit_code(folder: Path, data: str, code: int) -> None:
+    with open("/dev/full", "w") as full:
+        words = [*PROGRAM, "score", "ppca:1", data]
+        done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=full, check=False, text=True)
+    assert (done.returncode, "Log evidence" in done.stdout) == (code, code == 0)
+
+
 def test_names_that_are_not_text_are_one_line(run: CommandLine, folder: Path) -> None:
     for words in (("ppca:1", "\udcff.csv"), ("ppca:1", folder / "table.csv", "--out", folder / "\udcff")):
         assert "is not UTF-8; rename the file or folder" in run("score", *words).error

@@ -220,7 +220,8 @@ def _failed_unexpectedly(error: BaseException) -> int:
 
 
 def _say(line: str) -> None:
-    print(plain(line), file=sys.stderr)  # noqa: T201
+    with suppress(OSError):  # an error output that is full or closed changes no exit code
+        print(plain(line), file=sys.stderr)  # noqa: T201
 
 
 def _with_notes(show_warning: Any) -> Any:

@@ -57,33 +57,40 @@ def variants(
     measured = [] if options.measured is None else [options.measured, *given]
     conventions = conventions_of(options.conventions)
     wild_type, of_letters = read_wild_type(options.wild_type)
-    mutants, sequences, numbers = read_mutants(
+    table = read_mutants(
         data,
         mutant_column=options.mutant_column,
         sequence_column=options.sequence_column,
         numbers_in=measured,
         limit=options.limit,
     )
-    parse_mutants(wild_type, mutants, options.start, sequences)  # before the model is loaded
+    # before the model is loaded
+    parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
     loaded = load(model, checkpoint, device)
     if options.plan:
         plan = plan_variants(
-            loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws
+            loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
         )
         notes = [*of_letters, *loaded.notes]
         headline = f"{plan.passes:,} passes of the model"
         page = Page(headline, headline, parts=[plan.table()], notes=notes)
         return Result(page, {"plan": vars(plan), "notes": notes} | _origin())
     scores = score_variants(
-        loaded, wild_type, mutants, conventions, start=options.start, draws=options.draws, seed=options.seed
+        loaded,
+        wild_type,
+        table.mutants,
+        conventions,
+        start=options.start,
+        draws=options.draws,
+        seed=options.seed,
     )
-    correlations, without = _correlations(scores, numbers, options)
+    correlations, without = _correlations(scores, table.numbers, options)
     notes = [*of_letters, *loaded.notes, *scores.notes, *without]
     summary = _summary(scores, correlations, notes, options.measured)
     page = replace(scores.page(), notes=notes)
     if options.measured is not None:
         page = replace(page, parts=[*page.parts, correlation_table(summary)])
-    lines = [] if options.out is None else _write(summary, scores, numbers, options.out)
+    lines = [] if options.out is None else _write(summary, scores, table.numbers, options.out)
     return Result(page, summary | {"scores": scores.rows()}, lines)
 
 

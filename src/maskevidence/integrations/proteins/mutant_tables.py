@@ -1,6 +1,7 @@
 """The mutants of a table, their wild type, and the columns that their scores are compared with."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASS
 from maskevidence.support.files import reading
 
 TABLE, SUMMARY = "variants.csv", "variants.json"
+
+
+@dataclass(frozen=True)
+class MutantTable:
+    """The mutants of a table."""
+
+    mutants: list[str]
+    sequences: list[str] | None  # whole sequences beside the mutants; None if there are none
+    numbers: dict[str, Float64[np.ndarray, " N"]]  # by column
+    lines: Sequence[int] | None  # the line of each mutant in its file; None if that has no lines
 
 
 def read_wild_type(word: str) -> tuple[str, list[str]]:
@@ -62,15 +73,12 @@ def read_mutants(
     sequence_column: str,
     numbers_in: Sequence[str] = (),
     limit: int | None = None,
-) -> tuple[list[str], list[str] | None, dict[str, Float64[np.ndarray, " N"]]]:
+) -> MutantTable:
     """Read the mutants of a table.
 
     Args:
         numbers_in: columns of numbers, such as measured effects.
         limit: of the rows.
-
-    Returns:
-        The mutants, their whole sequences if there are some beside them, and the columns of numbers by name.
     """
     file = Path(data)
     with reading(file):
@@ -101,7 +109,7 @@ def read_mutants(
                 f"{data!r} has one number alone in column {name!r}, {np.nanmin(values):g}; a rank "
                 "correlation needs different ones: leave the column out"
             )
-    return mutants, sequences if has_mutants else None, numbers
+    return MutantTable(mutants, sequences if has_mutants else None, numbers, columns.lines)
 
 
 def column_beside(name: str, taken: Collection[str]) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from maskevidence.data.table import place_of
 from maskevidence.errors import InputError
 
 _SUBSTITUTION = re.compile(r"([^\W\d_])(-?\d+)([^\W\d_])")
@@ -22,7 +23,11 @@ class Mutant:
 
 
 def parse_mutants(
-    wild_type: str, mutants: Sequence[str], start: int = 1, sequences: Sequence[str] | None = None
+    wild_type: str,
+    mutants: Sequence[str],
+    start: int = 1,
+    sequences: Sequence[str] | None = None,
+    lines: Sequence[int] | None = None,
 ) -> list[Mutant]:
     """Read mutants as substitutions, or as whole sequences.
 
@@ -35,9 +40,10 @@ def parse_mutants(
         mutants: the mutants.
         start: the number of the first letter of the wild type.
         sequences: the whole sequence of each mutant, to check against it.
+        lines: the line of each mutant in its file, for messages.
 
     Raises:
-        InputError: a text that is no mutant of this wild type; the message names its row, from 0.
+        InputError: a text that is no mutant of this wild type; the message names its line or row.
 
     Example:
         >>> [(mutant.sites, mutant.residues) for mutant in parse_mutants("MKTA", ["K2R", "M1A:A4G", "MKTG"])]
@@ -45,13 +51,12 @@ def parse_mutants(
         >>> parse_mutants("MKTA", ["K3R"])
         Traceback (most recent call last):
         ...
-        maskevidence.errors.InputError: row 0, 'K3R': the wild type has T at 3, not K; give the number of
-        its \
-first letter by --start (start=)
+        maskevidence.errors.InputError: row 0 (from 0), 'K3R': the wild type has T at 3, not K; give the \
+number of its first letter by --start (start=)
     """
     parsed = []
     for row, text in enumerate(mutants):
-        where, text = f"row {row}, {_short(text)!r}", text.strip()
+        where, text = f"{place_of(row, lines)}, {_short(text)!r}", text.strip()
         if text in WILD_TYPE:
             parsed.append(Mutant(text, (), ""))
         elif any(character.isdigit() for character in text):

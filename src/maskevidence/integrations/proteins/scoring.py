@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel, RandomSize
+from maskevidence.data.table import place_of
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.integrations.proteins.agreement import spearman
 from maskevidence.integrations.proteins.conventions import (
@@ -249,8 +250,9 @@ def _pairs(
         others = [name for name in conventions if name not in OF_WHOLE_SEQUENCES]
         if mutant.sequence is not None and others:
             raise InputError(
-                f"row {row}, {mutant.name[:40]!r}, is an insertion or deletion, and {others[0]} compares "
-                "residues at the same sites; ask for pll and whole alone, which compare sequences"
+                f"{place_of(row, None)}, {mutant.name[:40]!r}, is an insertion or deletion, and "
+                f"{others[0]} compares residues at the same sites; ask for pll and whole alone, which compare "
+                "sequences"
             )
     letters = Letters(model, wild_type + "".join(mutant.residues for mutant in parsed))
     return pairs_of(letters, wild_type, parsed)

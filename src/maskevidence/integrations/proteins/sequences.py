@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence import Tokens
+from maskevidence.data.table import place_of
 from maskevidence.errors import InputError, UnknownTokensWarning
 from maskevidence.integrations.proteins.conventions import Base, Pair, Side
 from maskevidence.integrations.proteins.mutants import Mutant, mutated
@@ -142,7 +143,7 @@ def pairs_of(letters: Letters, wild_type: str, mutants: Sequence[Mutant]) -> tup
 
 
 def _named(row: int, mutant: Mutant) -> str:
-    return f"row {row}, {mutant.name[:40]!r}"
+    return f"{place_of(row, None)}, {mutant.name[:40]!r}"
 
 
 def _of_indel(wild_type: Base, mutant: Base, letters: str, indel: Mutant) -> Pair:
