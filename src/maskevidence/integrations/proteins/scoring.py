@@ -251,8 +251,8 @@ def _pairs(
         if mutant.sequence is not None and others:
             raise InputError(
                 f"{place_of(row, None)}, {mutant.name[:40]!r}, is an insertion or deletion, and "
-                f"{others[0]} compares residues at the same sites; ask for pll and whole alone, which compare "
-                "sequences"
+                f"{others[0]} compares residues at the same sites; ask for pll and whole alone, which "
+                "compare sequences"
             )
     letters = Letters(model, wild_type + "".join(mutant.residues for mutant in parsed))
     return pairs_of(letters, wild_type, parsed)
