@@ -13,10 +13,8 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.support.checks import NUMBER
+from maskevidence.support.checks import MAX_WHOLE, NUMBER
 
-MAX_WHOLE = 2**53  # float64 holds every whole number up to this
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 where a column has holes
 _NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
 
 
@@ -202,18 +200,6 @@ def called(names: Sequence[str] | None, column: SupportsIndex) -> str:
         ("'b'", '1')
     """
     return str(column) if names is None else repr(names[int(column)])
-
-
-def word_of(cell: object) -> str:
-    """A cell as the word of a category, the same for a whole number as 2 and as 2.0; "" for a missing cell.
-
-    Example:
-        >>> word_of(" red "), word_of(2.0), word_of("2.0"), word_of("02"), word_of(None)
-        ('red', '2', '2', '02', '')
-    """
-    text = "" if cell is None else str(cell).strip()
-    whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
 
 
 def without_mask(x: object) -> object:

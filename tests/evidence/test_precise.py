@@ -115,6 +115,48 @@ def test_a_target_beyond_all_numbers_is_said_in_words(
     assert "takes more passes than any machine makes" in estimate.notes[-1]
 
 
+@pytest.fixture(scope="module")
+def wide() -> tuple[me.models.PPCA, np.ndarray]:
+    loadings = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 3)))
+    model = me.models.PPCA.from_parameters(loadings, 0.5)
+    return model, np.array(model.sample(50, seed=1))
+
+
+def test_wide_rows_get_as_many_masks_as_the_data_error_asks_for(
+    wide: tuple[me.models.PPCA, np.ndarray],
+) -> None:
+    model, x = wide
+    found = me.estimate_evidence(model, x)
+    draws, share = found.design["draws"], found.mask_se / found.data_se
+    assert 0.3 < share <= 0.4
+    assert found.n_masks == 50 * draws < 0.3 * 50 * 40 * 4
+    assert found.notes[-1] == (
+        f"{draws} random sizes for each observation, whose error is {100 * share:.2g} % of the data error; "
+        "the design every-size:4 scores every size"
+    )
+    assert len(found.curve.size) == 40
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "masks"), [(50, 20, "own"), (50, 40, "shared"), (1, 40, "own")]
+)
+def test_other_rows_get_every_size(
+    wide: tuple[me.models.PPCA, np.ndarray], n_rows: int, n_features: int, masks: str
+) -> None:
+    model = me.models.PPCA.from_parameters(wide[0].loadings.detach()[:n_features], 0.5)
+    found = me.estimate_evidence(model, wide[1][:n_rows, :n_features], masks=masks)
+    assert found.design == {"name": "every-size", "masks_per_size": 4}
+
+
+def test_intervals_of_the_default_cover(wide: tuple[me.models.PPCA, np.ndarray]) -> None:
+    model, x = wide
+    truth = float(model.score_samples(x).mean())
+    found = [me.estimate_evidence(model, x, seed=seed, check=False) for seed in range(60)]
+    errors = np.array([one.log_evidence for one in found]) - truth
+    assert abs(errors.mean()) < 3.5 * errors.std(ddof=1) / math.sqrt(60)
+    assert sum(one.interval()[0] < truth < one.interval()[1] for one in found) >= 50
+
+
 def test_a_target_that_no_run_reaches_ends_at_once(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     found = estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
     assert found.design["draws"] == FEWEST.draws
@@ -158,7 +200,7 @@ def test_no_variance_at_all(rows: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "and none is given; give one"),
+        ({"negligible": 0}, "and none is given; give one"),
         ({"target_se": 0.1, "target_relative": 0.1}, "and both are given; give one"),
         ({"target_se": 0.0}, "target_se=0.0; give a number above 0"),
         ({"target_se": -1.0}, "target_se=-1.0; give a number above 0"),

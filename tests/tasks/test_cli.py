@@ -60,6 +60,18 @@ class TestScore:
         assert curve[0] == "size,rate,score,mask_se,data_se,n_masks"
         assert sum(float(line.split(",")[2]) for line in curve[1:]) == pytest.approx(estimate["log_evidence"])
 
+    def test_a_default_run_of_wide_rows_goes_on(self, tmp_path: Path, run: CommandLine) -> None:
+        words = ("score", "ppca:2", a_table(tmp_path, n_columns=30), "--out", tmp_path / "a")
+        assert run(*words).code == 0
+        estimate = json.loads((tmp_path / "a" / "estimate.json").read_text())
+        assert estimate["design"]["name"] == "random-size"
+        assert any("% of the data error; the design every-size:4" in note for note in estimate["notes"])
+        assert "was finished before" in run(*words).out
+        assert "holds another run" in run(*words, "--design", "every-size:4").error
+        assert run(*words, "--design", "every-size:2", "--overwrite").code == 0
+        assert run(*words).code == 0  # the design of the run, and more of it
+        assert json.loads((tmp_path / "a" / "run.json").read_text())["design"]["name"] == "every-size"
+
     def test_json_alone_on_standard_output(self, tmp_path: Path, run: CommandLine) -> None:
         result = run("score", "gaussian", a_table(tmp_path), "--json", "-")
         assert json.loads(result.out)["kind"] == "unbiased"

@@ -67,6 +67,27 @@ def test_help_and_version_load_no_torch() -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "score ppcaa:2 digits",
+        "score ppca:2 digits --design all-sizes",
+        "score ppca:2 nothing.csv",
+        "check ppca digits",
+        "train masked-net:x digits --out a",
+        "impute gaussian nothing.csv --out a.csv",
+        "select gaussian,ppca nothing.csv",
+    ],
+)
+def test_unknown_words_and_files_are_refused_before_torch_is_loaded(words: str) -> None:
+    program = PROGRAM.replace("import sys\n", f"import sys\nsys.argv = {['maskevidence', *words.split()]}\n")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    error, loaded = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert error.startswith("error: ")
+    assert not {"torch", "pandas"} & set(loaded.split())
+
+
+@pytest.mark.parametrize(
     ("shell", "words"),
     [("bash", "sc"), ("zsh", "score --density"), ("fish", "score ppca:8 digits --den")],
 )

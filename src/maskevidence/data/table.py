@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -13,7 +13,9 @@ from jaxtyping import Float64, Int64
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import plain_number
 from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tokens import Tokens
+
+if TYPE_CHECKING:
+    from maskevidence.tokens import Tokens
 
 BINARISE = ("threshold:0.5", "stochastic")
 _MAX_NAMED = 6  # columns in a note
@@ -71,8 +73,10 @@ class Table:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype=dtype, copy=copy)
 
-    def tokens(self) -> Tokens:
+    def tokens(self) -> "Tokens":
         """The rows as tokens, with NaN as absent."""
+        from maskevidence.tokens import Tokens
+
         return Tokens.from_array(self.values, ids=self.ids)
 
     def fingerprint(self) -> str:

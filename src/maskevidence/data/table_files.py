@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -24,10 +25,9 @@ from maskevidence.data.sources import (
     utf_8_text,
 )
 from maskevidence.data.table import Table, column_of, note_on_codes, place_of
-from maskevidence.errors import InputError, import_extra
-from maskevidence.support.checks import NUMBER, typed
+from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
 from maskevidence.support.files import reading, write_atomic
-from maskevidence.tokens import MAX_WHOLE, word_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
@@ -134,10 +134,17 @@ def digits() -> Table:
         >>> digits().values.shape
         (1797, 64)
     """
-    datasets = import_extra("sklearn.datasets", "sklearn", "the digits data set")
-    bunch = datasets.load_digits()
-    values = np.asarray(bunch.data, dtype=np.float64)
-    return Table("digits", values, tuple(bunch.feature_names), np.arange(len(values)))
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingExtraError(
+            "the digits data set needs scikit-learn, which is not installed; "
+            "install it with: pip install 'maskevidence[sklearn]'"
+        )
+    # read here, since sklearn.datasets takes seconds to import
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    values = np.loadtxt(file, delimiter=",")[:, :-1]
+    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    return Table("digits", values, tuple(names), np.arange(len(values)))
 
 
 def kind_of_file(name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from maskevidence.errors import InputError, NumericalError
-from maskevidence.evidence.precise import FEWEST, Precise, check_own_masks
+from maskevidence.evidence.precise import FEWEST, Precise, check_own_masks, default_design
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
@@ -59,9 +59,9 @@ def estimate_evidence(
             values; or `GaussianMoments` for models that score them (all rows then share their masks, and
             data_se is not known).
         design: how masks are drawn, or a word of the command line such as "random-size:8,per-token" or
-            "fixed-rate:0.15,shared", which also sets `masks` and `per_token`; by default
-            `EverySize(masks_per_size=4)`. `Precise(target_se=0.05)` draws as many random sizes as that error
-            takes.
+            "fixed-rate:0.15,shared", which also sets `masks` and `per_token`. `Precise(target_se=0.05)`
+            draws as many random sizes as that error takes. By default `EverySize(masks_per_size=4)` for up to
+            20 tokens, and otherwise random sizes until the masks' error is 0.4 of the data error.
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
         batch_size: number of masks in one call of the model.
@@ -91,8 +91,7 @@ def estimate_evidence(
         >>> low < float(model.score_samples(x).mean()) < high
         True
     """
-    design = EverySize() if design is None else design
-    if not isinstance(design, Precise):
+    if design is not None and not isinstance(design, Precise):
         word = as_design(design, masks, per_token)
         design, masks = word.design, word.masks
         per_token = word.per_token and not isinstance(design, LeaveOneOut)
@@ -106,8 +105,9 @@ def estimate_evidence(
         if share_contexts:
             raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")
         assert not isinstance(design, Precise)
-        return _of_moments(model, data, Scoring(design, key, batch_size))
+        return _of_moments(model, data, Scoring(design or EverySize(), key, batch_size))
     tokens = as_tokens(model, data)
+    design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
     notes = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
     if refine and isinstance(model, HasRefine):
         model, refined = _refined(model, tokens)

@@ -41,9 +41,9 @@ from jaxtyping import Int64
 from maskevidence.errors import InputError
 from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.masks.design import MaskKey
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.drawing import BYTES_PER_MASK
-from maskevidence.masks.sizes import RandomSize
+from maskevidence.masks.sizes import EverySize, RandomSize
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
 from maskevidence.support.memory import free_memory
@@ -51,6 +51,7 @@ from maskevidence.support.memory import free_memory
 NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
 SLACK, LOWER_TAIL = 1.2, 0.05
 LARGEST_STEP, SMALLEST_STEP = 2.0, 1.05
+FEW_TOKENS = 20  # up to which random sizes cost as much as every size for the same error
 # Each draw is a replicate, up to this number of draws. With 4, runs end before they met a rare bad mask.
 FEWEST = RandomSize(8, replicates=2**20)
 
@@ -65,7 +66,8 @@ class Precise:
     and their formula are explained in `precise.py`.
 
     Args:
-        target_se: the target for the standard error of the masks, nats per observation.
+        target_se: the target for the standard error of the masks, nats per observation. Without a target,
+            only the data error ends the draws.
         target_relative: the same as a share of the log evidence, such as 0.01, in place of `target_se`.
         max_passes: the largest number of masks, over all observations. By default there is none, but a target
             that takes more masks than this machine's memory holds ends the draws at once.
@@ -73,7 +75,7 @@ class Precise:
             on to the target in any case, as comparisons on the same observations may need it.
 
     Raises:
-        InputError: no target, both of them, or a number outside its range.
+        InputError: both targets, no target with `negligible=0`, or a number outside its range.
 
     Example:
         >>> import maskevidence as me
@@ -94,7 +96,7 @@ class Precise:
     def __post_init__(self) -> None:
         targets = {"target_se": self.target_se, "target_relative": self.target_relative}
         chosen = {name: value for name, value in targets.items() if value is not None}
-        if len(chosen) != 1:
+        if len(chosen) == 2 or not (chosen or self.negligible):
             both = "both are given" if chosen else "none is given"
             raise InputError(
                 f"target_se or target_relative is the error that is wanted, and {both}; give one"
@@ -190,6 +192,8 @@ class Precise:
             estimate: from all draws.
         """
         draws, se = estimate.design["draws"], estimate.mask_se
+        if self.target_se is None and self.target_relative is None:
+            return _verdict_without_target(draws, estimate)
         ended = f"the draws ended at {draws} for each observation"
         if se is None:
             return f"{ended}, {estimate.n_masks:,} passes, since more of them would not tell their error"
@@ -231,7 +235,7 @@ class Precise:
         return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
-        """The target for the mask error of an estimate, in nats.
+        """The target for the mask error of an estimate, in nats; 0 without a target.
 
         Example:
             >>> Precise(target_relative=0.01).target(-50.0)
@@ -239,8 +243,7 @@ class Precise:
         """
         if self.target_relative is not None:
             return self.target_relative * abs(log_evidence)
-        assert self.target_se is not None
-        return self.target_se
+        return self.target_se or 0.0
 
     def enough(self, estimate: EvidenceEstimate) -> float:
         """The error that ends the draws, in nats: the target, or a share of the data error if larger."""
@@ -260,6 +263,37 @@ class Precise:
             return math.inf
         bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
         return draws * _square(estimate.mask_se * max(1.0, bound / SLACK) / enough)
+
+
+def default_design(n_tokens: Int64[np.ndarray, " N"], masks: Masks = "own") -> MaskDesign | Precise:
+    """The masks that are drawn where no design is given.
+
+    `EverySize(masks_per_size=4)` for observations of at most 20 tokens, for shared masks, and for very few
+    observations. Otherwise random sizes until the masks' error is 0.4 of the data error, which makes the
+    total error 8 % larger, and no more masks than `EverySize` would draw.
+
+    Args:
+        n_tokens: shape (N,).
+        masks: "own" for each observation, or "shared" by all.
+
+    Example:
+        >>> default_design(np.full(50, 20)), default_design(np.full(50, 21)).max_passes
+        (EverySize(masks_per_size=4), 4200)
+    """
+    every_size = EverySize()
+    if masks == "shared" or len(n_tokens) < 2 or n_tokens.max() <= FEW_TOKENS:
+        return every_size
+    precise = Precise(negligible=0.4, max_passes=every_size.masks_per_size * int(n_tokens.sum()))
+    first_stage = replace(precise, max_passes=None).first(n_tokens)
+    return precise if first_stage.draws * len(n_tokens) <= (precise.max_passes or 0) else every_size
+
+
+def _verdict_without_target(draws: int, estimate: EvidenceEstimate) -> str:
+    drawn = f"{draws} random sizes for each observation"
+    share = ""
+    if estimate.mask_se is not None and estimate.data_se:
+        share = f", whose error is {100 * estimate.mask_se / estimate.data_se:.2g} % of the data error"
+    return f"{drawn}{share}; the design every-size:4 scores every size"
 
 
 def check_own_masks(key: MaskKey) -> None:

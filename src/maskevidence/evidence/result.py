@@ -1,10 +1,10 @@
 """An estimate of the log evidence with its errors, and how it follows from a record of scores."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
-from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
+from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores, prediction_of
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
@@ -75,7 +75,7 @@ class EvidenceEstimate(Shown):
         seed: seed of the masks.
         ids: shape (n_observations,); the observations, in ascending order.
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
-        curve: the score by mask size.
+        drawn_curve: gives `curve`, the score by mask size.
         scores: the record, one row per observation and mask.
         notes: facts that qualify the numbers, one sentence each.
         no_interval: why there is no interval; None if an interval exists.
@@ -106,7 +106,7 @@ class EvidenceEstimate(Shown):
     seed: int
     ids: Int64[np.ndarray, " n_observations"] = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
-    curve: Curve = field(repr=False)
+    drawn_curve: Callable[[], Curve] = field(repr=False)
     scores: ScoreTable = field(repr=False)
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
@@ -117,6 +117,11 @@ class EvidenceEstimate(Shown):
     text_fingerprint: str | None = field(default=None, repr=False)
     labels: tuple[Any, ...] | None = field(default=None, repr=False)
     closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The score by mask size."""
+        return self.drawn_curve()
 
     @property
     def names(self) -> list[str]:
@@ -365,7 +370,7 @@ def summarize_scores(
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]
-    prediction, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails)
+    _, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails)
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
@@ -389,7 +394,7 @@ def summarize_scores(
         seed=key.seed,
         ids=ids,
         per_observation=np.bincount(observation, weights=contribution),
-        curve=curve_from_scores(table, design, key.masks, prediction),
+        drawn_curve=partial(_curve_of, table, design, key),
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
@@ -401,6 +406,10 @@ def summarize_scores(
     if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
         return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
     return estimate
+
+
+def _curve_of(table: ScoreTable, design: MaskDesign, key: MaskKey) -> Curve:
+    return curve_from_scores(table, design, key.masks, prediction_of(table, design, key))
 
 
 def _why_no_interval(

@@ -46,12 +46,10 @@ def mean_of_scores(
     """The mean over observations of their weighted sums of scores, with its errors."""
     _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     summation = design.summation(table.n_tokens, table.draw, table.size)
-    contribution, prediction = summation.weight * linear_scores(table, design), None
-    enough = design.n_replicates > 1 and int((table.n_tokens > 1).sum()) >= FEWEST_TO_PREDICT
-    if design.random_sizes and key.masks == "own" and enough:
-        prediction = predict_by_size(table, summation.replicate, design.n_replicates)
-        if table.hidden is not None:
-            prediction = prediction._replace(token=token_controls(table, prediction))
+    prediction = prediction_of(table, design, key)
+    if prediction is None:
+        contribution = summation.weight * linear_scores(table, design)
+    else:
         contribution = prediction.contributions(table, summation.weight, design.n_draws(table.n_tokens))
     mean = mean_with_errors(
         contribution,
@@ -74,6 +72,18 @@ def mean_of_scores(
             _, of_cell = np.unique(cell, return_index=True)
             by_row = np.bincount(observation[of_cell], weights=variance)
     return MeanOfScores(prediction, contribution, mean, by_row)
+
+
+def prediction_of(table: ScoreTable, design: MaskDesign, key: MaskKey) -> Prediction | None:
+    """The control variates of random sizes; None for other designs, and for too few masks."""
+    enough = design.n_replicates > 1 and int((table.n_tokens > 1).sum()) >= FEWEST_TO_PREDICT
+    if not (design.random_sizes and key.masks == "own" and enough):
+        return None
+    replicate = design.summation(table.n_tokens, table.draw, table.size).replicate
+    prediction = predict_by_size(table, replicate, design.n_replicates)
+    if table.hidden is None:
+        return prediction
+    return prediction._replace(token=token_controls(table, prediction))
 
 
 def drawn_together(

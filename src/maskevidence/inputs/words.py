@@ -3,15 +3,12 @@
 import csv
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maskevidence.errors import InputError
 from maskevidence.inputs.declaring import Kind, flag
 from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
-
-if TYPE_CHECKING:
-    pass
 
 _OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -74,6 +71,23 @@ def own_file(word: str) -> Path | None:
     """
     match = _OWN.fullmatch(word)
     return None if match is None else Path(match[1]).resolve()
+
+
+def check_row_words(model: str | None, data: str) -> None:
+    """Refuse an unknown MODEL of rows and a table that does not exist, before torch is imported.
+
+    Args:
+        model: None where there is no MODEL.
+        data: the DATA word.
+    """
+    from maskevidence.data.sources import is_remote
+    from maskevidence.data.table_files import SUFFIXES, kind_of_file
+    from maskevidence.models.by_name import parse_model
+
+    if model is not None and own_file(model) is None and not Path(model).exists():
+        parse_model(model)
+    if kind_of_file(data) in SUFFIXES and not is_remote(data) and not Path(data).exists():
+        raise InputError(f"there is no file {data!r}; check the path")
 
 
 def _refuse_code_of_run(folder: Path) -> None:

@@ -117,7 +117,7 @@ class Manifest(BaseModel):
     design: dict[str, Any]
     masks: Literal["own", "shared"]
     token_scores: bool = False
-    precise: dict[str, float] | None = None
+    precise: dict[str, int | float] | None = None
     seed: int
     shard: tuple[int, int] = (1, 1)
     rows_per_block: int = Field(ge=1)

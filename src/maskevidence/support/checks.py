@@ -11,6 +11,8 @@ from maskevidence.support.memory import free_memory
 
 # A number in the digits 0 to 9, in the words of `re` and pyarrow; Python's float takes 1_000 and ١٢٣, too.
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+MAX_WHOLE = 2**53  # float64 holds every whole number up to this
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 where a column has holes
 _NEVER_REFUSED = 2**26  # bytes; to ask what is free takes as long as to allocate them
 
 
@@ -28,6 +30,18 @@ def whole_number(name: str, value: object) -> int:
         return operator.index(value)
     except TypeError as error:
         raise InputError(f"{name}={value!r}; give a whole number") from error
+
+
+def word_of(cell: object) -> str:
+    """A cell as the word of a category, the same for a whole number as 2 and as 2.0; "" for a missing cell.
+
+    Example:
+        >>> word_of(" red "), word_of(2.0), word_of("2.0"), word_of("02"), word_of(None)
+        ('red', '2', '2', '02', '')
+    """
+    text = "" if cell is None else str(cell).strip()
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def plain_number(text: str) -> float:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from maskevidence.inputs.options import Data, Model, Preparation, TextOptions
+from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
@@ -24,6 +25,8 @@ def check(model: Model, data: Data, options: Preparation) -> Result:
         maskevidence check runs/a/model table.csv --json -
         maskevidence check google-bert/bert-base-uncased glue/qnli:validation --text question --limit 200
     """
+    if options.kind == "rows":
+        check_row_words(model, data)
     from maskevidence.check.run_checks import check_model
     from maskevidence.inputs.prepare import prepare
     from maskevidence.masks.sizes import LeaveOneOut, RandomSize

@@ -35,8 +35,9 @@ from maskevidence.inputs.words import kind_of_model
 from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
+from maskevidence.support.checks import word_of
 from maskevidence.support.provenance import command, versions
-from maskevidence.tokens import Tokens, word_of
+from maskevidence.tokens import Tokens
 
 DRAW = "draw"
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import ImputeOptions
+from maskevidence.inputs.words import check_row_words
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.words import count
 from maskevidence.tasks.result import Result
@@ -38,6 +39,7 @@ def impute(
         maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
         maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
     """
+    check_row_words(model, data)
     from maskevidence.tasks.filling import fill_table
 
     result = fill_table(model, data, options)

@@ -13,6 +13,7 @@ from maskevidence.inputs.options import (
     TextOptions,
 )
 from maskevidence.inputs.recipes import RECIPES
+from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 _DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
@@ -43,9 +44,14 @@ def score(
         maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
         maskevidence score runs/bert pairs.csv --text sentence_good --against sentence_bad
     """
-    from maskevidence.evidence.precise import FEWEST
-    from maskevidence.inputs.prepare import prepare
     from maskevidence.masks.by_name import parse_design
+
+    word = None if design is None else parse_design(design)
+    if options.kind == "rows":
+        check_row_words(model, data)
+
+    from maskevidence.evidence.precise import FEWEST, Precise, default_design
+    from maskevidence.inputs.prepare import prepare
     from maskevidence.masks.design import MaskKey
     from maskevidence.masks.sizes import LeaveOneOut, RandomSize
     from maskevidence.runs import RunDirectory, read_run
@@ -55,7 +61,6 @@ def score(
     from maskevidence.tasks.score_pairs import score_pairs
     from maskevidence.tasks.scoring import parse_precise
 
-    word = None if design is None else parse_design(design)
     precise = parse_precise(run.target_se, run.max_passes, word, run.shard)
     numbers.check_run(run)
     recipe = options.reading.recipe if isinstance(options, TextOptions) else None
@@ -65,6 +70,9 @@ def score(
         return score_pairs(model, data, word, options, run)
     resumed = None if run.overwrite else run.out
     mask_design = word.design if precise is None else FEWEST
+    by_default = design is None and precise is None and options.kind == "rows" and run.shard is None
+    if by_default and (drawn_before := numbers.default_precise_of(resumed)) is not None:
+        precise, mask_design = drawn_before, FEWEST
     existing = numbers.existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, word.named)
@@ -75,9 +83,12 @@ def score(
     scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)
     ready = prepare(model, data, mask_design, options, resumed)
+    n_tokens = ready.tokens.n_tokens.cpu().numpy()
+    if by_default and existing is None and isinstance(chosen := default_design(n_tokens), Precise):
+        precise, mask_design = chosen, FEWEST
     if precise is not None:
         assert isinstance(mask_design, RandomSize)
-        first = precise.first(ready.tokens.n_tokens.cpu().numpy(), mask_design, begun=existing is not None)
+        first = precise.first(n_tokens, mask_design, begun=existing is not None)
         scoring = replace(scoring, design=first)
     elif existing is None:
         scoring, ready = numbers.with_enough_draws(scoring, word, ready)

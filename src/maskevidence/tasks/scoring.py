@@ -97,6 +97,15 @@ def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
     return existing.mask_design()
 
 
+def default_precise_of(out: Path | None) -> Precise | None:
+    """The `Precise` without a target of the run that `out` holds; None if it has another design."""
+    existing = None if out is None else RunDirectory(out).manifest()
+    if existing is None or existing.precise is None:
+        return None
+    precise = Precise(**existing.precise)  # type: ignore[arg-type]  # a whole max_passes
+    return precise if precise.target_se is None and precise.target_relative is None else None
+
+
 def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
     """By default, as many random sizes as the error of a few observations needs to be known, with a note.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import SelectOptions
+from maskevidence.inputs.words import check_row_words
 from maskevidence.models.by_name import is_network, parse_components
 from maskevidence.tasks.result import Result, written
 
@@ -44,6 +45,7 @@ def select(
         maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
+    check_row_words(None, data)
     from maskevidence.comparing.choosing import candidates
     from maskevidence.comparing.choosing import select as select_model
     from maskevidence.inputs.rows import note_on_units, read, reading_options

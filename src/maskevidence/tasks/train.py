@@ -4,6 +4,7 @@ from typing import Annotated
 
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import ImageTraining, TextTraining, TrainingOptions
+from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 
@@ -41,6 +42,7 @@ def train(
         from maskevidence.tasks.train_vit_mae import train as train_vit_mae
 
         return train_vit_mae(data, options)
+    check_row_words(model, data)
     from maskevidence.tasks.train_rows import train as train_rows
 
     return train_rows(model, data, options)

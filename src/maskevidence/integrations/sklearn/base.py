@@ -149,7 +149,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
         Args:
             X: shape (N, D), NaN where a value is missing.
-            design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
+            design: how masks are drawn; by default as in `estimate_evidence`.
             seed: seed of the masks.
         """
         table = self._fitted_table(X)
@@ -265,7 +265,7 @@ def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Calla
     the units that they have there: search over the parameters of the last step alone.
 
     Args:
-        design: how masks are drawn; by default `EverySize(masks_per_size=4)`.
+        design: how masks are drawn; by default as in `estimate_evidence`.
         seed: seed of the masks.
 
     Example:

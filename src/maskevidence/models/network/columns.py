@@ -12,7 +12,8 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import CELLS, MASS
-from maskevidence.tokens import called, column_names, word_of
+from maskevidence.support.checks import word_of
+from maskevidence.tokens import called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]
 MIXED = f"{CELLS}, mass of each category"
