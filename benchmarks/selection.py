@@ -2,9 +2,9 @@
 
     python benchmarks/selection.py
 
-Each data set is drawn from a model with K=5 components, with new loadings. `select` chooses by 5-fold
-cross-validation: the model with the highest evidence, and beside it the smallest that cannot be told apart
-from it. Its alternatives are
+Each data set is drawn from a model with K=5 components, with new loadings. `select` chooses by
+cross-validation, with 20 folds below 200 rows and 5 above: the model with the highest evidence, and beside it
+the smallest that cannot be told apart from it. Its alternatives are
 
 - Minka's evidence of PCA (`PCA(n_components="mle")`),
 - Horn's parallel analysis: the eigenvalues of the correlations above the 95 % quantile of those of noise,

@@ -235,6 +235,11 @@ def test_a_forgotten_code_for_missing_values_is_noted_once() -> None:
         assert not any("-999" in note for note in me.select(data, "ppca", (1, 2), folds=2).notes)
 
 
+@pytest.mark.parametrize(("n", "folds"), [(199, 20), (200, 5), (15, 15)])
+def test_few_rows_are_divided_into_more_folds(n: int, folds: int) -> None:
+    assert me.select(rows(n=n), "ppca", (1, 2)).folds == folds
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

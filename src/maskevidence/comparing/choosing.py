@@ -48,6 +48,7 @@ from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
 COMPONENTS = tuple(range(1, 21))
+FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
 _ROUNDING = 1e-9  # a difference that rounding can feign
 
@@ -118,7 +119,7 @@ def select(
     families: str | Sequence[str] = ("ppca", "factor-analysis"),
     components: int | str | Sequence[int] = COMPONENTS,
     *,
-    folds: int = 5,
+    folds: int | None = None,
     design: MaskDesign | str | None = None,
     masks: Masks = "own",
     seed: int = 0,
@@ -146,7 +147,8 @@ def select(
             "kernel-gaussian", or one model such as "ppca:3"; or several between commas.
         components: numbers of components to try, for families that have some: one, several, or a word of the
             command line such as "1-20".
-        folds: the number of parts of the rows, 2 or more.
+        folds: the number of parts of the rows, 2 or more. By default 5, and 20 for fewer than 200 rows if
+            every candidate has a closed form: with few rows, fits to four fifths of them favour small models.
         design: how masks are drawn, or a word such as "every-size:4,shared"; by default the closed form is
             used where there is one, and `EverySize(masks_per_size=2)` otherwise.
         masks: "own" for each row, or "shared" by all.
@@ -165,7 +167,7 @@ def select(
         ('ppca:2', 2)
     """
     numbers = _numbers(components)
-    folds = whole_number("folds", folds)
+    folds = None if folds is None else whole_number("folds", folds)
     if whole_number("seed", seed) < 0:
         raise InputError(f"seed={seed}; give a whole number of 0 or more")
     if design is not None:
@@ -218,7 +220,7 @@ def _plan(
     data: object,
     families: str | Sequence[str],
     components: Sequence[int],
-    folds: int,
+    folds: int | None,
     design: MaskDesign | None,
     key: MaskKey,
 ) -> tuple[_Plan, list[str]]:
@@ -231,6 +233,9 @@ def _plan(
     table = replace(given, ids=np.arange(len(values)), labels=None)
     examples = [word.example(len(columns)) for word in words]
     _check_measures(table, words, examples)
+    closed = all(isinstance(example, HasLogEvidence) for example in examples)
+    if folds is None:
+        folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     order = np.random.default_rng(key.seed).permutation(len(values))
@@ -254,7 +259,6 @@ def _plan(
             f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; "
             "give several families or numbers of components"
         )
-    closed = all(isinstance(example, HasLogEvidence) for example in examples)
     if design is None and not closed:
         design = EverySize(masks_per_size=2)
     table, cells = table.select(list(columns)), None

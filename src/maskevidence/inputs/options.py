@@ -427,7 +427,14 @@ class SelectOptions:
     components: Annotated[
         str, Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS")
     ] = "1-20"
-    folds: Annotated[int, Option("Parts of the rows, each of which is held out once.", min=2, max=10_000)] = 5
+    folds: Annotated[
+        int | None,
+        Option(
+            "Parts of the rows, each of which is held out once; by default 5, or 20 below 200 rows.",
+            min=2,
+            max=10_000,
+        ),
+    ] = None
     seed: Seed = 0
     limit: Limit = None
     id_column: IdColumn = None
