@@ -373,6 +373,7 @@ class TestFiles:
         for address, message in (
             ("memory://tables/no.csv", "there is no file 'memory://tables/no.csv'; check the addr"),
             ("nothing://t.csv", "'nothing://t.csv' cannot be read: Protocol not known"),
+            ("nothing://me:secret@host/t.csv", "'nothing://...@host/t.csv' cannot be read: "),
             ("memory://tables/t.xlsx", "is not a .csv, .tsv, .parquet, .feather, .npy file"),
         ):
             with pytest.raises(me.InputError, match=re.escape(message)):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.hub import hub_reachable, not_in_cache
+from maskevidence.support.provenance import without_passwords
 
 Part = TypeVar("Part")
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -269,7 +270,8 @@ def read_remote(address: str) -> bytes:
         with fsspec.open(address, "rb") as file:
             return file.read()
     except FileNotFoundError as error:
-        raise InputError(f"there is no file {address!r}; check the address") from error
+        shown = without_passwords(address)
+        raise InputError(f"there is no file {shown!r}; check the address") from error
     except Exception as error:  # every protocol has errors of its own
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{address!r} cannot be read: {reason}") from error
+        raise InputError(without_passwords(f"{address!r} cannot be read: {reason}")) from error

@@ -1,6 +1,7 @@
 """What made a result: the versions of packages, and the command."""
 
 import platform
+import re
 import shlex
 import sys
 from functools import cache
@@ -41,5 +42,15 @@ def command() -> str:
         "maskevidence score ppca:8 'my table.csv'"
         >>> sys.argv = arguments
     """
-    words = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    words = without_passwords(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     return words.encode("utf-8", "backslashreplace").decode()  # names of files may be in another encoding
+
+
+def without_passwords(text: str) -> str:
+    """Text whose addresses do not show a user's name and password.
+
+    Example:
+        >>> without_passwords("https://me:secret@example.org/t.csv is missing")
+        'https://...@example.org/t.csv is missing'
+    """
+    return re.sub(r"://[^/\s'\"]+@", "://...@", text)

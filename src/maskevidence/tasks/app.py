@@ -28,6 +28,7 @@ from maskevidence.inputs.words import kind_of_model, kind_of_training, own_file
 from maskevidence.show.terminal import print_page, write_readably
 from maskevidence.show.words import plain
 from maskevidence.support import files
+from maskevidence.support.provenance import without_passwords
 from maskevidence.tasks.check import check
 from maskevidence.tasks.compare import compare_runs
 from maskevidence.tasks.impute import impute
@@ -221,7 +222,7 @@ def _failed_unexpectedly(error: BaseException) -> int:
 
 def _say(line: str) -> None:
     with suppress(OSError):  # an error output that is full or closed changes no exit code
-        print(plain(line), file=sys.stderr)  # noqa: T201
+        print(plain(without_passwords(line)), file=sys.stderr)  # noqa: T201
 
 
 def _with_notes(show_warning: Any) -> Any:
