@@ -68,7 +68,7 @@ def test_the_answer_comes_first(runs: list[ReportedRun], page: str) -> None:
         (
             (0.0, 3.0, 5.0),
             "c .*; it is better than both others",
-            r"(1\.9|2\.0)\d+ ± 0\.0\d+ nats per image ahead of b\.",
+            r"(1\.9|2\.0)\d+ ± 0\.0\d+ nats per image ahead of b, simultaneous 95 % interval 1.*\.",
         ),
         (
             (0.0, 5.0, 5.01),
@@ -78,7 +78,7 @@ def test_the_answer_comes_first(runs: list[ReportedRun], page: str) -> None:
         (
             (5.0, 5.0, 5.01),
             "[abc] has the highest log evidence; [abc] and [abc] cannot be told apart from it",
-            r"ahead of [abc], 95 % interval −0\.\d+ to 0\.\d+\.$",
+            r"ahead of [abc], simultaneous 95 % interval −0\.\d+ to 0\.\d+\.$",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from maskevidence.comparing.along_rates import notes_on_rates
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
 from maskevidence.comparing.pairing import Unit, paired_by
 from maskevidence.errors import InputError
@@ -531,6 +532,12 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     if blind:
         no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
+    if (
+        paired.curve is not None
+        and "learned" in (a.conditionals, b.conditionals)
+        and len(paired.curve.rate) > 1
+    ):
+        notes += notes_on_rates(paired.curve, first, second)
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
     sign = np.sign(paired.per_observation)
@@ -568,7 +575,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
         >>> result = answer(me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()}), "row")
         >>> result.headline
         'ppca:2 has the highest log evidence; it is better than ppca:1'
-        >>> result.words.endswith("nats per row ahead of ppca:1.")
+        >>> "nats per row ahead of ppca:1, 95 % interval" in result.words
         True
     """
     best, behind = comparison.names[0], comparison.behind
@@ -592,7 +599,8 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
-    between = f", {interval_95(*interval, digits, typeset)}" if ties and interval is not None else ""
+    simultaneous = "simultaneous " if nearest.n_pairs > 1 else ""
+    between = "" if interval is None else f", {simultaneous}{interval_95(*interval, digits, typeset)}"
     words = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
         words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."

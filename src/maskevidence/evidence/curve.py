@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.evidence.control_variates import Prediction
 from maskevidence.evidence.predicted_points import predicted_points
@@ -29,6 +29,7 @@ from maskevidence.show.words import typeset
 from maskevidence.support.files import csv_text
 
 RATE_BINS = 20
+LOW_RATE = 0.2  # about the largest share of tokens that masked language models are mostly trained to predict
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
 
@@ -74,6 +75,24 @@ class Curve(Shown):
         if self.n_tokens is None or len(self.size) != self.n_tokens:
             return None
         return float(self.score.sum())
+
+    def mean_at(self, points: Bool[np.ndarray, " n_points"]) -> tuple[float, float, float]:
+        """The mean score of some points, nats per hidden token, with its errors.
+
+        The masks' errors of points are independent of each other, those of the data are not.
+
+        Returns:
+            The score, mask_se and data_se; NaN for an error that is not known at any of the points.
+        """
+        known = self.data_se[points & ~np.isnan(self.data_se)]
+        mask_se = math.sqrt(float((self.mask_se[points] ** 2).sum())) / int(points.sum())
+        data_se = float(known.mean()) if known.size else math.nan
+        return float(self.score[points].mean()), mask_se, data_se
+
+    @property
+    def low_rates(self) -> Bool[np.ndarray, " n_points"]:
+        """The points at which at most 20 % of the tokens are hidden."""
+        return self.rate <= LOW_RATE + 1e-9
 
     def band(
         self, level: float = 0.95

@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.errors import InputError
 from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
-from maskevidence.evidence.curve import Curve, curve_from_scores, curve_lines
+from maskevidence.evidence.curve import LOW_RATE, Curve, curve_from_scores, curve_lines
 from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores, prediction_of
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.by_name import design_from_settings
@@ -39,6 +39,7 @@ from maskevidence.show.words import (
     kind_words,
     number,
     orders_in_words,
+    plus_minus,
     standard_error,
     typeset,
     units_in_words,
@@ -289,6 +290,10 @@ class EvidenceEstimate(Shown):
         if self.n_bytes is not None:
             values["perplexity_bound"] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
+        if self.kind == "lower_bound" and self.curve.low_rates.any():
+            score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
+            error = None if math.isnan(mask_se) else mask_se
+            values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
         return values | {"notes": list(self.notes)}
@@ -321,6 +326,9 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
             rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
     rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
     rows += units_in_words(result, token)
+    if (low := result.get("low_rates")) is not None:
+        score = plus_minus(low["score"], low["mask_se"], 3, typeset)
+        rows.append(["low rates", f"{score} nats per hidden {token}, mean up to {low['up_to']:.0%} hidden"])
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from maskevidence.errors import InputError
 from maskevidence.inputs.declaring import Argument, Option
 from maskevidence.show.parts import Table
-from maskevidence.show.words import NOT_KNOWN, digits_for, typeset
+from maskevidence.show.words import NOT_KNOWN, typeset
 from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def compare_runs(
         maskevidence compare runs/a runs/b
         maskevidence compare runs/real runs/shuffled --unpaired
     """
-    from maskevidence.comparing.comparison import verdict
     from maskevidence.runs import compare_runs as pair_runs
     from maskevidence.runs import read_run
     from maskevidence.runs.compare import are_two_sets, distinct
@@ -52,13 +51,9 @@ def compare_runs(
     if unpaired:
         raise InputError("--unpaired is for two runs of one model on different data; leave it out")
     comparison = pair_runs(read)
-    noun = common_noun(run.manifest for run in read.values())
-    page = comparison.page(noun)
-    verdicts = [
-        f"{verdict(each, digits_for(each.standard_error), typeset, noun)}." for each in comparison.behind
-    ]
+    page = comparison.page(common_noun(run.manifest for run in read.values()))
     curves = [_by_rate(each) for each in comparison.behind if len(runs) == 2 and each.curve is not None]
-    return Result(replace(page, parts=[*page.parts, *verdicts, *curves]), comparison.to_dict())
+    return Result(replace(page, parts=[*page.parts, *curves]), comparison.to_dict())
 
 
 def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
