@@ -22,9 +22,11 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.data_set import EvidenceOfRows
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import MASKS_ALONE
+from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.orders import LogSizes
 from maskevidence.model import DENSITY, MASS, Conditionals, HasLogEvidence
+from maskevidence.scores.first_batch import check_first_batch
 from maskevidence.tokens import Tokens
 
 Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
@@ -135,6 +137,16 @@ class BayesianRegression(RowsModel):
                 raise InputError(f"{name}={value}; give a number above 0, such as 1.0")
         self.precision, self.shape, self.scale = precision, shape, scale
         super().__init__(self._predictive, "exact")
+
+    def __call__(self, x: Rows) -> "RowsModel":
+        """The model of the rows x, shape (N, p)."""
+        x = getattr(x, "frame", x)
+        shape = "None" if x is None else f"of shape {np.shape(x)}"
+        if np.ndim(x) != 2:
+            raise InputError(
+                f"x is {shape}; give N rows of p numbers, with a column of ones for an intercept"
+            )
+        return super().__call__(Tokens.from_array(x).values.numpy())
 
     def _posterior(self, x: Float64[np.ndarray, "n p"], y: Numbers) -> tuple[Any, Any, float, float]:
         """The posterior's precision and mean of w, and shape and scale of σ²."""
@@ -267,10 +279,9 @@ class PosteriorDraws(RowsModel):
         _check_length(self.x, tokens.width)
         y, hidden = tokens.values.double().numpy(), masked.numpy()
         visible, answer = tokens.visible(masked).numpy(), np.zeros(hidden.shape)
-        chain = np.cumsum([0, *(visible[1:] & ~visible[:-1]).any(1)])  # equal or nested masks in a row
-        for number in np.unique(chain):
-            rng, drawn = np.random.default_rng([self.seed, int(number)]), None
-            for row in np.flatnonzero(chain == number)[::-1]:  # the fewest visible rows first
+        for number, chain in enumerate(_chains(visible)):
+            rng, drawn = np.random.default_rng([self.seed, number]), None
+            for row in chain:
                 present = visible[row] | hidden[row]
                 drawn = self._weighted(drawn, y[row], visible[row], present, rng)
                 if hidden[row].any():
@@ -307,6 +318,28 @@ class PosteriorDraws(RowsModel):
                 "more draws S"
             )
         return log_p
+
+
+def _chains(visible: Bool[np.ndarray, "B N"]) -> list[list[int]]:
+    """Masks that follow each other and are nested, as those of an order, with the fewest visible rows first.
+
+    Example:
+        >>> _chains(np.array([[0, 0], [1, 0], [0, 0], [0, 1], [1, 0]], dtype=bool))
+        [[0, 1], [2, 3], [4]]
+    """
+    chains, before = [[0]], 0
+    for mask in range(1, len(visible)):
+        grows, shrinks = (
+            not (a & ~b).any() for a, b in (visible[mask - 1 : mask + 1], visible[[mask, mask - 1]])
+        )
+        direction = int(grows) - int(shrinks)
+        if (grows or shrinks) and direction * before >= 0:
+            chains[-1].append(mask)
+            before = direction or before
+        else:
+            chains.append([mask])
+            before = 0
+    return [sorted(chain, key=lambda mask: int(visible[mask].sum())) for chain in chains]
 
 
 def _effective(log_w: Numbers) -> float:
@@ -368,9 +401,10 @@ def evidence_of_rows(
     tokens = response_tokens(y)
     x = _with_rows(x)
     _check_length(x, tokens.width)
+    design = as_design(LogSizes(256, orders=4) if design is None else design).design
+    check_first_batch(maker(x), _with_other_responses(tokens), design)
     model = maker(x)
-    design = LogSizes(256, orders=4) if design is None else design
-    estimate = estimate_evidence(model, tokens, design, seed=seed)
+    estimate = estimate_evidence(model, tokens, design, seed=seed, check=False)
     notes = list(estimate.notes)
     if estimate.conditionals == "learned":
         notes.append(CODE_LENGTH)
@@ -398,6 +432,12 @@ def response_tokens(y: object) -> Tokens:
     if array.dtype.kind in "OUSb" and all(isinstance(value, str | bool | np.bool_) for value in array):
         array = np.unique(array.astype(str), return_inverse=True)[1]
     return Tokens.from_array(array[None])
+
+
+def _with_other_responses(tokens: Tokens) -> Tokens:
+    """The data set, and one with the responses of the rows before, by whose values a leak is seen."""
+    ids = torch.arange(2)
+    return replace(tokens[ids * 0], values=torch.cat([tokens.values, tokens.values.roll(1, 1)]), ids=ids)
 
 
 def _with_rows(x: Rows) -> Rows:

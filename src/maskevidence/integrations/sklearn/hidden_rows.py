@@ -126,7 +126,7 @@ class FittedRows(RowsModel):
 
     def _class_masses(self, x_visible: Any, y_visible: Numbers, x_hidden: Any, y_hidden: Numbers) -> Numbers:
         n, n_classes, smoothing = len(y_visible), len(self.classes), self.smoothing
-        if not np.isin(y_hidden, self.classes).all():
+        if not np.isin([*y_visible, *y_hidden], self.classes).all():
             raise InputError(f"y has values beyond classes={self.classes.tolist()}; list all of them")
         share, place = np.zeros((len(y_hidden), n_classes)), np.searchsorted(self.classes, y_visible)
         if self.at_least == 0 or (n >= self.at_least and len(np.unique(place)) > 1):
