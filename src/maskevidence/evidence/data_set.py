@@ -36,7 +36,7 @@ def learning_curves(estimates: Mapping[str, EvidenceOfRows]) -> Lines:
     drawn = curve_lines({name: each.curve for name, each in estimates.items()})
     n_rows = [each.n_tokens for each in estimates.values()]
     lines = [_reversed(line, n) for line, n in zip(drawn.lines, n_rows, strict=True)]
-    return Lines(lines, "visible rows", "mean log-probability of a hidden row  (nats)")
+    return Lines(lines, "visible rows", "score of a hidden row  (nats)")
 
 
 def _reversed(line: Line, n_rows: int) -> Line:
