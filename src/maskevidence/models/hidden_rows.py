@@ -10,7 +10,7 @@ Source:
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -383,7 +383,8 @@ def evidence_of_rows(
             f"the posterior was sampled {model.n_drawn:,} times for {model.n_masks:,} masks, and draws were "
             "weighted for the others; mask_se holds the error of the draws"
         )
-    return EvidenceOfRows(**vars(estimate) | {"notes": tuple(notes)})
+    values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
+    return EvidenceOfRows(**values | {"notes": tuple(notes)})
 
 
 def response_tokens(y: object) -> Tokens:
