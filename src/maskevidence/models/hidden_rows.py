@@ -30,7 +30,7 @@ from maskevidence.scores.first_batch import check_first_batch
 from maskevidence.tokens import Tokens
 
 Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
-Numbers = Float64[np.ndarray, " n"]
+Numbers = Float64[np.ndarray, " _"]
 Predict = Callable[[Rows, Numbers, Rows, Numbers], Numbers]
 CODE_LENGTH = (
     "these predictions are of no Bayesian model: minus the number is a prequential code length, on average "

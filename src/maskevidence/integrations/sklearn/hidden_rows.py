@@ -12,7 +12,7 @@ from maskevidence.integrations.sklearn.base import PURPOSE
 from maskevidence.model import DENSITY, MASS, Conditionals
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
-Numbers = Float64[np.ndarray, " n"]
+Numbers = Float64[np.ndarray, " _"]
 
 
 class GaussianProcessRows:
@@ -117,7 +117,7 @@ class FittedRows(RowsModel):
         else:
             fitted = self._fitted(x_visible, y_visible)
             try:
-                mean, std = fitted.predict(x_hidden, return_std=True)
+                mean, std = map(np.asarray, fitted.predict(x_hidden, return_std=True))
             except TypeError:
                 full = fitted.predict(x_hidden, output_type="full")
                 nats = full["criterion"](full["logits"], torch.from_numpy(y_hidden))
