@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import betaln
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
-from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 
 import maskevidence as me
 from maskevidence.integrations.sklearn import FittedRows, GaussianProcessRows
@@ -174,6 +174,10 @@ class TestFewFits:
         expected = exact[behind.first] - exact[behind.second]
         assert abs(behind.log_bayes_factor - expected) < 3.5 * behind.log_bayes_factor_se
         assert behind.log_bayes_factor_se < 0.6 * estimates["4"].mask_se
+        low, high = behind.interval()
+        assert low < expected < high
+        assert behind.verdict == ("better" if low > 0 else "not told apart")
+        assert "nats per data set" in str(me.compare(estimates).page().parts)
 
     def test_more_orders_extend_a_run(self) -> None:
         x, y = regression(40)
@@ -360,6 +364,7 @@ X, Y = regression(6)
         (lambda: FittedRows(BayesianRidge()), "start=None"),
         (lambda: FittedRows(LogisticRegression()), "classes=None"),
         (lambda: FittedRows(3), "neither predict_proba nor predict"),
+        (lambda: FittedRows(LinearRegression()), "neither predict_proba nor predict"),
         (
             lambda: me.evidence_of_rows(
                 FittedRows(LogisticRegression(), classes=[0, 1]), X, [0, 1, 2, 0, 1, 1]

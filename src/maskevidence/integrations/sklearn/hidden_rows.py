@@ -1,5 +1,6 @@
 """Makers for `evidence_of_rows` from estimators with the interface of scikit-learn."""
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ class GaussianProcessRows:
         return models.Gaussian(torch.zeros(len(x), dtype=torch.float64), torch.from_numpy(covariance))
 
 
+def _has_densities(estimator: Any) -> bool:
+    """Whether `predict` gives standard deviations or a whole distribution, by the names of its arguments."""
+    predict = getattr(estimator, "predict", None)
+    names = signature(predict).parameters.values() if callable(predict) else ()
+    return any(each.name in ("return_std", "output_type") or each.kind is each.VAR_KEYWORD for each in names)
+
+
 class FittedRows(RowsModel):
     """A maker that fits an estimator to the visible rows: plug-in predictions, or an in-context model.
 
@@ -90,8 +98,11 @@ class FittedRows(RowsModel):
         conditionals: Conditionals = "learned",
     ) -> None:
         classifies = callable(getattr(estimator, "predict_proba", None))
-        if not classifies and not callable(getattr(estimator, "predict", None)):
-            raise InputError(f"{estimator!r} has neither predict_proba nor predict; give an estimator")
+        if not classifies and not _has_densities(estimator):
+            raise InputError(
+                f"{estimator!r} has neither predict_proba nor predict(x, return_std=True); give an estimator "
+                "that says how sure it is, such as BayesianRidge()"
+            )
         if classifies and (classes is None or (at_least > 0 and not smoothing > 0)):
             raise InputError(
                 f"classes={classes}, smoothing={smoothing:g}; list all values that y can have, such as "
@@ -113,15 +124,14 @@ class FittedRows(RowsModel):
     def _densities(self, x_visible: Any, y_visible: Numbers, x_hidden: Any, y_hidden: Numbers) -> Numbers:
         if len(y_visible) < self.at_least:
             assert self.start is not None
-            mean, std = self.start
+            mean, std = map(np.asarray, self.start)
         else:
             fitted = self._fitted(x_visible, y_visible)
-            try:
-                mean, std = map(np.asarray, fitted.predict(x_hidden, return_std=True))
-            except TypeError:
+            if "output_type" in signature(fitted.predict).parameters:
                 full = fitted.predict(x_hidden, output_type="full")
-                nats = full["criterion"](full["logits"], torch.from_numpy(y_hidden))
-                return -np.asarray(nats, dtype=np.float64)
+                nats = full["criterion"](full["logits"], torch.from_numpy(y_hidden).to(full["logits"]))
+                return -nats.detach().cpu().double().numpy()
+            mean, std = map(np.asarray, fitted.predict(x_hidden, return_std=True))
         return -0.5 * ((y_hidden - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
 
     def _class_masses(self, x_visible: Any, y_visible: Numbers, x_hidden: Any, y_hidden: Numbers) -> Numbers:
