@@ -220,6 +220,18 @@ class TestDraws:
         drawn = int(results[0.5].notes[-1].split("sampled ")[1].split()[0])
         assert 8 <= drawn < 60
 
+    def test_data_sets_share_no_draws(self) -> None:
+        y = torch.tensor([[1.0] * 30, [0.0] * 30])
+        tokens = me.Tokens.from_array(y)
+        masked = torch.arange(30).expand(2, 30) >= torch.tensor([[28], [29]])  # nested, of other values
+        answer = coin_draws(4000)(None).log_conditionals(tokens, masked)
+        assert answer[1, -1] == pytest.approx(math.log(30 / 31), abs=0.01)
+
+    def test_the_referee_passes_draws_within_their_error(self) -> None:
+        y = (np.random.default_rng(0).random(20) < 0.3).astype(int)
+        report = me.check_model(coin_draws(4000)(None), y, tolerance=0.05)
+        assert report.ok, report
+
 
 class Succession(ClassifierMixin, BaseEstimator):
     """An in-context classifier with the predictions of Laplace's rule, by `fit` and `predict_proba`."""

@@ -204,7 +204,8 @@ class PosteriorDraws(RowsModel):
     p(y_j | x_j, visible) = (1/S) Σ_s p(y_j | x_j, θ_s), θ_s from the posterior of the visible rows. Half of
     the relative variance of this mean is added to its logarithm, which is the bias of first order. Draws are
     reused when an order shows more rows, with weights w_s = p(these rows | θ_s), until (Σw)²/Σw² is below
-    `reuse` times S. Each order has its own draws: `mask_se` of 4 orders or more holds their error.
+    `reuse` times S. Each order has its own draws: `mask_se` of 4 orders or more holds their error, which
+    `me.check_model(..., tolerance=)` has to allow for.
 
     Args:
         sample: sample(x_visible, y_visible, rng) gives S draws θ, an array with S as its first axis; without
@@ -248,7 +249,7 @@ class PosteriorDraws(RowsModel):
         _check_length(self.x, tokens.width)
         y, hidden = tokens.values.double().numpy(), masked.numpy()
         visible, answer = tokens.visible(masked).numpy(), np.zeros(hidden.shape)
-        for number, chain in enumerate(_chains(visible)):
+        for number, chain in enumerate(_chains(np.where(visible, y, np.nan))):
             rng, drawn = np.random.default_rng([self.seed, number]), None
             for row in chain:
                 present = visible[row] | hidden[row]
@@ -289,18 +290,20 @@ class PosteriorDraws(RowsModel):
         return log_p
 
 
-def _chains(visible: Bool[np.ndarray, "B N"]) -> list[list[int]]:
-    """Masks that follow each other and are nested, as those of an order, with the fewest visible rows first.
+def _chains(seen: Float64[np.ndarray, "B N"]) -> list[list[int]]:
+    """Masks in a row whose visible values are nested, as those of an order, the fewest of them first.
+
+    Args:
+        seen: shape (B, N); the visible values of each mask, NaN for the others.
 
     Example:
-        >>> _chains(np.array([[0, 0], [1, 0], [0, 0], [0, 1], [1, 0]], dtype=bool))
+        >>> _chains(np.where([[0, 0], [1, 0], [0, 0], [0, 1], [1, 0]], 0.5, np.nan))
         [[0, 1], [2, 3], [4]]
     """
     chains, before = [[0]], 0
-    for mask in range(1, len(visible)):
-        grows, shrinks = (
-            not (a & ~b).any() for a, b in (visible[mask - 1 : mask + 1], visible[[mask, mask - 1]])
-        )
+    for mask in range(1, len(seen)):
+        last, this = seen[mask - 1 : mask + 1]
+        grows, shrinks = (bool((np.isnan(a) | (a == b)).all()) for a, b in ((last, this), (this, last)))
         direction = int(grows) - int(shrinks)
         if (grows or shrinks) and direction * before >= 0:
             chains[-1].append(mask)
@@ -308,7 +311,7 @@ def _chains(visible: Bool[np.ndarray, "B N"]) -> list[list[int]]:
         else:
             chains.append([mask])
             before = 0
-    return [sorted(chain, key=lambda mask: int(visible[mask].sum())) for chain in chains]
+    return [sorted(chain, key=lambda mask: -int(np.isnan(seen[mask]).sum())) for chain in chains]
 
 
 def _effective(log_w: Numbers) -> float:
