@@ -375,6 +375,8 @@ X, Y = regression(6)
         ),
         (lambda: FittedRows(BayesianRidge()), "start=None"),
         (lambda: FittedRows(LogisticRegression()), "classes=None"),
+        (lambda: FittedRows(LogisticRegression(), classes=["no", "yes"]), "list all numbers"),
+        (lambda: FittedRows(LogisticRegression(), classes=[0, 1], smoothing=0), "smoothing=0"),
         (lambda: FittedRows(3), "neither predict_proba nor predict"),
         (lambda: FittedRows(LinearRegression()), "neither predict_proba nor predict"),
         (

@@ -73,7 +73,8 @@ class FittedRows(RowsModel):
         estimator: it is cloned for each fit.
         start: for regressors, the mean and standard deviation of y before `at_least` rows are visible: what
             you would have said before you saw the data.
-        classes: for classifiers, all values that y can have.
+        classes: for classifiers, all values that y can have, as numbers; words of y are 0, 1, ... in
+            alphabetical order.
         at_least: the fewest visible rows to which the estimator is fitted.
         smoothing: for classifiers; 0 leaves `predict_proba` as it is, and needs at_least=0.
         conditionals: "exact" or "approximate" for an in-context model that predicts as a Bayesian model does.
@@ -103,10 +104,13 @@ class FittedRows(RowsModel):
                 f"{estimator!r} has neither predict_proba nor predict(x, return_std=True); give an estimator "
                 "that says how sure it is, such as BayesianRidge()"
             )
-        if classifies and (classes is None or (at_least > 0 and not smoothing > 0)):
+        numbers = np.asarray([] if classes is None else classes)
+        if classifies and (len(numbers) < 2 or numbers.dtype.kind not in "iuf"):
+            raise InputError(f"classes={classes}; list all numbers that y can have, such as classes=[0, 1]")
+        if classifies and at_least > 0 and not smoothing > 0:
             raise InputError(
-                f"classes={classes}, smoothing={smoothing:g}; list all values that y can have, such as "
-                "classes=[0, 1], with a smoothing above 0"
+                f"smoothing={smoothing:g} makes a class impossible before it is seen; give a number above 0, "
+                "or at_least=0 for an in-context model that predicts from no rows"
             )
         if not classifies and at_least > 0 and (start is None or not start[1] > 0):
             raise InputError(
@@ -114,7 +118,7 @@ class FittedRows(RowsModel):
                 "visible, such as start=(0.0, 1.0)"
             )
         self.estimator, self.start, self.at_least, self.smoothing = estimator, start, at_least, smoothing
-        self.classes = np.unique(np.asarray([] if classes is None else classes, dtype=np.float64))
+        self.classes = np.unique(numbers.astype(np.float64)) if classifies else numbers
         predict = self._class_masses if classifies else self._densities
         super().__init__(predict, conditionals, MASS if classifies else DENSITY)
 
