@@ -78,3 +78,4 @@ pictures: setup
 	$(BIN)/maskevidence score ppca:48 digits --design every-size:64 --out runs/picture --overwrite
 	cp runs/picture/curve.png docs/images/digits_curve.png
 	$(BIN)/python tools/layers.py
+	$(BIN)/python tools/two_axes.py

@@ -19,6 +19,7 @@ from .errors import UntrustedFileWarning as UntrustedFileWarning
 from .evidence.bounds import Bracket as Bracket
 from .evidence.bounds import OrderSpread as OrderSpread
 from .evidence.curve import Curve as Curve
+from .evidence.data_set import EvidenceOfRows as EvidenceOfRows
 from .evidence.estimate import estimate_evidence as estimate_evidence
 from .evidence.imputation import Imputation as Imputation
 from .evidence.imputation import Pooled as Pooled
@@ -33,6 +34,7 @@ from .integrations.proteins.scoring import plan_variants as plan_variants
 from .integrations.proteins.scoring import variants as variants
 from .masks.design import MaskDesign as MaskDesign
 from .masks.design import MaskKey as MaskKey
+from .masks.orders import LogSizes as LogSizes
 from .masks.orders import Orderings as Orderings
 from .masks.policy import Policy as Policy
 from .masks.sizes import EverySize as EverySize
@@ -44,6 +46,8 @@ from .masks.sizes import Rates as Rates
 from .model import HasLogDistributions as HasLogDistributions
 from .model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from .model import MaskedModel as MaskedModel
+from .models.hidden_rows import RowsModel as RowsModel
+from .models.hidden_rows import evidence_of_rows as evidence_of_rows
 from .moments import GaussianMoments as GaussianMoments
 from .runs.saved import save_run as save_run
 from .scores.mixture import order_mixture as order_mixture

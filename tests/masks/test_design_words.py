@@ -22,6 +22,7 @@ DESIGNS = {
     "random-size:replicates=4": me.RandomSize(8, 4),
     "orderings:3": me.Orderings(3),
     "orderings:16,bound=importance": me.Orderings(16, bound="importance"),
+    "log-sizes:32,orders=4": me.LogSizes(32, 4),
     "leave-one-out": me.LeaveOneOut(),
     "exhaustive": me.Exhaustive(),
     "exhaustive:order-mixture": me.Exhaustive(order_mixture=True),

@@ -46,6 +46,7 @@ EXAMPLES: list[tuple[MaskDesign, np.ndarray]] = [
     (me.RandomSize(12, 4), ONES),
     (me.RandomSize(4, 2), ONES),
     (me.Orderings(2), ONES),
+    (me.LogSizes(orders=2), ONES),
     (me.LeaveOneOut(), np.array([D, 0, 0, 0])),
     (me.Exhaustive(), ONES),
     (me.FixedRate(0.5, 2), np.array([0, D, 0, 0])),

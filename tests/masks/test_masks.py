@@ -1,5 +1,6 @@
 """Mask designs: sizes, subsets, weights, and what they depend on."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -626,3 +627,21 @@ def test_the_blocks_of_one_time_are_of_one_replicate() -> None:
     length, index = np.full(n_masks, 10), np.arange(n_masks)
     draw, size = design.plan(MaskKey(), np.zeros(n_masks, np.int64), length, index)
     assert design.summation(length, draw, size).replicate.tolist() == [0, 0, 0, 1, 1, 1] * 2
+
+
+@pytest.mark.parametrize(("n_tokens", "fits"), [(1, 2), (2, 2), (9, 4), (200, 64), (1000, 64), (50, 64)])
+def test_an_order_of_log_sizes_scores_each_token_once(n_tokens: int, fits: int) -> None:
+    design, key = me.LogSizes(fits, orders=3), MaskKey(2)
+    maskable = np.ones((1, n_tokens), dtype=np.bool_)
+    drawn = drawn_masks(design, key, np.array([5]), maskable)
+    masked = drawn.masked()
+    scored = drawn.scored(slice(None), masked)
+    assert (scored <= masked).all()
+    assert len(drawn) <= 3 * fits
+    for order in range(3):
+        assert (scored[drawn.draw == order].sum(0) == 1).all()
+        for first, second in itertools.pairwise(masked[drawn.draw == order]):
+            assert (first != second).sum() == (first & ~second).sum() > 0
+    np.testing.assert_array_equal(drawn.weight * 3, scored.sum(1))
+    if fits >= n_tokens:
+        assert (drawn.weight * 3 == 1).all()

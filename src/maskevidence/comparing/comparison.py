@@ -13,6 +13,7 @@ from maskevidence.comparing.comparable import check_comparable, in_same_tokens
 from maskevidence.comparing.pairing import Unit, paired_by
 from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
+from maskevidence.evidence.data_set import EvidenceOfRows
 from maskevidence.evidence.result import EvidenceEstimate, Kind
 from maskevidence.evidence.standard_errors import Tails, interval_with_tails
 from maskevidence.show.arviz import elpd_data
@@ -71,6 +72,8 @@ class Difference(Shown):
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
         no_interval: why the difference has no interval; None if both estimates have intervals.
+        whole: whether the observation is a whole data set (`evidence_of_rows`) and no sample of others: the
+            error is then that of the masks.
     """
 
     first: str
@@ -93,6 +96,7 @@ class Difference(Shown):
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
     no_interval: str | None = None
+    whole: bool = False
 
     @property
     def standard_error(self) -> float | None:
@@ -100,8 +104,10 @@ class Difference(Shown):
 
         mask_se alone if it is too large to resolve data_se. None if the error is not known: for a single
         observation, and for shared masks without replicates, whose error is the same for all observations
-        and therefore cannot be seen.
+        and therefore cannot be seen. For a `whole` data set it is mask_se.
         """
+        if self.whole:
+            return self.mask_se
         if self.per_observation.size == 1 or (self.mask_se is None and self.masks_shared):
             return None
         errors = [error for error in (self.mask_se, self.data_se) if error is not None]
@@ -269,12 +275,13 @@ class Comparison(Shown):
         differences = (note for difference in self.behind for note in difference.notes)
         return list(dict.fromkeys([*self.notes, *differences]))
 
-    def page(self, noun: str = "observation") -> Page:
+    def page(self, noun: str | None = None) -> Page:
         """The answer, the ranking with the errors of the differences, and a picture of these.
 
         Args:
-            noun: what an observation is.
+            noun: what an observation is; by default as the estimates call it.
         """
+        noun = self.estimates[self.names[0]].noun if noun is None else noun
         digits = self._digits
         rest = ", ".join(
             f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_standing(each)})"
@@ -555,6 +562,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         kinds=(a.kind, b.kind),
         notes=tuple(notes),
         no_interval=no_interval,
+        whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
     )
 
 

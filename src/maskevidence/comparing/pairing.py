@@ -23,7 +23,8 @@ from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, UNKNOWN_TAILS, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.orders import Orderings
+from maskevidence.masks.orders import LogSizes, Orderings
+from maskevidence.model import Conditionals
 from maskevidence.scores.record import HiddenTokens, ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
@@ -72,7 +73,8 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
     if common is None:
         return _by_observations(a, b, unit), None
     first, second = _first(a, common.design), _first(b, common.design)
-    by_masks = _by_masks(first, second, common.design, MaskKey(a.seed, a.masks))
+    both_exact = a.conditionals == b.conditionals == "exact"
+    by_masks = _by_masks(first, second, common.design, MaskKey(a.seed, a.masks), both_exact=both_exact)
     if common.in_words is None:
         return by_masks, common
     by_observations = _by_observations(a, b, unit)
@@ -121,15 +123,17 @@ def _first(estimate: EvidenceEstimate, design: MaskDesign) -> ScoreTable:
     return table if kept.all() else table.select(kept)
 
 
-def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey) -> Paired:
+def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
     """The difference as one estimate, computed from the differences of the scores."""
-    linear = linear_scores(a, design) - linear_scores(b, design)
+    linear = a.score - b.score
+    if not isinstance(design, LogSizes):  # whose scores are linear in those of the tokens
+        linear = linear_scores(a, design) - linear_scores(b, design)
     table, summed = replace(a, score=linear, log_mixture=None, hidden=_hidden(a, b)), design
     if isinstance(design, Orderings):
         summed = replace(design, bound="area")
-    # Only the kind depends on the conditionals, and a difference has no kind.
     unknown = UNKNOWN_OF_DIFFERENCES if key.masks == "shared" else UNKNOWN_TAILS
-    estimate = summarize_scores(table, summed, key, "learned", n_model_calls=0, unknown_tails=unknown)
+    conditionals: Conditionals = "exact" if both_exact else "learned"
+    estimate = summarize_scores(table, summed, key, conditionals, n_model_calls=0, unknown_tails=unknown)
     curve = estimate.curve
     if not design.is_area:
         table = replace(table, score=a.score - b.score)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from maskevidence.evidence.gains import corrected_scores
 from maskevidence.evidence.standard_errors import equal_by_chance, t_half_width
 from maskevidence.masks.design import MaskDesign, Masks
-from maskevidence.masks.orders import Orderings
+from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.masks.sizes import Exhaustive
 from maskevidence.scores.record import ScoreTable
 
@@ -102,6 +103,7 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
 
     For the area and for policies these are the scores themselves. For the order mixture, all masks of an
     observation have the same number; for the importance bound, all masks of an order do (`lower_bounds`).
+    The masks of `LogSizes` get the gains within their blocks.
     """
     if isinstance(design, Exhaustive) and table.log_mixture is not None:
         mixture, observation = _exact_mixture(table, design)
@@ -109,7 +111,7 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
     if isinstance(design, Orderings) and design.bound == "importance":
         logs, observation = log_probs_of_orders(table, design)
         return (lower_bounds(logs) / _n_tokens(table)[:, None])[observation, table.draw]
-    return table.score
+    return corrected_scores(table, design) if isinstance(design, LogSizes) else table.score
 
 
 def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Bracket | None:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.evidence.control_variates import Prediction
+from maskevidence.evidence.gains import with_all_hidden
 from maskevidence.evidence.predicted_points import predicted_points
 from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
@@ -189,6 +190,7 @@ def curve_from_scores(
     table: ScoreTable, design: MaskDesign, masks: Masks, prediction: Prediction | None = None
 ) -> Curve:
     """The curve of a run, computed from its record."""
+    table = with_all_hidden(table, design)
     lengths = np.unique(table.n_tokens)
     n_tokens = int(lengths[0]) if len(lengths) == 1 else None
     if prediction is not None:

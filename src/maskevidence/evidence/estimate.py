@@ -69,8 +69,8 @@ def estimate_evidence(
         check: whether a row or two are checked first, for at most one pass in twenty: answers outside the
             masks, and answers that change with hidden values; `check_model` checks more.
         per_token: whether the score of each hidden token is kept, which makes the masks' error of random
-            sizes smaller without further passes (token_means.py), for 6 bytes each. Those of
-            `LeaveOneOut` are in `scores` in any case.
+            sizes smaller without further passes (token_means.py), for 6 bytes each. Those of `LeaveOneOut`
+            and `LogSizes` are kept in any case.
         share_contexts: whether masks that leave the same tokens visible share one pass of the model, also
             across observations, such as the answers to one prompt; for tokens that are whole numbers and a
             model with `log_distributions`. Random masks of long texts hardly ever share contexts.

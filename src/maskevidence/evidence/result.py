@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -118,6 +118,8 @@ class EvidenceEstimate(Shown):
     text_fingerprint: str | None = field(default=None, repr=False)
     labels: tuple[Any, ...] | None = field(default=None, repr=False)
     closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
+    noun: ClassVar[str] = "observation"
+    token: ClassVar[str] = "token"
 
     @cached_property
     def curve(self) -> Curve:
@@ -213,9 +215,9 @@ class EvidenceEstimate(Shown):
         in_words = ", ".join(
             f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
         )
-        n = count(self.n_observations, "observation")
+        n = count(self.n_observations, self.noun)
         line = (
-            f"EvidenceEstimate({number(self.log_evidence, digits)} nats per observation, {in_words}, "
+            f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
             f"{kind_name(self.kind)}, {n})"
         )
         numbers = self._numbers()
@@ -224,7 +226,7 @@ class EvidenceEstimate(Shown):
                 "closed_form": float(self.closed_form.mean()),
                 "closed_form_se": self.closed_form_se,
             }
-        page = page_of_numbers(numbers)
+        page = page_of_numbers(numbers, self.noun, self.token)
         return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
@@ -233,8 +235,12 @@ class EvidenceEstimate(Shown):
         errors = (("masks", self.mask_se), ("data", self.data_se))
         shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
         name = capital(evidence_name(self.kind, self.design["name"]))
-        title = f"{name} {typeset(self.log_evidence, digits)} nats per observation"
-        return curve_lines({"score": self.curve}), title + (f" ({shown})" if shown else "")
+        title = f"{name} {typeset(self.log_evidence, digits)} nats per {self.noun}"
+        return self._lines("score"), title + (f" ({shown})" if shown else "")
+
+    def _lines(self, label: str) -> Lines:
+        """The curve as a picture."""
+        return curve_lines({label: self.curve})
 
     def plot(self, ax: Any = None, *, label: str = "score") -> Any:
         """Draw the curve, with the log evidence above it; see `Shown.plot`.
@@ -243,7 +249,7 @@ class EvidenceEstimate(Shown):
             ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
             label: the name of the curve.
         """
-        return plot(curve_lines({label: self.curve}), self.picture()[1], ax)
+        return plot(self._lines(label), self.picture()[1], ax)
 
     def columns(self) -> Columns:
         """A row for each observation, by its label or else its id; nats.
@@ -378,7 +384,7 @@ def summarize_scores(
     table = scores.sorted()
     ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
     lengths = table.n_tokens[first]
-    _, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails)
+    _, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails, conditionals)
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:

@@ -7,6 +7,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT, Prediction, predict_by_size
+from maskevidence.evidence.gains import mean_with_gains
 from maskevidence.evidence.standard_errors import (
     UNKNOWN_TAILS,
     MeanWithErrors,
@@ -17,6 +18,8 @@ from maskevidence.evidence.standard_errors import (
 )
 from maskevidence.evidence.token_means import token_controls
 from maskevidence.masks.design import MaskDesign, MaskKey, Summation
+from maskevidence.masks.orders import LogSizes
+from maskevidence.model import Conditionals
 from maskevidence.scores.record import ScoreTable
 
 
@@ -41,7 +44,11 @@ class MeanOfScores(NamedTuple):
 
 
 def mean_of_scores(
-    table: ScoreTable, design: MaskDesign, key: MaskKey, unknown_tails: int = UNKNOWN_TAILS
+    table: ScoreTable,
+    design: MaskDesign,
+    key: MaskKey,
+    unknown_tails: int = UNKNOWN_TAILS,
+    conditionals: Conditionals = "learned",
 ) -> MeanOfScores:
     """The mean over observations of their weighted sums of scores, with its errors."""
     _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
@@ -59,6 +66,8 @@ def mean_of_scores(
         joint=key.masks == "shared" or (design.pooled and prediction is None),
         enough_masks=design.unknown_error(table.n_tokens[first], key.masks) is None,
     )
+    if conditionals == "exact" and isinstance(design, LogSizes):
+        return MeanOfScores(None, contribution, mean_with_gains(mean, table, design), None)
     by_row = None
     if mean.mask_se:
         stratum, unit = drawn_together(summation, design, table.draw)

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args, get_origin
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign, Masks
-from maskevidence.masks.orders import Orderings
+from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
 from maskevidence.support.checks import plain_number
@@ -30,6 +30,7 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
     EverySize,
     RandomSize,
     Orderings,
+    LogSizes,
     LeaveOneOut,
     Exhaustive,
     FixedRate,

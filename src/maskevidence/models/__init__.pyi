@@ -6,6 +6,9 @@ from .gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
 from .gaussian.full_covariance import Gaussian as Gaussian
 from .gaussian.kernel_gaussian import KernelGaussian as KernelGaussian
 from .gaussian.ppca import PPCA as PPCA
+from .hidden_rows import BayesianRegression as BayesianRegression
+from .hidden_rows import DirichletMultinomial as DirichletMultinomial
+from .hidden_rows import PosteriorDraws as PosteriorDraws
 from .image.masked_image import MaskedImage as MaskedImage
 from .image.summary import ReconstructionLoss as ReconstructionLoss
 from .network.masked_network import MaskedNetwork as MaskedNetwork

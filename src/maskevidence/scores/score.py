@@ -13,7 +13,7 @@ from torch import Tensor
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.drawing import all_pairs, drawn_masks, masks_of_all_rows, n_masks
-from maskevidence.masks.orders import Orderings
+from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.sizes import Exhaustive
 from maskevidence.model import (
@@ -84,9 +84,13 @@ class Scoring:
     batch_size: int = 1024  # how many masks go into one call; a model with `batches` decides for itself
     # whether a model may choose the size of its calls by a trial, which changes the last bits
     timed: bool = False
-    per_token: bool = False  # whether the score of each hidden token is recorded, too; of random sizes
+    # whether the score of each hidden token is recorded, too; of random sizes, and always of `LogSizes`
+    per_token: bool = False
     # whether masks that leave the same tokens visible share one pass of the model, also across observations
     share: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "per_token", self.per_token or isinstance(self.design, LogSizes))
 
     @property
     def repeats(self) -> range:
@@ -173,6 +177,8 @@ def check_scorable(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> No
 
 def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
     """Raise an InputError for a design without control variates, which has no use for scores of tokens."""
+    if isinstance(design, LogSizes):
+        return
     if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
         raise InputError(
             f"per_token belongs to random-size with own masks and 2 or more replicates, and not to {design} "

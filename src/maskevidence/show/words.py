@@ -40,7 +40,7 @@ KINDS = {
 _SIZES, _TARGET = "not all mask sizes are covered", "the target is transformed"
 _WEIGHTS = "mask sizes have other weights than in the sum over sizes"
 _REWEIGHTING = ("random-time", "llada")
-_COVERING = ("every-size", "random-size", "orderings", "exhaustive")
+_COVERING = ("every-size", "random-size", "orderings", "log-sizes", "exhaustive")
 _LEAVING_OUT = ("leave-one-out", "fixed-rate", "rates", "policy")
 _PROBABLE = (
     "how probable the model finds {a} {noun}, in nats, and higher is better. A difference of 1 nat per "

@@ -4,5 +4,7 @@ from .densities import BernoulliPCA as BernoulliPCA
 from .densities import FactorAnalysis as FactorAnalysis
 from .densities import GaussianDensity as GaussianDensity
 from .densities import KernelGaussianDensity as KernelGaussianDensity
+from .hidden_rows import FittedRows as FittedRows
+from .hidden_rows import GaussianProcessRows as GaussianProcessRows
 from .imputer import MaskedImputer as MaskedImputer
 from .network_density import MaskedNetworkDensity as MaskedNetworkDensity
