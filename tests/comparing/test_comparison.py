@@ -417,7 +417,7 @@ class TestCommand:
         text = " ".join(run("compare", *runs).out.split())
         assert "cannot be told apart" in text
         assert "It is better than the other model." in text
-        assert " simultaneous 95 % interval " in text
+        assert " simultaneous 95 % interval" in text
         assert "simultaneous" not in run("compare", *runs[:2]).out
 
     def test_a_run_with_itself_and_with_other_data(
