@@ -275,40 +275,6 @@ def test_sound_models_have_none(seed: int) -> None:
         report.raise_if_failed()
 
 
-class Vectors(torch.nn.Module):
-    """Tokens of four numbers, correlated with each other or not, and a constant to add."""
-
-    conditionals = "exact"
-
-    def __init__(self, correlation: float, constant: float) -> None:
-        super().__init__()
-        covariance = (1 - correlation) * torch.eye(4, dtype=torch.float64) + correlation
-        self.density = torch.distributions.MultivariateNormal(torch.zeros(4, dtype=torch.float64), covariance)
-        self.constant = constant
-
-    def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
-        values = torch.where(masked[:, :, None], tokens.values, 0.0)
-        return torch.where(masked, self.density.log_prob(values) + self.constant, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("correlation", "constant", "status"),
-    [
-        (0.0, 0.0, "passed"),
-        (0.3, 0.0, "noted"),
-        (0.0, 0.1, "failed"),
-        (0.3, 2 * math.log(2 * math.pi), "failed"),
-    ],
-)
-def test_the_total_probability_of_vectors(correlation: float, constant: float, status: str) -> None:
-    values = torch.from_numpy(np.random.default_rng(0).standard_normal((40, 6, 4)))
-    every = torch.ones(40, 6, dtype=torch.bool)
-    tokens = Tokens(values, every, ~every, torch.arange(40))
-    report = me.check_model(Vectors(correlation, constant), tokens)
-    assert report["normalisation"].status == status, report
-    assert failed(report) <= {"normalisation"}
-
-
 class OfFixedLength(torch.nn.Module):
     """A network that reads all columns, and a distribution of torch, which refuses NaN."""
 
