@@ -347,6 +347,16 @@ def test_densities_with_narrow_modes_are_integrated(name: str) -> None:
     assert failed(me.check_model(wrong, rows)) == {"normalisation"}
 
 
+def test_a_narrow_density_far_from_the_value_is_found() -> None:
+    """Outlying rows of columns that determine each other: the density rises towards a mode between values."""
+    covariance = 1 + 1e-6 * torch.eye(3, dtype=torch.float64)
+    model = me.models.Gaussian(torch.zeros(3, dtype=torch.float64), covariance)
+    rows = model.sample(40, seed=1)
+    rows[::2, 1] += 5 * np.random.default_rng(0).normal(size=20)
+    report = me.check_model(model, rows)
+    assert report["normalisation"].status == "passed", report
+
+
 def test_a_spike_that_no_row_shows_cannot_be_told_from_a_wrong_constant() -> None:
     model = Mixture(NARROW["three scales"])
     report = me.check_model(model, model.rows(5, 0))
