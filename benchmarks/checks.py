@@ -3,9 +3,9 @@
     python benchmarks/checks.py
 
 By seed: each draws new rows from each of two sound models, and new masks and replacements: PPCA with an
-objective of random sizes, and vectors of four numbers with correlated entries, whose total probability is
-sampled. By architecture: small models with random weights of the 21 architectures of the tests, on rows of
-random tokens; and an ALBERT trained on chemical reactions, if the package `rxnmapper` is installed (see
+objective of random sizes, and vectors of four numbers with correlated entries. By architecture: small models
+with random weights of the 21 architectures of the tests, on rows of random tokens; and an ALBERT trained on
+chemical reactions, if the package `rxnmapper` is installed (see
 leave_one_out.py; needs `MASKEVIDENCE_DATA`).
 """
 

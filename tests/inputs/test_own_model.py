@@ -189,7 +189,7 @@ def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
     mark = place / "was run"
     mark.unlink()
     assert run("report", "run", "--out", "report.html").code == 0
-    assert "a report does not run the model&#39;s code" in Path("report.html").read_text()
+    assert "a report does not run the model&#x27;s code" in Path("report.html").read_text()
     assert run("summarize", "run").code == 0
     for word in ("run", "run/model"):
         refused = run("score", word, "table.csv", "--drop", "name").error

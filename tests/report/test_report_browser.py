@@ -1,6 +1,5 @@
-"""The report in a browser: values can be read off, keys do all, text is readable, nothing is requested."""
+"""The report in a browser: text is readable, nothing overflows, nothing is requested and nothing runs."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -87,9 +86,8 @@ def show(browser: Any) -> Iterator[Open]:
     """Open a report; in the end its console must be empty, and it must have requested nothing but itself."""
     opened: list[tuple[Path, Opened]] = []
 
-    def open_report(file: Path, *, scheme: str = "light", width: int = 1280, scripts: bool = True) -> Opened:
-        viewport = {"width": width, "height": 900}
-        context = browser.new_context(color_scheme=scheme, viewport=viewport, java_script_enabled=scripts)
+    def open_report(file: Path, *, scheme: str = "light", width: int = 1280) -> Opened:
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         report = Opened(context.new_page())
         report.page.on("console", lambda message: report.messages.append(message.text))
         report.page.on("pageerror", lambda error: report.messages.append(str(error)))
@@ -128,93 +126,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, of in runs.items():
         command("report", *(folder / run for run in of), "--out", folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in runs}
-
-
-def drawn(page: Any, key: str = "curves") -> list[str]:
-    """The ids of the lines and bands of a figure that can be seen, without the key of the figure."""
-    shown = page.locator(f"[id^={key}-line-], [id^={key}-band-]").evaluate_all(
-        "(all) => all.filter((x) => x.getClientRects().length && x.checkVisibility()).map((x) => x.id)"
-    )
-    return sorted(name.removeprefix(f"{key}-") for name in shown)
-
-
-def test_runs_and_bands_can_be_switched_off(show: Open, reports: dict[str, Path]) -> None:
-    page = show(reports["two"]).page
-    plot = page.locator("#plot-curves")
-    everything = [f"band-{name}-{run}" for name in ("data", "masks") for run in (0, 1)] + ["line-0", "line-1"]
-    assert drawn(page) == everything
-    plot.get_by_role("checkbox", name="masks").uncheck()
-    assert drawn(page) == ["band-data-0", "band-data-1", "line-0", "line-1"]
-    plot.get_by_role("checkbox", name="ppca-1").uncheck()
-    assert drawn(page) == ["band-data-1", "line-1"]
-    plot.get_by_role("checkbox", name="masks").check()
-    assert drawn(page) == ["band-data-1", "band-masks-1", "line-1"]
-    assert drawn(page, "differences") == ["band-data-0", "band-masks-0", "line-0"]
-    plot.get_by_role("checkbox", name="ppca-1").check()
-    assert drawn(page) == everything
-
-
-def test_pointing_reads_off_the_values_of_all_runs(show: Open, reports: dict[str, Path]) -> None:
-    page = show(reports["two"]).page
-    plot = page.locator("#plot-curves")
-    plot.scroll_into_view_if_needed()
-    assert "arrow keys" in plot.locator(".readout").inner_text()
-    points = json.loads(plot.locator("svg").get_attribute("data-points"))
-    svg = plot.locator("svg").bounding_box()
-    width = page.evaluate("document.querySelector('#plot-curves svg').viewBox.baseVal.width")
-    at = points[0]["left"][2]
-    page.mouse.move(svg["x"] + svg["width"] * at / width + 3, svg["y"] + svg["height"] / 2)
-    where, *values = plot.locator(".readout").inner_text().splitlines()
-    assert where == "mask size 3 (60.0 % hidden)"
-    assert values == [f"{line['label']}: {line['words'][2]}" for line in points]
-    assert all("masks ± 0." in value and "data ± 0." in value for value in values)
-    rule = plot.locator(".rule").bounding_box()
-    assert rule["x"] == pytest.approx(svg["x"] + svg["width"] * at / width, abs=1.5)
-    plot.get_by_role("checkbox", name="ppca-1").uncheck()
-    assert "ppca-1" not in plot.locator(".readout").inner_text()
-    assert "ppca-2" in plot.locator(".readout").inner_text()
-
-
-def test_everything_works_by_keyboard(show: Open, reports: dict[str, Path]) -> None:
-    page = show(reports["two"]).page
-    reached = []
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate(
-                "(({tagName, className, textContent, type}) => "
-                "[tagName, String(className), type || '', textContent.trim().slice(0, 40)])"
-                "(document.activeElement)"
-            )
-        )
-        if reached[-1][1] == "picture read":
-            break
-    assert reached[0][3] == "Skip to the numbers"
-    kinds = [(tag, kind) for tag, _, kind, _ in reached]
-    assert kinds.count(("INPUT", "checkbox")) == 4
-    assert reached[-1][1] == "picture read", reached
-    readout = page.locator("#plot-curves .readout")
-    page.keyboard.press("ArrowRight")
-    first = readout.inner_text()
-    assert first.startswith("mask size 1 (20.0 % hidden)\nppca-1: ")
-    assert "ppca-2: " in first
-    page.keyboard.press("ArrowRight")
-    assert readout.inner_text().startswith("mask size 2 (40.0 % hidden)")
-    page.keyboard.press("End")
-    assert readout.inner_text().startswith("mask size 5 (100.0 % hidden)")
-    page.keyboard.press("ArrowLeft")
-    assert readout.inner_text().startswith("mask size 4 (80.0 % hidden)")
-    page.keyboard.press("Home")
-    assert readout.inner_text() == first
-
-
-def test_pictures_stand_without_a_script(show: Open, reports: dict[str, Path]) -> None:
-    page = show(reports["two"], scripts=False).page
-    for key in ("behind", "numbers-of-runs", "curves", "differences", "spread"):
-        assert page.locator(f"#plot-{key} svg").is_visible()
-    assert page.locator("#plot-curves .runs").inner_text().split() == ["Runs", "ppca-1", "ppca-2"]
-    assert not page.get_by_role("checkbox").first.is_visible()
-    assert not page.locator(".readout").first.is_visible()
 
 
 @pytest.mark.parametrize(
@@ -269,40 +180,6 @@ def test_nothing_overflows_on_a_phone(show: Open, reports: dict[str, Path], name
         "  && x.getBoundingClientRect().right > 391).map((x) => x.outerHTML.slice(0, 80))"
     )
     assert wide == []
-    tables = page.evaluate(
-        "[...document.querySelectorAll('#comparison > .scroll, #all .scroll, #made .scroll')]"
-        "  .filter((x) => x.scrollWidth > x.clientWidth).map((x) => x.outerHTML.slice(0, 80))"
-    )
-    assert tables == []
-
-
-def test_the_list_of_observations_sorts_and_filters(show: Open, reports: dict[str, Path]) -> None:
-    page = show(reports["two"]).page
-    table, field = page.locator("#all table"), page.locator("#all input")
-    names = table.locator("tbody th")
-
-    def column(place: int) -> list[float]:
-        cells = table.locator(f"tbody tr td:nth-child({place})").all_inner_texts()
-        return [float(cell.replace("−", "-")) for cell in cells]
-
-    assert names.count() == 12
-    assert column(2) == sorted(column(2))  # the hardest first
-    table.get_by_role("button", name="ppca-2 minus ppca-1").click()
-    assert column(4) == sorted(column(4))
-    table.get_by_role("button", name="ppca-2 minus ppca-1").click()
-    assert column(4) == sorted(column(4), reverse=True)
-    assert table.locator("th[aria-sort=descending]").inner_text().startswith("ppca-2 minus ppca-1")
-    table.get_by_role("button", name="row", exact=True).click()
-    assert names.all_inner_texts() == sorted(names.all_inner_texts(), key=int)
-    middle = sorted(column(2))[6]
-    field.fill(f"< {middle}")
-    assert len(column(2)) == 6
-    assert max(column(2)) < middle
-    field.fill(names.first.inner_text())
-    assert all(field.input_value() in name for name in names.all_inner_texts())
-    field.fill("no such name")
-    assert names.count() == 0
-    assert page.locator("#all-count").inner_text() == "none"
 
 
 def test_images_and_plots_have_text_alternatives(show: Open, reports: dict[str, Path]) -> None:
@@ -312,15 +189,14 @@ def test_images_and_plots_have_text_alternatives(show: Open, reports: dict[str, 
         alt.startswith("Image ")
         for alt in page.locator("img").evaluate_all("(images) => images.map((image) => image.alt)")
     )
-    labels = page.locator(".pictures svg[role=img]").evaluate_all("(all) => all.map((svg) => svg.ariaLabel)")
+    labels = page.locator(".images svg[role=img]").evaluate_all("(all) => all.map((svg) => svg.ariaLabel)")
     assert len(labels) == 10
     assert all("log-probability" in label for label in labels)
-    picture = page.locator("#plot-curves svg[role=img]").get_attribute("aria-label")
-    assert "Score by mask size: score, nats per hidden token." in picture
+    picture = page.locator("#curves svg[role=img]").get_attribute("aria-label")
+    assert "Score by mask size. Score, nats per hidden token." in picture
     assert "one point" in picture
-    unnamed = page.locator("input, button, summary, [tabindex]").evaluate_all(
-        "(all) => all.filter((x) => ![x, ...(x.labels || [])].some("
-        "  (named) => named.ariaLabel || named.textContent.trim())).length"
+    unnamed = page.locator("summary, [tabindex]").evaluate_all(
+        "(all) => all.filter((x) => !x.ariaLabel && !x.textContent.trim()).length"
     )
     assert unnamed == 0
     levels = page.locator("h1, h2, h3, h4").evaluate_all("(all) => all.map((one) => Number(one.tagName[1]))")
@@ -337,12 +213,12 @@ def test_texts_are_shown_and_never_executed(show: Open, reports: dict[str, Path]
     assert "right-to-left U+202E override U+2066isolateU+2069 and U+200Fmark" in shown
     assert page.title() != "taken over"
     assert page.locator("main script, main style, p.text img").count() == 0
-    assert page.locator("h2#made-title").is_visible()
-    assert page.locator("p.text .token").count() > 50
+    assert page.locator("#made h2").is_visible()
+    assert page.locator(".chips li").count() > 50
 
 
 def test_an_injected_script_does_not_run(show: Open, reports: dict[str, Path], tmp_path: Path) -> None:
-    """The content security policy of the page names the scripts that may run."""
+    """The content security policy of the page lets no script run."""
     content = reports["texts"].read_text()
     changed = tmp_path / "changed.html"
     changed.write_text(content.replace("<main>", "<main><script>document.title = 'taken over'</script>"))
@@ -359,7 +235,5 @@ def test_the_printed_page_is_light_and_complete(show: Open, reports: dict[str, P
     assert len(document) > 20_000
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
-    assert not page.get_by_role("button").first.is_visible()
-    assert page.locator("#plot-curves .runs").inner_text().split() == ["Runs", "ppca-1", "ppca-2"]
-    assert page.locator("#plot-curves svg").is_visible()
-    assert not page.locator("input").first.is_visible()
+    assert page.locator("#curves svg").first.is_visible()
+    assert not page.locator("nav").is_visible()

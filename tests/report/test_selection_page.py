@@ -13,7 +13,7 @@ from command_line import CommandLine
 from maskevidence.data import read_table
 from maskevidence.report import read_selection
 
-pytest.importorskip("jinja2", reason="the extra plots is not installed")
+pytest.importorskip("matplotlib", reason="the extra plots is not installed")
 
 
 @pytest.fixture

@@ -88,12 +88,11 @@ def test_the_report_shows_them_side_by_side_and_compare_refuses(
     page = tmp_path / "page.html"
     assert run("report", *runs.values(), "--out", page).code == 0
     text = page.read_text()
-    section = text[text.index('<section id="orders"') :].split("</section>")[0]
-    for words in ("mixture: area", "mixture: order mixture", "bound: lower bound, 4 orders"):
-        assert words in section
-    assert "confidence: confidence" in section
-    assert "blocks: entropy" in section
-    assert "<svg" in section
+    for name in ("area", "lower bound", "design"):
+        row = text[text.index(f">{name}</th>") :].split("</tr>")[0]
+        assert row.count("<td") == len(runs)
+    assert "Log evidence of the order mixture" in text
+    assert "Log-probability of the decoding policy" in text
     for other in ("blocks", "threshold"):
         refused = run("compare", runs["confidence"], runs[other]).error
         assert "these are different quantities" in refused

@@ -9,13 +9,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from maskevidence.check.findings import critical
-from maskevidence.check.integrals import N_SAMPLES, Floats, integrate, sample
+from maskevidence.check.integrals import Floats, integrate
 from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passed, skipped
 from maskevidence.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
 
 _N_PROBES = 4
-_MOST_ENTRIES = 200  # of a vector that is integrated
 _FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
 _MOST_VALUES = 1024  # that are enumerated one by one
 _UNSEEN = 64  # values beyond those of the data that are tried, until one is refused or impossible
@@ -37,12 +35,10 @@ class Mass:
     column: int  # the hidden token
     log_prob: Floats  # shape (n,); the answers at the values
     log_weight: Floats  # shape (n,); the log weight of each value in the sum or integral
-    error: float = 0.0  # the numerical or standard error of the total
+    error: float = 0.0  # the numerical error of the total
     note: str = ""  # why the total is not to be trusted; empty if it is
     complete: bool = True  # whether the token has no other values; otherwise the sum is at most 1
-    # whether the sum is an integral; None if that is unknown, for a vector of levels
-    density: bool | None = False
-    n_samples: int = 0  # the number of draws, if the values are random; 0 if they are enumerated
+    density: bool = False  # whether the sum is an integral
     # the number of the column's values in the data, at which an integral looks for narrow modes
     n_values: int = 0
 
@@ -63,8 +59,6 @@ def masses(trial: Trial) -> list[Mass]:
     pairs = trial.rng("mass rows").permutation(len(column))[:_N_PROBES].tolist()
     hidden = [(row, int(column[row])) for row in pairs]
     values = trial.tokens.values
-    if values.ndim > 2:
-        return [_sampled(trial, *token) for token in hidden[:2]]
     if not values.is_floating_point():
         return [_enumerated(trial, *token) for token in hidden]
     if isinstance(trial.model, HasValuesOf):
@@ -83,9 +77,8 @@ def _why_unknown(trial: Trial) -> str | None:
     """The reason why total probabilities are not computed, or None."""
     if trial.model.conditionals == "transformed":
         return "what is scored is not the tokens themselves"
-    n_entries = math.prod(trial.tokens.values.shape[2:])
-    if n_entries > _MOST_ENTRIES:
-        return f"a token has {n_entries} numbers; at most {_MOST_ENTRIES} are integrated"
+    if trial.tokens.values.ndim > 2:
+        return "a token has several numbers, over which nothing is integrated"
     return None
 
 
@@ -172,11 +165,13 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
 
     for line in (True, False):
         try:
-            nodes = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
+            found = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
         except _Refused:
             continue
+        grows = "" if found.grows is None else f"the density grows without end towards {found.grows:.3g}"
         n_values = int(_present(trial)[:, column].sum())
-        return Mass(row, column, *nodes, complete=line, density=True, n_values=n_values)
+        sums = (found.log_prob, found.log_weight, found.error)
+        return Mass(row, column, *sums, grows, complete=line, density=True, n_values=n_values)
     return None
 
 
@@ -191,22 +186,6 @@ def _starts(trial: Trial, row: int, column: int) -> Floats:
     gaps = np.argsort(-np.diff(seen))[:_WIDE_GAPS]
     ranks = np.linspace(0, len(seen) - 1, min(len(seen), _STARTS)).round().astype(int)
     return np.unique(np.concatenate([seen[ranks], seen[gaps], seen[(gaps + 1) % len(seen)], [own]]))
-
-
-def _sampled(trial: Trial, row: int, column: int) -> Mass:
-    """The integral of a vector, or the sum over its levels, by importance sampling."""
-    values, curve = trial.tokens.values, trial.curve(row, column)
-    levels = values.dtype == torch.uint8
-    nodes = sample(
-        lambda vectors: curve(torch.from_numpy(vectors)),
-        values[row, column].flatten().double().cpu().numpy(),
-        None if levels else float(trial.data.values.double().std()) or 1.0,
-        trial.rng(f"vector {row}"),
-    )
-    measure = base_measure_of(trial.model)
-    is_mass = levels and measure is not None and measure.startswith(MASS)
-    density = None if levels and measure is None else not is_mass
-    return Mass(row, column, *nodes, complete=is_mass or not levels, density=density, n_samples=N_SAMPLES)
 
 
 @check(
@@ -228,28 +207,22 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Outcome:
         "n_rows": n_rows,
         "n_masks": len(masses),
     }
-    if worst.n_samples:
-        numbers["z"] = (total - 1) / worst.error if worst.error else 0.0
     token = f"token {worst.column} of observation {int(trial.tokens.ids[worst.row])}"
     if excess > 0:
         outcome = _not_normalised(worst, masses, token)
         return replace(outcome, fields=numbers | outcome.fields)
-    if unsure := [mass for mass in masses if mass.n_samples and mass.note]:
-        total = unsure[0].total()
-        return noted(f"{unsure[0].note}, which add up to {total:.2g}: no more than a rough number", **numbers)
     rough = max(masses, key=lambda mass: mass.error)
-    if not rough.n_samples and rough.error > allowed:
+    if rough.error > allowed:
         message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
         look_at = "modes narrower than the digits of the values; double precision tells more"
         return noted(message, look_at=look_at, **numbers)
     incomplete = [mass for mass in masses if not mass.complete]
-    if short := [mass for mass in incomplete if mass.total() < 1 - allowed - _allowed_error(mass)]:
-        sampled = short[0].n_samples > 0
-        values = "levels 0..255" if sampled else f"{len(short[0].log_prob):,} values tried"
-        rest = "the rest of the density lies beyond or between them"
-        rest = rest if sampled else "whether there are other values is not known"
+    if short := [mass for mass in incomplete if mass.total() < 1 - allowed - 2 * mass.error]:
         look_at = "the values that a token can have; a method log_distributions(tokens, masked) lists them"
-        message = f"the probabilities of the {values} add up to {short[0].total():.4g}; {rest}"
+        message = (
+            f"the probabilities of the {len(short[0].log_prob):,} values tried add up to "
+            f"{short[0].total():.4g}; whether there are other values is not known"
+        )
         return noted(message, look_at=look_at, **numbers)
     kind = "integrals" if worst.density else "sums"
     largest = max(abs(mass.total() - 1) for mass in masses)
@@ -279,19 +252,12 @@ def _chance_of_unseen_modes(masses: list[Mass]) -> float:
     return math.prod(min(1.0, mass.total()) ** mass.n_values for mass in of_columns.values())
 
 
-def _allowed_error(mass: Mass) -> float:
-    """How far from 1 the error of a total may bring it, besides rounding."""
-    return mass.error * (critical(mass.n_samples - 1) if mass.n_samples else 2.0)
-
-
 def _excess(mass: Mass, trial: Trial) -> float:
     """How far a total lies beyond the allowed range; 0 or less if it does not."""
-    total = mass.total()
-    if mass.note:
-        return math.inf if not mass.n_samples else 0.0 if total < 10 else total
-    difference = abs(total - 1) if mass.complete else total - 1
-    excess = difference - _tolerance(trial) - _allowed_error(mass)
-    return excess if math.isfinite(difference) else math.inf
+    difference = mass.total() - 1
+    if mass.note or not math.isfinite(difference):
+        return math.inf
+    return (abs(difference) if mass.complete else difference) - _tolerance(trial) - 2 * mass.error
 
 
 @check("units", "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored.")
@@ -299,8 +265,7 @@ def units(trial: Trial, masses: list[Mass]) -> Outcome:
     """Answers are natural logarithms of the tokens' own probabilities, in the measure the model names."""
     if trial.model.conditionals == "transformed":
         return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
-    vectors = trial.tokens.values.ndim > 2
-    if vectors and (step := _ignored_step(trial)) is not None:
+    if trial.tokens.values.ndim > 2 and (step := _ignored_step(trial)) is not None:
         n_entries = math.prod(trial.tokens.values.shape[2:])
         return failed(
             f"the answer stays the same when all {n_entries} numbers of a hidden token rise by {step:g}",
@@ -312,13 +277,12 @@ def units(trial: Trial, masses: list[Mass]) -> Outcome:
         message = f"the answers are logarithms to the base {base:g}: with it, the probabilities add up to 1"
         return failed(message, look_at="torch.log in place of another logarithm")
     measure, density = base_measure_of(trial.model), masses[0].density
-    if measure is not None and density is not None and measure.startswith(MASS) == density:
+    if measure is not None and measure.startswith(MASS) == density:
         kind = "density" if density else "mass"
         message = f"the probabilities are those of a {kind}, but base_measure = {measure!r}"
         return failed(message, look_at="the attribute `base_measure`")
-    if not density or vectors:
-        named = measure or ("measure that the model does not say" if density is None else MASS)
-        return passed(f"natural logarithms of a {named}")
+    if not density:
+        return passed(f"natural logarithms of a {measure or MASS}")
     values = trial.data.values[trial.data.maskable]
     n_distinct = len(torch.unique(values))
     whole = not values.is_floating_point() or bool((values == values.round()).all())

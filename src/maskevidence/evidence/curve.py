@@ -24,7 +24,7 @@ from maskevidence.masks.sizes import Rates
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.draw import plot
 from maskevidence.show.parts import Page
-from maskevidence.show.pictures import Band, Line, Lines
+from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Line, Lines
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import typeset
 from maskevidence.support.files import csv_text
@@ -163,7 +163,8 @@ def curve_lines(
     y_label, by_rate = f"{value}  (nats per hidden token)", "mask rate (% of tokens hidden)"
     if n_tokens is None:
         return Lines(lines, by_rate, y_label, zero)
-    room = 0.5 if any(len(curve.score) == 1 for curve in curves.values()) else 0.0
+    has_bars = any(len(line.x) < FEWEST_IN_A_BAND for line in lines)
+    room = max(0.5, n_tokens / 40) if has_bars else 0.0
     limits = min(1, n_tokens - 1) - room, n_tokens + room
     top = by_rate, 100 / n_tokens
     return Lines(lines, "mask size M (hidden tokens)", y_label, zero, top, limits)

@@ -217,6 +217,13 @@ class ReportedRun:
         exact = self.estimate.closed_form if self.is_exact else None
         return self.estimate.per_observation if exact is None else exact
 
+    @property
+    def n_tokens(self) -> Int64[np.ndarray, " n_observations"]:
+        """The number of tokens of each observation."""
+        assert self.estimate is not None
+        _, first = np.unique(self.estimate.scores.id, return_index=True)
+        return self.estimate.scores.n_tokens[first]
+
     @cached_property
     def contents(self) -> Contents | Unavailable:
         """What the observations are, read again from their source."""
@@ -291,12 +298,3 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
 def noun_of(runs: Sequence[ReportedRun]) -> str:
     """What an observation of these runs is, such as a text or a row; otherwise an observation."""
     return common_noun(run.manifest for run in runs)
-
-
-@dataclass(frozen=True)
-class MadeRow:
-    """What decides the numbers, or tells how they came about."""
-
-    name: str  # what the row is about
-    values: list[str]  # one value for each run; a single one if it is the same for all
-    code: bool = False  # whether the values are commands

@@ -16,9 +16,9 @@ from maskevidence.masks.sizes import EverySize
 from maskevidence.model import base_measure_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
-from maskevidence.report.figures import Figure, figure
-from maskevidence.report.reading import MadeRow, ReportedRun
-from maskevidence.report.tokens import MOST_WORK
+from maskevidence.report.layout import Figure
+from maskevidence.report.outlying import MOST_WORK
+from maskevidence.report.reading import ReportedRun
 from maskevidence.runs.blocks import read_sealed, seal_of_files
 from maskevidence.runs.directory import MODEL
 from maskevidence.runs.prepared import manifest_of, score_prepared
@@ -37,7 +37,7 @@ class ReportedSelection:
     # the missing values of each column, and how well such values are filled; None without holes
     holes: Table | None
     run: ReportedRun  # the rows under the chosen model, which was fitted to them
-    made: MadeRow  # how many candidates were compared, and how
+    compared: str  # how many candidates were compared, and how
 
 
 def read_selection(folder: Path) -> ReportedSelection:
@@ -61,15 +61,10 @@ def read_selection(folder: Path) -> ReportedSelection:
     manifest = manifest.model_copy(update={"kept_model": seal_of_files(folder / MODEL)})
     pictures = [part for part in (*page.parts, picture) if isinstance(part, Picture)]
     titles = ("Behind the best model", "Held-out log evidence")
-    figures = [
-        figure(f"selection-{number}", title, f"{title}. {page.headline}", part)
-        for number, (title, part) in enumerate(zip(titles, pictures, strict=True))
-    ]
+    figures = [Figure(title, part, page.headline) for title, part in zip(titles, pictures, strict=True)]
     (candidates,) = (part for part in page.parts if isinstance(part, Table))
     run = ReportedRun(folder.name, manifest, estimate, 1, 1, folder)
-    return ReportedSelection(
-        page, candidates, figures, _holes(model, table), run, MadeRow("Selection", [compared])
-    )
+    return ReportedSelection(page, candidates, figures, _holes(model, table), run, compared)
 
 
 def _holes(model: TableModel, table: Rows) -> Table | None:

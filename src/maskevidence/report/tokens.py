@@ -1,27 +1,17 @@
-"""Scores of single tokens and cells, texts split at their tokens, and shades for all of them."""
+"""Scores of single tokens, and shades for them."""
 
 import csv
-import re
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.errors import MaskEvidenceError
-from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import LeaveOneOut
-from maskevidence.model import base_measure_of, to_device_of
-from maskevidence.models import load
-from maskevidence.models.base import TableModel
-from maskevidence.models.fingerprints import fingerprint
-from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
-from maskevidence.runs.directory import MODEL, TOKENS
+from maskevidence.runs.directory import TOKENS
 from maskevidence.scores.record import ScoreTable
-from maskevidence.show.words import MINUS, typeset
-from maskevidence.tokens import Tokens
+from maskevidence.show.words import typeset
 
 
 @dataclass(frozen=True)
@@ -58,22 +48,9 @@ def of_densities(scores: Sequence[Float64[np.ndarray, " D"]]) -> Shades:
     return Shades(edges, (*(f"≥ {edge}" for edge in shown), f"< {shown[-1]}"), "log-density, nats")
 
 
-_MARKS = re.compile(r"^(?:##|[ĠĊ▁]+)|</w>$")
-_REACH = 24  # characters that a token missing from the text, such as [UNK], may stand for
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch of text."""
-
-    text: str  # the characters as they stand in the source
-    # log-probability of the token given all others, nats; None for text between tokens
-    log_prob: float | None = None
-
-
 def token_scores(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarray, " D"]]:
     """log p of each token given all others, by observation; empty unless the design is leave-one-out."""
-    if design != "leave-one-out":
+    if design != LeaveOneOut.name:
         return {}
     table = scores.sorted()
     ids, first = np.unique(table.id, return_index=True)
@@ -96,187 +73,3 @@ def read_tokens(folder: Path, scores: dict[int, Float64[np.ndarray, " D"]]) -> d
         values.setdefault(key, []).append(value)
     same = values.keys() == scores.keys() and all(np.array_equal(scores[key], values[key]) for key in values)
     return tokens if same else None
-
-
-def aligned(text: str, tokens: Sequence[str], log_probs: Sequence[float]) -> list[Span]:
-    """Split a text into spans, one for each token and one for each stretch between tokens.
-
-    The tokens are searched one after the other, ignoring case and accents. A token that is not in the text,
-    such as `[UNK]`, stands for the characters that no other token takes.
-
-    Example:
-        >>> spans = aligned("Café in π", ["cafe", "in", "[UNK]"], [-1.0, -2.0, -3.0])
-        >>> [(span.text, span.log_prob) for span in spans if span.log_prob is not None]
-        [('Café', -1.0), ('in', -2.0), ('π', -3.0)]
-    """
-    plain, origin = _plain(text)
-    spans: list[Span] = []
-    unplaced: list[float] = []
-    end = 0
-    for token, log_prob in zip(tokens, log_probs, strict=True):
-        spelled = _plain(_MARKS.sub("", token))[0].strip()
-        start = end
-        while start < len(plain) and plain[start].isspace():
-            start += 1
-        if unplaced and spelled:
-            place = plain.find(spelled, start, start + len(spelled) + _REACH * len(unplaced))
-        else:
-            place = start if spelled and plain.startswith(spelled, start) else -1
-        if place < 0:
-            unplaced.append(log_prob)
-            continue
-        spans += _between(text[origin[end] : origin[place]], unplaced)
-        end, unplaced = place + len(spelled), []
-        spans.append(Span(text[origin[place] : origin[end]], log_prob))
-    return [*spans, *_between(text[origin[end] :], unplaced)]
-
-
-def _between(text: str, unplaced: Sequence[float]) -> Iterator[Span]:
-    """The spans of text between two tokens, which stands for the unplaced tokens between them, if any."""
-    core = text.strip()
-    if not unplaced or not core:
-        if text:
-            yield Span(text)
-        return
-    before, _, after = text.partition(core)
-    if before:
-        yield Span(before)
-    yield Span(core, float(np.mean(unplaced)))
-    if after:
-        yield Span(after)
-
-
-def _plain(text: str) -> tuple[str, list[int]]:
-    """The text in lower case without accents, and the place in the text of each character and of the end."""
-    characters, origin = [], []
-    for position, character in enumerate(text):
-        for part in unicodedata.normalize("NFKD", character).lower():
-            if not unicodedata.combining(part):
-                characters.append(part)
-                origin.append(position)
-    return "".join(characters), [*origin, len(text)]
-
-
-def spans_of_tokens(tokens: Sequence[str], log_probs: Sequence[float]) -> list[Span]:
-    """The tokens themselves as spans, for a text that is not available any more.
-
-    Example:
-        >>> [span.text for span in spans_of_tokens(["un", "##seen", "it"], [-1.0, -2.0, -3.0])]
-        ['un', 'seen', ' ', 'it']
-    """
-    spans: list[Span] = []
-    for token, log_prob in zip(tokens, log_probs, strict=True):
-        piece = token.startswith("##")
-        marked = token.startswith(("Ġ", "▁"))
-        if spans and not piece:
-            spans.append(Span(" "))
-        spans.append(Span(token[2:] if piece else token[1:] if marked else token, log_prob))
-    return spans
-
-
-MOST_WORK = 5e7  # rows times columns squared
-USUAL = 21  # rows in the middle, with which a row is compared
-UNLIKELY = 8.0  # nats below the usual score
-
-
-def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:
-    """log p of each observed cell given the others of its row, nats, by the run's own model.
-
-    Returns:
-        The scores by id; empty unless the run is of a table, and its model and data are at hand.
-    """
-    return _scores(run, {key: row.values for key in ids if (row := _row(run, key)) is not None})
-
-
-def unlikely_cells(
-    run: ReportedRun, places: Sequence[int], values: Float64[np.ndarray, " N"]
-) -> dict[int, str]:
-    """The cell of each row that lies farthest below the usual score of its column, in words.
-
-    A second cell is named if it is unlikely without the first, too.
-
-    Returns:
-        By place, such as ": age = 999"; empty where `cell_scores` is.
-    """
-    assert run.estimate is not None
-    ids = run.estimate.ids.tolist()
-    usual = np.argsort(np.abs(values - np.median(values)), kind="stable")[:USUAL].tolist()
-    rows = {place: row for place in [*places, *usual] if (row := _row(run, ids[place])) is not None}
-    scores = _scores(run, {place: row.values for place, row in rows.items()}) if places else {}
-    if not scores:
-        return {}
-    middle = np.array([_in_columns(rows[place].values, scores[place]) for place in usual])
-    seen = ~np.isnan(middle).all(axis=0)
-    level = np.zeros(middle.shape[1])
-    level[seen] = np.nanmedian(middle[:, seen], axis=0)
-    worst = {place: _worst(rows[place].values, scores[place], level)[0] for place in places}
-    rest = {place: rows[place].values.copy() for place in places}
-    for place, column in worst.items():
-        rest[place][column] = np.nan
-    rest = {place: row for place, row in rest.items() if not np.isnan(row).all()}
-    unlikely = {}
-    again = _scores(run, rest)
-    for place in places:
-        cells = [worst[place]]
-        if place in again:
-            column, below = _worst(rest[place], again[place], level)
-            cells += [column] * (below < -UNLIKELY)
-        row = rows[place]
-        named = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
-        unlikely[place] = f": {', '.join(named)}"
-    return unlikely
-
-
-def _scores(
-    run: ReportedRun, rows: Mapping[int, Float64[np.ndarray, " D"]]
-) -> dict[int, Float64[np.ndarray, " n_observed"]]:
-    """log p of each observed cell of these rows given the others."""
-    model, width = _model(run) if rows else None, len(run.manifest.data.columns)
-    if model is None or model.n_features != width or len(rows) * width**2 > MOST_WORK:
-        return {}
-    tokens = to_device_of(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
-    try:
-        estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
-    except MaskEvidenceError:
-        return {}
-    return token_scores(estimate.scores, LeaveOneOut.name)
-
-
-def _in_columns(
-    values: Float64[np.ndarray, " D"], scores: Float64[np.ndarray, " n_observed"]
-) -> Float64[np.ndarray, " D"]:
-    """The scores at the places of their columns; NaN where the value is missing."""
-    placed = np.full(len(values), np.nan)
-    placed[~np.isnan(values)] = scores
-    return placed
-
-
-def _worst(
-    values: Float64[np.ndarray, " D"],
-    scores: Float64[np.ndarray, " n_observed"],
-    level: Float64[np.ndarray, " D"],
-) -> tuple[int, float]:
-    """The column that lies farthest below its level, and by how much."""
-    below = _in_columns(values, scores) - level
-    column = int(np.nanargmin(below))
-    return column, float(below[column])
-
-
-def _row(run: ReportedRun, key: int) -> RowContent | None:
-    content = None if isinstance(run.contents, Unavailable) else run.contents(key)
-    if isinstance(content, ImageContent):
-        return content.row
-    return content if isinstance(content, RowContent) else None
-
-
-def _model(run: ReportedRun) -> TableModel | None:
-    """The model of a run: kept in its folder, or saved where the user named it and unchanged."""
-    kept = run.manifest.kept_model is not None
-    folder = run.folder / MODEL if kept else Path(run.manifest.model)
-    try:
-        model = load(folder) if folder.is_dir() else None
-        same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
-    except (MaskEvidenceError, OSError):
-        return None
-    same = same and base_measure_of(model) == run.manifest.base_measure  # not by cells
-    return model if same and isinstance(model, TableModel) else None

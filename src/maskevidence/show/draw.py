@@ -1,7 +1,6 @@
 """Pictures drawn by matplotlib: on axes of the user, as a file, or as SVG inside a page."""
 
 import io
-import json
 import math
 import re
 import textwrap
@@ -16,7 +15,6 @@ from maskevidence.show.pictures import (
     FEWEST_IN_A_BAND,
     Band,
     ColourGrid,
-    Floats,
     Histogram,
     Line,
     Lines,
@@ -39,17 +37,13 @@ _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 
 @singledispatch
-def draw(picture: Picture, axes: Any, key: str = "") -> None:
-    """Draw a picture on axes of matplotlib, which may hold others already.
-
-    Args:
-        key: what the ids of lines and bands in an SVG begin with; "" for no ids.
-    """
+def draw(picture: Picture, axes: Any) -> None:
+    """Draw a picture on axes of matplotlib, which may hold others already."""
     raise TypeError(f"{type(picture).__name__} is no picture")
 
 
 @draw.register
-def _(picture: Lines, axes: Any, key: str = "") -> None:
+def _(picture: Lines, axes: Any) -> None:
     n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
     in_legend = set(axes.get_legend_handles_labels()[1])
     for line in picture.lines:
@@ -57,13 +51,12 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
         for band in line.bands:
             words = _label(band.words)
-            artist = _draw_band(axes, line, band, colour, None if words in in_legend else words)
+            _draw_band(axes, line, band, colour, None if words in in_legend else words)
             in_legend.add(words)
-            _name(artist, key, f"band-{band.name}-{line.number}")
         n_points = int((~np.isnan(line.y)).sum())
         marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
         style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
-        _name(axes.plot(line.x, line.y, label=_label(line.label), **style)[0], key, f"line-{line.number}")
+        axes.plot(line.x, line.y, label=_label(line.label), **style)
     if picture.zero:
         axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
     if picture.mark is not None:
@@ -84,7 +77,7 @@ def _(picture: Lines, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: Values, axes: Any, key: str = "") -> None:
+def _(picture: Values, axes: Any) -> None:
     in_legend: set[str] = set()
     for row, value in enumerate(picture.values):
         label = _label(value.group) if value.group and value.group not in in_legend else None
@@ -94,10 +87,8 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
             if ends is not None:
                 axes.plot(ends, [row, row], color=colour, linewidth=width, solid_capstyle="butt")
         marker = MARKERS[value.number % len(MARKERS)]
-        fill = "none" if value.hollow else "full"
-        style = {"color": colour, "marker": marker, "linestyle": "none", "fillstyle": fill}
-        artist = axes.plot(value.value, row, label=label, markersize=6, **style)
-        _name(artist[0], key, f"value-{row}")
+        style = {"color": colour, "marker": marker, "linestyle": "none"}
+        axes.plot(value.value, row, label=label, markersize=6, **style)
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
     names = [shortened(_label(value.label)) for value in picture.values]
@@ -110,7 +101,7 @@ def _(picture: Values, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: Histogram, axes: Any, key: str = "") -> None:
+def _(picture: Histogram, axes: Any) -> None:
     counts, edges = np.histogram(picture.values, picture.edges())
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -127,7 +118,7 @@ def _(picture: Histogram, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
+def _(picture: ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
@@ -146,7 +137,7 @@ def _(picture: ColourGrid, axes: Any, key: str = "") -> None:
 
 
 @draw.register
-def _(picture: Strips, axes: Any, key: str = "") -> None:
+def _(picture: Strips, axes: Any) -> None:
     for position, strip in enumerate(picture.strips):
         first, n_points = not position, len(strip.y)
         words = _label(picture.interval) if first else None
@@ -204,26 +195,20 @@ def image(picture: Picture, title: str, kind: str = "png") -> bytes:
     return buffer.getvalue()
 
 
-def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False, legend: bool = True) -> str:
+def svg(picture: Picture, summary: str, key: str = "picture") -> str:
     """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
 
     Args:
-        key: what all its ids begin with: another one for each picture of a page. Lines have the ids
-            KEY-line-NUMBER, their bands KEY-band-NAME-NUMBER.
-        points: whether the element carries where the points of its lines are, as JSON in `data-points`, for
-            a script that reads off values.
-        legend: whether the picture has a legend; a page may have one of its own, with switches.
+        picture: a part of a page.
+        summary: what it shows, for readers who cannot see it.
+        key: what all its ids begin with: another one for each picture of a page.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
     if isinstance(picture, Lines):
         picture = _fit_for_a_page(picture)
     figure = _new_figure(picture)
     figure.set_dpi(72)  # one unit of the SVG is one dot, so that the layout is the same when it is saved
-    axes = figure.subplots()
-    key = key or "picture"
-    draw(picture, axes, key)
-    if not legend and axes.get_legend() is not None:
-        axes.get_legend().remove()
+    draw(picture, figure.subplots())
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
         none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -233,18 +218,17 @@ def svg(picture: Picture, summary: str, key: str = "", *, points: bool = False, 
     assert box is not None
     body = text[text.index(">", text.index("<svg")) + 1 :]
     body = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", body, flags=re.S)
-    body = re.sub(r' id="(?![pm][0-9a-f]{9,}")(?!' + re.escape(key) + r'-)[^"]*"', "", body)
+    body = re.sub(r' id="(?![pm][0-9a-f]{9,}")[^"]*"', "", body)
     body = re.sub(r'(id="|url\(#|href="#)([pm][0-9a-f]{9,})', rf"\g<1>{key}-\g<2>", body)
     body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _one_decimal, tag[0]), body)
     body = re.sub(r" font-family: [^;\"]*;?| transform=\"rotate\(-0 [^\"]*\"", "", body)
     body = body.replace("xlink:href", "href")
     body = re.sub(r"#000000|(?<=fill: )black", "currentColor", body)
     body = re.sub(r"\s*\n\s*", "\n", body)
-    data = f' data-points="{_escaped(_points(picture, axes))}"' if points else ""
     size = f"display:block;width:100%;max-width:{float(box[1].split()[2]) / 14:.0f}em;height:auto"
     head = (
         f'<svg viewBox="{box[1]}" style="{size}" role="img" aria-label="{_escaped(plain(summary))}" '
-        f'fill="currentColor" font-family="sans-serif" stroke-linejoin="round" stroke-linecap="butt"{data}>'
+        f'fill="currentColor" font-family="sans-serif" stroke-linejoin="round" stroke-linecap="butt">'
     )
     return head + body
 
@@ -277,12 +261,13 @@ def _size(picture: Picture) -> tuple[float, float]:
     return _SIZE
 
 
-def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> Any:
+def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> None:
     """A band between its ends, or a bar at each point of a short line."""
     style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": label}
     if len(line.x) >= FEWEST_IN_A_BAND:
-        return axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
-    return axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
+        axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
+    else:
+        axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
 
 
 def _set_limits(axes: Any, picture: Lines) -> None:
@@ -307,7 +292,7 @@ def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if not handles and not title:
         return
-    legend = axes.legend(
+    axes.legend(
         handles,
         labels,
         title=_filled(title) or None,
@@ -321,41 +306,6 @@ def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
         ncols=2 if max(map(len, labels), default=0) < 48 else 1,
         alignment="left",
     )
-    for handle in legend.legend_handles:
-        handle.set_gid(None)
-
-
-def _points(picture: Picture, axes: Any) -> str:
-    """Where the points of each line lie in the SVG, and what is to be said at each, as JSON."""
-    if not isinstance(picture, Lines):
-        return "[]"
-    height = axes.figure.bbox.height
-    described = []
-    for line in picture.lines:
-        there = axes.transData.transform(np.column_stack([line.x, np.nan_to_num(line.y)]))
-        described.append(
-            {
-                "line": line.number,
-                "label": plain(line.label),
-                "left": _rounded(there[:, 0]),
-                "top": _rounded(height - there[:, 1]),
-                "x": _rounded(line.x, 6),
-                "y": _rounded(line.y, 6),
-                "words": list(line.words),
-                "errors": {band.name: _rounded((band.high - band.low) / 2, 3) for band in line.bands},
-            }
-        )
-    return json.dumps(described, separators=(",", ":"))
-
-
-def _rounded(values: Floats, digits: int = 5) -> list[float | None]:
-    """Numbers for JSON with some significant digits; None for NaN."""
-    return [None if math.isnan(value) else float(f"{value:.{digits}g}") for value in values.tolist()]
-
-
-def _name(artist: Any, key: str, name: str) -> None:
-    if key:
-        artist.set_gid(f"{key}-{name}")
 
 
 def _label(text: object) -> str:

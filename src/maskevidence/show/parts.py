@@ -42,7 +42,6 @@ class Value:
     thick: tuple[float, float] | None = None
     group: str = ""  # what values with this mark have in common, in the legend; "" for none
     number: int = 0  # decides colour and mark
-    hollow: bool = False  # whether the mark is not filled
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Floats = Float64[np.ndarray, " n_points"]
 class Band:
     """An interval at each point of a line."""
 
-    name: str  # such as "masks"; bands of one name are switched on and off together
+    name: str  # such as "masks"
     low: Floats  # shape (n_points,); NaN where it is not known
     high: Floats  # shape (n_points,)
     words: str  # what the interval is for, in the legend
@@ -33,8 +33,6 @@ class Line:
     y: Floats  # shape (n_points,); NaN where nothing is drawn
     bands: Sequence[Band] = ()  # around it, the widest first
     number: int = 0  # 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page
-    # what a page says of each point, such as the value with its errors; empty for the value alone
-    words: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -129,5 +127,4 @@ def thinned(line: Line, at_most: int) -> Line:
     """
     kept = np.unique(np.linspace(0, len(line.x) - 1, min(len(line.x), at_most)).round().astype(int))
     bands = [replace(band, low=band.low[kept], high=band.high[kept]) for band in line.bands]
-    words = [line.words[point] for point in kept] if line.words else ()
-    return replace(line, x=line.x[kept], y=line.y[kept], bands=bands, words=words)
+    return replace(line, x=line.x[kept], y=line.y[kept], bands=bands)

@@ -26,8 +26,8 @@ def report(
 ) -> Result:
     """Write one self-contained page about a run, several, a selection or mutants; it needs no network.
 
-    The page shows the numbers with both errors, interactive curves, the comparison of runs on the same data,
-    the hardest and easiest observations, and how the runs were made. The observations are read again from
+    The page shows the numbers with both errors, the curves, the comparison of runs on the same data, the
+    hardest and easiest observations, and how the runs were made. The observations are read again from
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, how well the chosen model
     fills the holes of the table, and outlying rows; of mutants, their scores by site and residue.
