@@ -108,7 +108,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--device meta": "device 'meta' cannot be used: ",
         "--device cuda:x": "give cpu, cuda, cuda:N, mps or auto (this machine has cpu",
     },
-    "score ppca:2 missing.csv": {  # before anything is read
+    "score ppca:2 red.csv": {  # before it is read, which would refuse its word
         f"--out {LONG}": "File name too long",
         "--json thesis": "'thesis' is a folder; give a file",
         "--json red.csv/a.json": "red.csv' is a file; give another place",

@@ -39,7 +39,7 @@ def impute(
         maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
         maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
     """
-    check_row_words(model, data)
+    check_row_words(None, data)
     from maskevidence.tasks.filling import fill_table
 
     result = fill_table(model, data, options)
