@@ -220,6 +220,10 @@ class TestDraws:
         drawn = int(results[0.5].notes[-1].split("sampled ")[1].split()[0])
         assert 8 <= drawn < 60
 
+    def test_draws_pass_the_check_of_two_rows_that_many_masks_get(self) -> None:
+        y = (np.random.default_rng(0).random(120) < 0.3).astype(int)
+        assert me.evidence_of_rows(coin_draws(), None, y, me.LogSizes(120, 4)).n_masks == 480
+
     def test_data_sets_share_no_draws(self) -> None:
         y = torch.tensor([[1.0] * 30, [0.0] * 30])
         tokens = me.Tokens.from_array(y)

@@ -37,7 +37,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     masked = some.maskable & (order > some.n_tokens[:, None] // 2)  # the right half of each row
     probe = masked & (order == some.n_tokens[:, None])
     both = to_device_of(model, _with_changed_values(tokens, rows, masked & ~probe))
-    twice, device = torch.cat([masked, masked]), both.values.device
+    twice, device = masked.repeat_interleave(2, 0), both.values.device
     with torch.no_grad():
         answer = model.log_conditionals(both, twice.to(device))
     if not isinstance(answer, torch.Tensor) or answer.shape != twice.shape:
@@ -53,7 +53,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
             f"log_conditionals of {name} is {float(answer[row, column]):.4g} for token {column} of "
             f"observation {int(both.ids[row])}, which is not masked; it must be exactly 0 there; {_MORE}"
         )
-    before, after = answer.chunk(2)
+    before, after = answer[0::2], answer[1::2]
     leaks = probe.cpu() & ((after - before).abs() > room * (1 + before.abs()))
     if bool(leaks.any()):
         row, column = torch.nonzero(leaks)[0].tolist()
@@ -65,11 +65,12 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
 
 
 def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool[Tensor, "b D"]) -> Tokens:
-    """Some rows twice: as they are, and with the hidden values of the rows that follow."""
+    """Some rows, each followed by itself with the hidden values of the row that follows it in the data."""
     some, following = tokens[rows], (rows + 1) % len(tokens)
     others = hidden & (tokens.maskable | tokens.context)[following]
     changed = torch.where(like(others, some.values), tokens.values[following], some.values)
-    return replace(tokens[torch.cat([rows, rows])], values=torch.cat([some.values, changed]))
+    values = torch.stack([some.values, changed], 1).flatten(0, 1)
+    return replace(tokens[rows.repeat_interleave(2)], values=values)
 
 
 def rounding(model: Any, answer: Tensor | None = None) -> float:
