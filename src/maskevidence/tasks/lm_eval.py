@@ -22,7 +22,7 @@ def lm_eval(context: typer.Context) -> None:
         maskevidence lm-eval --model_args pretrained=runs/bert,target=64 --tasks wikitext
         --output_path out
     """
-    from maskevidence.integrations.lm_eval.command import run_harness
+    from maskevidence.integrations.lm_eval.harness import run_harness
 
     if not context.args:
         typer.echo(context.get_help())

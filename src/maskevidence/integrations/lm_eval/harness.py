@@ -1,36 +1,38 @@
-"""The inside of the harness: which answers its tasks read, and its cache of answers.
+"""The harness: its command line, which answers its tasks read, and its cache of answers.
 
 The harness gives a model requests without their tasks. This module looks the tasks up in the frame of the
 evaluation that calls the model. If a task is not found, all masks are scored for each of its values.
 """
 
 import sys
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Float64
+from rich.console import Console
 
-from maskevidence.errors import InputError, UntrustedFileWarning
+from maskevidence.errors import InputError, MaskEvidenceError, UntrustedFileWarning, import_extra
+from maskevidence.show.terminal import print_page
 
+_EVIDENCE = "evidence.json"
 _EVALUATOR = "lm_eval.evaluator"
 # Metrics of a multiple choice that read only which choice has the largest value.
 BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "characters", "acc_bytes": "bytes"}
-_MUTUAL = "acc_mutual_info"
-GREEDY_METRIC = "exact_match"
-DECISIONS = (*BY_LARGEST_VALUE, _MUTUAL, GREEDY_METRIC)
+_GREEDY_METRIC = "exact_match"
 _KEY = "maskevidence: what the answers depend on"
 _own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
 class Contest(NamedTuple):
-    """A decision between choices: the largest of scale · log evidence + the offset of the choice."""
+    """A decision between choices: the largest of scale · log evidence."""
 
     name: str  # the metric that reads it
     scale: Float64[np.ndarray, " n_choices"]  # 1 over the choice's length for a normalised metric
-    against_empty: bool = False  # whether to subtract the log evidence after an empty context
 
 
 def calling_tasks() -> dict[str, Any]:
@@ -61,7 +63,7 @@ def reads_greedy(task: Any) -> bool:
     metrics = metrics_of(task)
     if metrics is None:
         return True
-    return (GREEDY_METRIC if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
+    return (_GREEDY_METRIC if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
 
 
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
@@ -73,18 +75,18 @@ def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[C
         >>> contests_of(["acc", "brier_score"], ["yes", "no"])
         []
     """
-    if metrics is None or not set(metrics) <= set(DECISIONS):
+    if metrics is None or not set(metrics) <= {*BY_LARGEST_VALUE, _GREEDY_METRIC}:
         return []
     length = {
         "sum": np.ones(len(choices)),
         "characters": np.array([float(max(1, len(choice))) for choice in choices]),
         "bytes": np.array([float(max(1, len(choice.encode()))) for choice in choices]),
     }
-    by_scale = {BY_LARGEST_VALUE[name]: name for name in reversed(metrics) if name in BY_LARGEST_VALUE}
-    contests = [Contest(name, 1 / length[scale]) for scale, name in by_scale.items()]
-    if _MUTUAL in metrics:
-        contests.append(Contest(_MUTUAL, np.ones(len(choices)), against_empty=True))
-    return sorted(contests, key=lambda contest: metrics.index(contest.name))
+    first: dict[str, str] = {}  # the first metric of each scale
+    for name in metrics:
+        if name in BY_LARGEST_VALUE:
+            first.setdefault(BY_LARGEST_VALUE[name], name)
+    return [Contest(name, 1 / length[scale]) for scale, name in first.items()]
 
 
 def choices_of(task: Any, doc: Any) -> list[str] | None:
@@ -136,3 +138,78 @@ class AnswerCache:
         from lm_eval.api.model import hash_args
 
         self.database.update({hash_args(method, arguments): answer for arguments, answer in answers})
+
+
+def run_harness(words: Sequence[str]) -> None:
+    """Run the harness's command line.
+
+    `--model maskevidence` and `--batch_size auto` are added unless the words say otherwise. The errors of the
+    metrics and the ties are printed below the harness's table. With `--output_path`, they are written to
+    evidence.json in the folder of the results.
+    """
+    import_extra("lm_eval", "lm-eval", "maskevidence lm-eval")
+    from lm_eval._cli import HarnessCLI
+
+    from maskevidence.integrations.lm_eval.model import NAME, MaskedEvidenceLM
+    from maskevidence.integrations.lm_eval.report import errors_page
+
+    MaskedEvidenceLM.latest = None
+    parser = HarnessCLI()
+    for part in (parser._parser, *parser._subparsers.choices.values()):
+        part.error = _refuse
+    with _program(words), _as_input_errors():
+        arguments = parser.parse_args()
+        if getattr(arguments, "command", None) == "run":
+            arguments.model = arguments.model or NAME
+            if arguments.model == NAME:
+                _complete(arguments)
+        parser.execute(arguments)
+    if MaskedEvidenceLM.latest is not None:
+        print_page(Console(highlight=False, markup=False), errors_page(MaskedEvidenceLM.latest))
+
+
+def _complete(arguments: Any) -> None:
+    """Fill in the defaults of this package."""
+    if not hasattr(arguments, "batch_size"):
+        arguments.batch_size = "auto"
+    if arguments.device is None:
+        arguments.device = "auto"
+    model_args = dict(arguments.model_args or {})
+    if not model_args.get("pretrained"):
+        raise InputError("there is no model; give --model_args pretrained=FOLDER, or OWNER/NAME on the hub")
+    if arguments.output_path is not None and "evidence" not in model_args:
+        path = Path(arguments.output_path)
+        model_args["evidence"] = str((path.parent if path.suffix == ".json" else path) / _EVIDENCE)
+    arguments.model_args = model_args
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InputError(f"{message}; `maskevidence lm-eval run --help` lists the arguments")
+
+
+@contextmanager
+def _program(words: Sequence[str]) -> Iterator[None]:
+    """Put the words into `sys.argv`, where the harness reads them."""
+    before = sys.argv
+    sys.argv = ["lm-eval", *words]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextmanager
+def _as_input_errors() -> Iterator[None]:
+    """Turn errors of the harness into one line; errors of this package pass."""
+    try:
+        yield
+    except (MaskEvidenceError, MemoryError):
+        raise
+    except Exception as error:
+        here = str(Path(__file__).parents[2])
+        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(here):
+            raise
+        reason = " ".join(str(error).split()).strip("'\"") or type(error).__name__
+        raise InputError(
+            f"the harness cannot run this: {reason}; check --tasks and the other arguments"
+        ) from error
