@@ -1,18 +1,18 @@
 """A race: which of several choices has the largest value, decided with as few masks as possible.
 
-The choices of a question share their masks. After 8, 12, 16, 24, ... masks, the choice with the largest value
-leads. Another choice is out if its paired differences d_1..d_m to the leader pass Student's t-test. A value
-depends on the size of its mask; with c_k = u_k - 1/2, where u_k is the share of the tokens that mask k hides,
-the straight line b·c through the differences is subtracted first:
+The choices of a question share their masks. After 8, 12, 16, 24, ... masks, the choice with the largest mean
+leads. Another choice is out if its paired differences d_1..d_m to the leader pass Student's t-test:
 
-    mean(d - b·c) > t_{m-2}(1 - ε / (L·(C - 1))) · sd(d - b·c) · √(1/m + mean(c)² / Σ(c - mean(c))²)
+    mean(d) > t_{m-1}(1 - ε / (L·(C - 1))) · sd(d) / √m
 
 for C choices and L looks. By Bonferroni, the best choice is lost with a probability of at most ε, as far as
 the mean of independent differences follows Student's t; benchmarks/race.py counts losses where it follows
 least. Masks of one order are negatively correlated, so the race overestimates the variance and stops later
 than it could. Small masks seldom hide the one wrong token of a choice, so its differences can vary too
-little: if the sample variance is below `least_variance`, that is used. Choices that are left after the last
-mask are a tie.
+little: if the sample variance is below `least_variance`, that is used.
+
+The race ends when one choice is left, or in a tie: from a quarter of the masks on, if the nearest rival would
+still be left after the last mask, were its distance in standard errors to grow like √m.
 """
 
 import itertools
@@ -28,13 +28,7 @@ from maskevidence.errors import InputError
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
-from maskevidence.integrations.lm_eval.values import (
-    PER_ORDER,
-    QuestionKey,
-    ScoredValue,
-    Windows,
-    size_controls,
-)
+from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, ScoredValue, Windows
 
 Values = Float64[np.ndarray, "n_masks n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]
@@ -50,9 +44,8 @@ class Race:
 
     Example:
         >>> values = np.array([[0.0, -9.0], [0.1, -9.2], [-0.1, -9.1], [0.2, -8.9]])
-        >>> control, both = np.array([-0.4, -0.1, 0.1, 0.4]), np.array([True, True])
-        >>> Race(0.99, looks=(4, 8)).left(values, both, control, np.zeros((2, 2)))
-        array([ True, False])
+        >>> Race(0.99, looks=(4, 8)).look(values, np.array([True, True]), np.zeros((2, 2)))
+        (array([ True, False]), True)
     """
 
     confidence: float = 0.995
@@ -61,50 +54,39 @@ class Race:
     def __post_init__(self) -> None:
         if not 0.5 < self.confidence < 1.0:
             raise InputError(f"confidence={self.confidence:g}; give a probability above 0.5 and below 1")
-        if not self.looks or (np.diff([2, *self.looks]) <= 0).any():
-            raise InputError(f"looks={self.looks}; give numbers of masks that increase, from 3 or more")
+        if not self.looks or (np.diff([1, *self.looks]) <= 0).any():
+            raise InputError(f"looks={self.looks}; give numbers of masks that increase, from 2 or more")
 
-    def left(
-        self,
-        values: Values,
-        running: Choices,
-        control: Float64[np.ndarray, " n_masks"],
-        least: Float64[np.ndarray, "n_choices n_choices"],
-    ) -> Choices:
-        """Which of the running choices are left after a look: at least the leader.
+    def look(
+        self, values: Values, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
+    ) -> tuple[Choices, bool]:
+        """Which of the running choices are left, at least the leader, and whether the race ends.
 
         Args:
             values: shape (n_masks, n_choices); the columns of choices that do not run are not read.
             running: shape (n_choices,).
-            control: shape (n_masks,); c_k of each mask, with expectation 0.
             least: shape (n_choices, n_choices); a lower limit of the variance of the difference between two
                 choices in one mask.
         """
         among = np.flatnonzero(running)
         if len(among) < 2:
-            return running
-        level, n_masks = without_line(values[:, among], control), len(values)
-        leader = int(level.mean(0).argmax())
-        behind, df = level[:, [leader]] - level, n_masks - 2
-        variance = np.maximum(behind.var(0) * n_masks / df, least[among[leader], among])
-        error = np.sqrt(variance * (1 / n_masks + control.mean() ** 2 / (n_masks * control.var())))
-        tests = len(self.looks) * (len(running) - 1)
-        threshold = student_t_quantile(1 - (1 - self.confidence) / tests, df)
+            return running, True
+        n_masks, cap = len(values), self.looks[-1]
+        leader = among[values[:, among].mean(0).argmax()]
+        behind = values[:, [leader]] - values[:, among]
+        distance, variance = behind.mean(0), np.maximum(behind.var(0, ddof=1), least[leader, among])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ahead = np.where(distance > 0, distance / np.sqrt(variance / n_masks), 0.0)  # in standard errors
         left = running.copy()
-        left[among[behind.mean(0) > threshold * error]] = False
-        return left
+        left[among[ahead > self._threshold(n_masks, len(running))]] = False
+        nearest = np.sort(ahead)[1] * math.sqrt(cap / n_masks)  # the leader is 0 ahead of itself
+        is_tie = 4 * n_masks >= cap and nearest <= self._threshold(cap, len(running))
+        return left, bool(left.sum() == 1 or is_tie)
 
-
-def without_line(values: Values, control: Float64[np.ndarray, " n_masks"]) -> Values:
-    """Values minus their linear dependence on a control: the values at control 0.
-
-    Example:
-        >>> without_line(np.array([[1.0], [2.0], [4.0]]), np.array([-0.5, 0.0, 1.0])).ravel()
-        array([2., 2., 2.])
-    """
-    centred = control - control.mean()
-    slope = centred @ values / (centred @ centred)
-    return values - control[:, None] * slope
+    def _threshold(self, n_masks: int, n_choices: int) -> float:
+        """The number of standard errors that a choice has to be behind to be out."""
+        tests = len(self.looks) * (n_choices - 1)
+        return student_t_quantile(1 - (1 - self.confidence) / tests, n_masks - 1)
 
 
 def looks_up_to(n_masks: int) -> tuple[int, ...]:
@@ -137,36 +119,37 @@ class _State:
     exact: dict[int, ScoredValue]  # the choices whose value has no error, with that value
     # n times the score of each mask, NaN once a choice is out
     values: Values = field(init=False)
-    # u - 1/2 of each mask; see `size_controls`
-    controls: Float64[np.ndarray, " n_masks"] = field(default_factory=lambda: np.zeros(0))
     # of each choice, shape (2, n): the sum of each token's log-probabilities, and their number
     tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
     running: list[Choices] = field(init=False)  # which choices run in each contest
+    finished: list[bool] = field(init=False)  # for each contest, whether it is decided or a tie
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)
         self.values = np.zeros((0, n))
         self.tokens = [np.zeros((2, len(choice.scored))) for choice in self.question.choices]
         self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
+        self.finished = [n < 2 for _ in self.question.contests]
 
     def open(self) -> Choices:
         """The choices that need further masks."""
-        undecided = [running for running in self.running if running.sum() > 1]
+        undecided = [own for own, over in zip(self.running, self.finished, strict=True) if not over]
         needed = np.any(undecided, axis=0) if self.running else True
         return np.array([choice not in self.exact for choice in range(self.values.shape[1])]) & needed
 
-    def add(self, values: Values, controls: Float64[np.ndarray, " n_masks"]) -> None:
+    def add(self, values: Values) -> None:
         """Add the values of further masks of the open choices."""
         exact = [self.exact.get(choice, np.nan) for choice in range(values.shape[1])]
         self.values = np.concatenate([self.values, np.where(self.open(), values, exact)])
-        self.controls = np.concatenate([self.controls, controls])
 
     def look(self, race: Race) -> None:
         """Decide which choices stay in each contest after the masks so far."""
         for number, contest in enumerate(self.question.contests):
-            least = self.least_variance(contest.scale)
-            scaled = self.values * contest.scale
-            self.running[number] = race.left(scaled, self.running[number], self.controls, least)
+            if not self.finished[number]:
+                least = self.least_variance(contest.scale)
+                self.running[number], self.finished[number] = race.look(
+                    self.values * contest.scale, self.running[number], least
+                )
 
     def least_variance(self, scale: Float64[np.ndarray, " C"]) -> Float64[np.ndarray, "C C"]:
         """The variance of differences if each token had its mean log-probability s_j in every mask.
@@ -208,27 +191,22 @@ class _State:
         ties = tuple(contest.name for contest, running in contests if running.sum() > 1 and running[choice])
         own = self.values[:n_masks, choice]
         if n_masks == len(longest):
-            value, deviations = self._mean(own)
+            value, deviations = _mean_over_orders(own)
         else:
-            difference, of_difference = self._mean(own - longest[:n_masks])
-            rest, deviations = self._mean(longest)
+            difference, of_difference = _mean_over_orders(own - longest[:n_masks])
+            rest, deviations = _mean_over_orders(longest)
             deviations[: len(of_difference)] += of_difference
             value = difference + rest
         return ScoredValue(value, deviations, n_masks, self.question.key, ties)
 
-    def _mean(
-        self, values: Float64[np.ndarray, " n_masks"]
-    ) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
-        """The mean of the masks, and the contribution of each order to its error.
 
-        In a race, the line is subtracted first, as the race does it, so that the winner has the largest
-        value. Without a race, the plain mean is unbiased.
-        """
-        if self.question.contests:
-            values = without_line(values[:, None], self.controls[: len(values)])[:, 0]
-        orders = values.reshape(-1, PER_ORDER).mean(1)
-        mean = float(orders.mean())
-        return mean, (orders - mean) / len(orders)
+def _mean_over_orders(
+    values: Float64[np.ndarray, " n_masks"],
+) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
+    """The mean of the masks, and the contribution of each order to its error."""
+    orders = values.reshape(-1, PER_ORDER).mean(1)
+    mean = float(orders.mean())
+    return mean, (orders - mean) / len(orders)
 
 
 class Decider:
@@ -275,7 +253,7 @@ class Decider:
             for choice in np.flatnonzero(state.open()):
                 new[:, choice] = next(values)
                 state.tokens[choice] += next(sums)
-            state.add(new, size_controls(self.seed, state.question.key, masks))
+            state.add(new)
 
 
 def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Float64[np.ndarray, "2 n"]]:

@@ -182,17 +182,6 @@ class Windows(MaskDesign):
         return True
 
 
-def size_controls(seed: int, key: int, draws: range) -> Float64[np.ndarray, " n_masks"]:
-    """u - 1/2 of masks of `Windows`: a control variate that all choices of a question share.
-
-    Example:
-        >>> size_controls(0, 1, range(4)).round(2).tolist()
-        [-0.1, 0.15, 0.4, -0.35]
-    """
-    draw = np.array(draws, dtype=np.int64)
-    return _shares(seed, np.full_like(draw, key), draw) / 2.0**64 - 0.5
-
-
 def _shares(seed: int, key: Integers, draw: Integers) -> UInt64[np.ndarray, " B"]:
     """u of each mask, in units of 2^-64."""
     order, window = np.divmod(draw, PER_ORDER)
