@@ -1,6 +1,7 @@
 """Checkpoints that no `AutoModelForMaskedLM` loads, and tokenizers from a vocab.txt and a pattern."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,12 @@ def test_classes_of_models(
     )
     uniform = scored(run, bert, texts, "--model-class", "own_network:Uniform")
     assert uniform == pytest.approx(-7 * torch.tensor(9.0).log().item(), abs=1e-5)
+    bare = tmp_path / "bare"
+    shutil.copytree(bert, bare)
+    settings = json.loads((bare / "tokenizer_config.json").read_text())
+    (bare / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": None}))
+    named = (bare, texts, "--model-class", "own_network:Uniform", "--diffusion", "llada", "--mask-id", 4)
+    assert scored(run, *named) == pytest.approx(uniform, abs=1e-5)
     for name, message in (
         ("BertForMaskedLM", "give MODULE:CLASS of an installed package"),
         ("own_network:None_", "cannot be imported"),

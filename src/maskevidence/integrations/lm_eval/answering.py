@@ -103,7 +103,7 @@ class AskedQuestion:
 def asked_questions(
     requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
 ) -> tuple[list[AskedQuestion], dict[int, tuple[int, int]]]:
-    """The distinct questions of requests: first the ones without a race, then the raced ones.
+    """The distinct questions of requests.
 
     Args:
         settings: whether decisions are raced.
@@ -133,9 +133,9 @@ def asked_questions(
                 known = questions.get(alone, AskedQuestion(alone))
                 questions[alone] = AskedQuestion(alone, greedy=greedy or known.greedy)
                 chosen[index] = alone, 0
-    asked = sorted(questions.values(), key=lambda question: bool(question.contests))
-    number_of = {question.pairs: number for number, question in enumerate(asked)}
-    return asked, {index: (number_of[question], choice) for index, (question, choice) in chosen.items()}
+    number_of = {pairs: number for number, pairs in enumerate(questions)}
+    where = {index: (number_of[pairs], choice) for index, (pairs, choice) in chosen.items()}
+    return list(questions.values()), where
 
 
 def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[Contest, ...]:
