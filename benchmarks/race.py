@@ -21,13 +21,12 @@ from _timing import Target, arguments, finish, machine, show
 import numpy as np
 import torch
 
-from maskevidence.integrations.lm_eval.deciding import Decider, Question, looks_up_to
 from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scoring import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
+from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
 from maskevidence.tokens import Tokens
 
-RACE = Race(0.995, looks_up_to(64, racing=True))
+RACE = Race(0.995, looks_up_to(64))
 LOSS, BEHIND = 10.0, 1.02  # nats of the best choice, and how many times as much the others have
 N_TOKENS, N_CHOICES, VARIES = (16, 32, 64), (2, 4), (0.0, 0.3, 0.7)
 BEST = ("diffuse", "concentrated")
@@ -71,11 +70,11 @@ def measure(n: int, n_choices: int, best: str, falls: bool, varies: float, n_rac
     first, second = (diffuse, concentrated) if best == BEST[0] else (concentrated, diffuse)
     tokens = np.stack([first, *[second * BEHIND, first * BEHIND, second * BEHIND][: n_choices - 1]])
     model: Any = Doubt(tokens, falls, varies, np.random.default_rng([n, n_choices]))
-    contest = Contest("acc", np.ones(n_choices)), np.zeros(n_choices)
+    contest = Contest("acc", np.ones(n_choices))
     questions = []
     for key in range(n_races):
         choices = tuple(Continuation((number, key), tuple(range(n))) for number in range(n_choices))
-        questions.append(Question(key, choices, (contest[0],), (contest[1],)))
+        questions.append(Question(key, choices, (contest,)))
     answers = Decider(TextScorer(model, model), 0, RACE).answers(questions, [{}] * n_races)
     tied = [[number for number, one in enumerate(values) if one.ties] for values in answers]
     lost = [0 not in (among or [int(np.argmax(values))]) for among, values in zip(tied, answers, strict=True)]

@@ -11,6 +11,7 @@ of mutants, and of questions and texts of the lm-evaluation-harness; and trainin
 masked prediction. Takes about ten minutes.
 """
 
+import inspect
 import json
 import math
 import os
@@ -320,15 +321,25 @@ def questions(lengths: range) -> tuple[Call, Any]:
 
     asked = [
         SimpleNamespace(
-            task_name="task", doc_id=k, idx=choice, args=(letters(20 + k), letters(100 * k + 100 + n)[:n])
+            task_name="task",
+            doc_id=k,
+            idx=choice,
+            doc=None,
+            args=(letters(20 + k), letters(100 * k + 100 + n)[:n]),
         )
         for k in range(16)
         for choice, n in enumerate(lengths)
     ]
     answerer, model = lm_eval_answerer()
+    task = SimpleNamespace(
+        OUTPUT_TYPE="multiple_choice",
+        config=SimpleNamespace(),
+        _metric_fn_list=["acc"],
+        doc_to_choice=lambda doc: ["choice"] * len(lengths),
+    )
     return lambda: [
         (float(value), value.deviations.tolist(), greedy)
-        for value, greedy in answerer().continuations(asked, {})
+        for value, greedy in answerer().continuations(asked, {"task": task})
     ], model
 
 
@@ -343,12 +354,13 @@ def texts() -> tuple[Call, Any]:
 
 def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
     """What makes an answerer of the harness's requests, and its model."""
-    from maskevidence.integrations.lm_eval.answering import Answerer
-    from maskevidence.integrations.lm_eval.settings import Settings
+    from maskevidence.integrations.lm_eval import answering
 
-    words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0, "greedy": "auto"}
+    words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0}
+    if "greedy" in inspect.signature(answering.Settings.parse).parameters:  # of earlier states
+        words |= {"greedy": "never", "metrics": None}
     model = protein_model()
-    return lambda: Answerer(model, Settings.parse(metrics="acc", **words), None, 64), model
+    return lambda: answering.Answerer(model, answering.Settings.parse(**words), None, 64), model
 
 
 def fitted() -> tuple[Call, Any]:

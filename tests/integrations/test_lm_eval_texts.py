@@ -13,15 +13,18 @@ import torch
 import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.integrations.lm_eval.answering import Answerer
-from maskevidence.integrations.lm_eval.deciding import Decider, Question, _State, looks_up_to
-from maskevidence.integrations.lm_eval.drawing import QuestionKey, Windows, key_of_texts
+from maskevidence.integrations.lm_eval.answering import Answerer, Settings
 from maskevidence.integrations.lm_eval.generation import Decoding, are_greedy, write
 from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.race import Race
-from maskevidence.integrations.lm_eval.scoring import Continuation, Encoder, TextScorer, rolling_windows
-from maskevidence.integrations.lm_eval.settings import Settings
-from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer
+from maskevidence.integrations.lm_eval.race import Decider, Question, Race, _State, looks_up_to
+from maskevidence.integrations.lm_eval.texts import Continuation, Encoder, TextScorer, rolling_windows
+from maskevidence.integrations.lm_eval.values import (
+    QuestionKey,
+    ScoredValue,
+    Valuer,
+    Windows,
+    key_of_texts,
+)
 from maskevidence.masks.conventions import LLaDA
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
@@ -268,7 +271,7 @@ def test_intervals_of_whole_texts_hold_the_truth(
     windows = Encoder(encoder.tokenizer, 10).windows(text)
     assert [len(window.scored) for window in windows] == [8, 8, 7]
     truth = sum(truth_of(scorer, window) for window in windows)
-    words = {"score": "evidence", "target": 16, "masks": 64, "greedy": "auto", "metrics": None}
+    words = {"score": "evidence", "target": 16, "masks": 64}
     values = []
     for seed in range(n_runs):
         settings = Settings.parse(seed=seed, **words)
@@ -320,8 +323,8 @@ def test_the_batch_size_changes_nothing(
 def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder, scorer: TextScorer) -> None:
     texts = tuple(encoder.pair(CONTEXT, end) for end in (CHOICE, LONG, LONG + " in the sun"))
     contest = Contest("acc", np.ones(3))
-    race = Race(0.99, looks_up_to(64, racing=True))
-    question = Question(1, texts, (contest,), (np.zeros(3),))
+    race = Race(0.99, looks_up_to(64))
+    question = Question(1, texts, (contest,))
     values = Decider(scorer, 0, race).answers([question], [{}])[0]
     n_draws = [value.n_draws for value in values]
     full = Decider(scorer, 0, Race(looks=(64,))).answers([Question(1, texts)], [{}])[0]
@@ -351,7 +354,7 @@ def simulated(*log_probs: np.ndarray, key: int = 0) -> Question:
     """A question about choices whose context is their number, and whose tokens are their places."""
     n = len(log_probs)
     choices = tuple(Continuation((place,), tuple(range(len(own)))) for place, own in enumerate(log_probs))
-    return Question(key, choices, (Contest("acc", np.ones(n)),), (np.zeros(n),))
+    return Question(key, choices, (Contest("acc", np.ones(n)),))
 
 
 @pytest.mark.parametrize(("n_tokens", "n_choices"), [(32, 2), (64, 2), (64, 4)])
@@ -359,7 +362,7 @@ def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden
     n_tokens: int, n_choices: int
 ) -> None:
     """600 races of a choice with diffuse doubt against choices with one wrong token, which are 2 % worse."""
-    race, n_races = Race(0.995, looks_up_to(64, racing=True)), 600
+    race, n_races = Race(0.995, looks_up_to(64)), 600
     wrong = np.where(np.arange(n_tokens) == np.arange(1, n_choices)[:, None], -10.2, 0.0)
     log_probs = np.full(n_tokens, -10.0 / n_tokens), *wrong
     known = Known(*log_probs)

@@ -83,7 +83,7 @@ def test_a_revision_is_not_that_of_another_tokenizer(run: CommandLine, hub: Path
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0")
     assert run("score", "lab/bert", hub / "texts.txt", *both).code == 0
-    own_class = ("--model-class", "BertForMaskedLM", "--mask-token", "[MASK]")
+    own_class = ("--model-class", "transformers:BertForMaskedLM")
     scores = [
         json.loads(run("score", "lab/bert", hub / "texts.txt", *both, *more, "--json", "-").out)
         for more in ((), own_class)

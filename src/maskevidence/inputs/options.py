@@ -299,10 +299,6 @@ class CheckpointOptions:
     revision: Revision = None
     tokenizer: Tokenizer = None
     pattern: Pattern = None
-    mask_token: Annotated[
-        str | None,
-        Option("Word of a hidden token, if the tokenizer does not say.", "WORD"),
-    ] = None
     mask_id: Annotated[
         int | None, Option("Id of the mask token, if neither tokenizer nor model says.", "ID", min=0)
     ] = None
@@ -312,17 +308,7 @@ class CheckpointOptions:
     ] = None
     model_class: Annotated[
         str | None,
-        Option(
-            "Class of the model: a name in transformers, or of an installed package.",
-            "NAME|MODULE:CLASS",
-        ),
-    ] = None
-    state_prefix: Annotated[
-        str | None,
-        Option(
-            "Beginning of the weights' names in the file, such as 'model.', to be taken off.",
-            "PREFIX",
-        ),
+        Option("Class of the model in an installed package, for one outside transformers.", "MODULE:CLASS"),
     ] = None
     bf16: Annotated[bool, Option("Compute under bfloat16 autocast.")] = False
     attn_implementation: Annotated[

@@ -25,16 +25,14 @@ from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import DesignWord, parse_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut
-from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.models.text.encoding import Joining
-from maskevidence.models.text.loading import load_checkpoint, load_tokenizer
+from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.pieces import reads_residues
 from maskevidence.models.text.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
 from maskevidence.scores.record import ScoreTable
-from maskevidence.support.devices import choose_device
 from maskevidence.support.hub import check_revision
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
@@ -238,57 +236,22 @@ def load(
         InputError: a model or a device that cannot be used.
     """
     tokenizer: Any = checkpoint.tokenizer
-    own_network = checkpoint.model_class is not None or checkpoint.state_prefix is not None
-    if own_network or checkpoint.pattern is not None or checkpoint.mask_token is not None:
-        own = checkpoint.revision if tokenizer is None else None
-        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern, checkpoint.mask_token, own)
-    if not own_network:
-        return MaskedLM.from_pretrained(
-            model,
-            tokenizer=tokenizer,
-            device=device.device,
-            bfloat16=checkpoint.bf16,
-            batch_tokens=device.batch_tokens,
-            revision=checkpoint.revision,
-            trust_remote_code=checkpoint.trust_remote_code,
-            dtype=device.dtype,
-            mask_id=checkpoint.mask_id,
-            diffusion=checkpoint.diffusion,
-            attn_implementation=checkpoint.attn_implementation,
-        )
-    if checkpoint.attn_implementation is not None:
-        raise InputError(
-            "--attn-implementation does not go with --model-class or --state-prefix; leave it out"
-        )
-    place = choose_device(device.device)
-    network, notes = load_checkpoint(
+    if checkpoint.pattern is not None:
+        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern)
+    return MaskedLM.from_pretrained(
         model,
-        checkpoint.model_class,
-        checkpoint.state_prefix,
-        revision=checkpoint.revision,
-        trust_remote_code=checkpoint.trust_remote_code,
-    )
-    loaded = MaskedLM(
-        _read_as(network.to(place).eval(), tokenizer, checkpoint),
-        tokenizer,
-        mask_token_id=checkpoint.mask_id,
+        tokenizer=tokenizer,
+        device=device.device,
         bfloat16=checkpoint.bf16,
         batch_tokens=device.batch_tokens,
+        revision=checkpoint.revision,
+        trust_remote_code=checkpoint.trust_remote_code,
+        dtype=device.dtype,
+        mask_id=checkpoint.mask_id,
+        diffusion=checkpoint.diffusion,
+        attn_implementation=checkpoint.attn_implementation,
+        model_class=checkpoint.model_class,
     )
-    loaded.notes = (*notes, *loaded.notes)
-    return loaded
-
-
-def _read_as(network: Any, tokenizer: Any, checkpoint: CheckpointOptions) -> Any:
-    """A network of its own class, read as the diffusion model that the options name."""
-    if checkpoint.diffusion is None:
-        return network
-    diffusion = named_diffusion(checkpoint.diffusion)
-    mask_id = checkpoint.mask_id if checkpoint.mask_id is not None else tokenizer.mask_token_id
-    mask_id = diffusion.mask_token_id if mask_id is None else mask_id
-    if mask_id is None:
-        raise InputError(f"--diffusion {checkpoint.diffusion} needs the id of the mask token; give --mask-id")
-    return DiffusionNetwork(network, diffusion, mask_id)
 
 
 def _load_again(

@@ -90,20 +90,20 @@ def load_network(
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
             f"{missing[0]}; give a model that was saved with its {part}"
         )
-    return network, unread_note(network, report["unexpected_keys"], repr(name))
+    return network, _unread_note(network, report["unexpected_keys"], name)
 
 
-def unread_note(network: Any, unexpected: Collection[str], source: str) -> tuple[str, ...]:
+def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[str, ...]:
     """A note on weights of a checkpoint that a network does not read; none if there are none.
 
     Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
     """
-    unread = sorted(name for name in unexpected if not _NEVER_READ.search(name))
-    inside = [name for name in unread if _inside(network, name)]
+    unread = sorted(weight for weight in unexpected if not _NEVER_READ.search(weight))
+    inside = [weight for weight in unread if _inside(network, weight)]
     model = type(network).__name__
     if inside:
         raise InputError(
-            f"{source} holds {counted_weights(inside)} that {model} has no place for; "
+            f"{name!r} holds {counted_weights(inside)} that {model} has no place for; "
             "give the config.json that they were saved with, or save the model without them"
         )
     if not unread:

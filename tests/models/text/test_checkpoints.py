@@ -1,7 +1,7 @@
 """Checkpoints that no `AutoModelForMaskedLM` loads, and tokenizers from a vocab.txt and a pattern."""
 
 import json
-import pickle
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.errors import InputError
 from maskevidence.models.text.vocabulary import letter_tokenizer, pattern_tokenizer, read_vocabulary
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "c", "C", "Cl", "(", ")", "=", "O", "1", ">>"]
@@ -61,25 +62,16 @@ def test_a_pattern_reads_a_vocabulary(run: CommandLine, albert: Path) -> None:
     for words, message in (
         (("--pattern", "(C"), "is no regular expression"),
         (("--pattern", "C", "--tokenizer", albert / "none"), "needs a vocab.txt"),
-        (("--pattern", "C", "--mask-token", "X"), "has no word 'X'"),
         (("--pattern", "C"), "--allow-unknown"),
     ):
         assert message in run("score", albert, texts, *words).error
 
 
-def test_a_mask_token_is_named(run: CommandLine, tmp_path: Path) -> None:
-    from transformers import BertConfig, BertForMaskedLM
-
-    words = ["-", "[UNK]", "<", ">", "*", *"ACGT"]
-    BertForMaskedLM(BertConfig(vocab_size=len(words), **shape())).save_pretrained(tmp_path)
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    (tmp_path / "a.fa").write_text(">a\nACGT\nTTA\n>b\nGATTACA\n")
-    command = (tmp_path, tmp_path / "a.fa", "--pattern", ".")
-    assert (
-        "no word for hidden tokens ([MASK] or <mask>); name it with --mask-token"
-        in run("score", *command).error
-    )
-    assert scored(run, *command, "--mask-token", "*") < 0
+def test_a_vocabulary_without_a_mask_is_refused() -> None:
+    with pytest.raises(InputError, match=r"no word for hidden tokens; call it \[MASK\] or <mask> there"):
+        pattern_tokenizer(["-", "[UNK]", *"ACGT"], ".")
+    with pytest.raises(InputError, match=r"no word for unknown tokens; call it \[UNK\] or <unk> there"):
+        pattern_tokenizer(["-", "[MASK]", *"ACGT"], ".")
     tokenizer = letter_tokenizer(["GA TT", "ACA"])
     assert tokenizer.get_vocab().keys() - {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} == set("ACGT")
 
@@ -96,54 +88,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
         BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **shape())).save_pretrained(folder)
     (folder / "a.fa").write_text(">a\nACGTTTA\n>b\nGATTACA\n")
     return folder
-
-
-def copied(bert: Path, folder: Path, content: Any, name: str) -> Path:
-    """A copy of the model with other weights."""
-    from safetensors.torch import save_file
-
-    for file in bert.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    if name.endswith(".safetensors"):
-        save_file(content, folder / name)
-    else:
-        torch.save(content, folder / name)
-    return folder
-
-
-def test_weights_with_a_prefix(run: CommandLine, bert: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
-    texts, state = bert / "a.fa", load_file(bert / "model.safetensors")
-    renamed = {f"model.{name}": one for name, one in state.items()}
-    folders = {}
-    for name, content in {
-        "model.safetensors": renamed,
-        "pytorch_model.bin": renamed,
-        "last.ckpt": {"state_dict": renamed | {"loss.weight": torch.zeros(2)}, "epoch": 3},
-    }.items():
-        place = tmp_path / name.replace(".", "-")
-        place.mkdir()
-        folders[name] = copied(bert, place, content, name)
-    expected = scored(run, bert, texts)
-    for name, folder in folders.items():
-        assert scored(run, folder, texts, "--state-prefix", "model.") == pytest.approx(expected, abs=1e-6), (
-            name
-        )
-    both = (folders["last.ckpt"], texts, "--model-class", "BertForMaskedLM", "--state-prefix", "model.")
-    assert scored(run, *both) == pytest.approx(expected, abs=1e-6)
-    ckpt = folders["last.ckpt"]
-
-    def error(prefix: str = "model.") -> str:
-        return run("score", ckpt, texts, "--state-prefix", prefix).error
-
-    assert "begins with 'net.'" in error("net.")
-    assert "lacks" in error("model.bert.")
-    (ckpt / "last.ckpt").write_bytes(pickle.dumps(Path("code")))
-    assert "cannot be read without running code" in error()
-    (ckpt / "last.ckpt").unlink()
-    assert "has no file of weights" in error()
 
 
 OWN = '''
@@ -172,16 +116,26 @@ def test_classes_of_models(
     monkeypatch.syspath_prepend(str(tmp_path))
     texts = bert / "a.fa"
     expected = scored(run, bert, texts)
-    assert scored(run, bert, texts, "--model-class", "BertForMaskedLM") == pytest.approx(expected, abs=1e-6)
+    assert scored(run, bert, texts, "--model-class", "transformers:BertForMaskedLM") == pytest.approx(
+        expected, abs=1e-6
+    )
     uniform = scored(run, bert, texts, "--model-class", "own_network:Uniform")
     assert uniform == pytest.approx(-7 * torch.tensor(9.0).log().item(), abs=1e-5)
+    bare = tmp_path / "bare"
+    shutil.copytree(bert, bare)
+    settings = json.loads((bare / "tokenizer_config.json").read_text())
+    (bare / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": None}))
+    named = (bare, texts, "--model-class", "own_network:Uniform", "--diffusion", "llada", "--mask-id", 4)
+    assert scored(run, *named) == pytest.approx(uniform, abs=1e-5)
     for name, message in (
-        ("BertForMaskedLMs", "transformers has no class"),
+        ("BertForMaskedLM", "give MODULE:CLASS of an installed package"),
         ("own_network:None_", "cannot be imported"),
         ("no_module:A", "cannot be imported"),
         ("own_network:Nothing", "has no from_pretrained"),
     ):
         assert message in run("score", bert, texts, "--model-class", name).error
-    prefixed = ("--model-class", "own_network:Uniform", "--state-prefix", "a")
-    assert "needs a class of transformers" in run("score", bert, texts, *prefixed).error
+    dtype = ("--model-class", "own_network:Uniform", "--dtype", "bfloat16")
+    assert (
+        "leave --dtype, device_map and --attn-implementation out" in run("score", bert, texts, *dtype).error
+    )
     sys.modules.pop("own_network")

@@ -1,14 +1,11 @@
 """Answers to the harness's three kinds of requests; all choices of a document are one question."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from maskevidence.integrations.lm_eval.deciding import Decider, Question
-from maskevidence.integrations.lm_eval.drawing import key_of_texts
+from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.generation import (
     Decoding,
     are_greedy,
@@ -24,16 +21,74 @@ from maskevidence.integrations.lm_eval.harness import (
     metrics_of,
     reads_greedy,
 )
-from maskevidence.integrations.lm_eval.scoring import Encoder, TextScorer
-from maskevidence.integrations.lm_eval.settings import Settings
-from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, summed
+from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
+from maskevidence.integrations.lm_eval.texts import Encoder, TextScorer
+from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, design_of, key_of_texts, summed
 from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress
 
+_DECISION = "decision"
+_CONFIDENCE = 0.995
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
 Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
-EMPTY = ""
 ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How answers are estimated."""
+
+    score: str  # the score of a continuation; see `design_of`
+    race: Race  # the looks and the confidence of decisions
+    racing: bool  # whether decisions are raced
+    n_masks: int  # the largest number of masks of a continuation
+    seed: int  # seed of the masks
+
+    @classmethod
+    def parse(cls, *, score: str, target: object, masks: object, seed: object) -> "Settings":
+        """Settings from the words of --model_args.
+
+        Example:
+            >>> Settings.parse(score="evidence", target="decision:0.99", masks=64, seed=0).race.confidence
+            0.99
+            >>> Settings.parse(score="evidence", target=16, masks=64, seed=0).race.looks
+            (8, 12, 16)
+        """
+        design_of(score, 1)
+        racing, confidence, n_masks = True, _CONFIDENCE, _whole("masks", masks, 4)
+        word, _, rest = str(target).partition(":")
+        if word == _DECISION:
+            confidence = _probability(rest) if rest else _CONFIDENCE
+        else:
+            racing, n_masks = False, _whole("target", target, 4, "decision, decision:0.995 or")
+        race = Race(confidence, looks_up_to(n_masks))
+        return cls(score, race, racing, n_masks, _whole("seed", seed, 0))
+
+    def described(self) -> dict[str, str]:
+        """The settings that decide the answers, as text."""
+        target = f"decision:{self.race.confidence:g}" if self.racing else str(self.n_masks)
+        return {"score": self.score, "target": target, "masks": str(self.n_masks), "seed": str(self.seed)}
+
+
+def _whole(name: str, value: object, least: int, words: str = "") -> int:
+    """A whole number of `least` or more."""
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = least - 1
+    if number < least or number >= 2**63:
+        raise InputError(f"{name}={value}; give {words} a whole number of {least} or more".replace("  ", " "))
+    return number
+
+
+def _probability(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.5 < value < 1:
+        raise InputError(f"target=decision:{text}; give a probability above 0.5 and below 1, such as 0.995")
+    return value
 
 
 @dataclass(frozen=True)
@@ -44,21 +99,14 @@ class AskedQuestion:
     contests: tuple[Contest, ...] = ()  # the raced decisions; empty if the task reads the values
     greedy: bool = False  # whether the task reads which choices are greedy
 
-    @property
-    def after_nothing(self) -> tuple[Pair, ...]:
-        """The choices after an empty context, if a decision reads their values."""
-        if not any(contest.against_empty for contest in self.contests):
-            return ()
-        return tuple((EMPTY, continuation) for _, continuation in self.pairs)
-
 
 def asked_questions(
     requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
 ) -> tuple[list[AskedQuestion], dict[int, tuple[int, int]]]:
-    """The distinct questions of requests: first the ones without a race, then the raced ones.
+    """The distinct questions of requests.
 
     Args:
-        settings: whether decisions are raced, and the metrics and greediness of unknown tasks.
+        settings: whether decisions are raced.
 
     Returns:
         The questions, and for each request the numbers of its question and of its choice.
@@ -70,43 +118,34 @@ def asked_questions(
     chosen: dict[int, tuple[tuple[Pair, ...], int]] = {}
     for (name, _), indices in documents.items():
         task = tasks.get(name)
-        greedy = {"always": True, "never": False}.get(settings.greedy, task is None or reads_greedy(task))
-        contests, n_choices = _contests(task, [requests[index] for index in indices], settings)
+        greedy = task is None or reads_greedy(task)
+        contests = _contests(task, [requests[index] for index in indices], settings)
         pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
-        raced = tuple(pairs[number] for number in range(n_choices)) if contests else ()
-        if raced:
+        raced = tuple(pair for _, pair in sorted(pairs.items()))
+        if contests:
             questions[raced] = AskedQuestion(raced, contests, greedy)
         for index in indices:
             number = requests[index].idx
-            if number < len(raced):
+            if contests:
                 chosen[index] = raced, number
             else:
                 alone = (pairs[number],)
-                repeated = alone in questions and questions[alone].greedy
-                questions[alone] = AskedQuestion(
-                    alone, greedy=repeated or (greedy and pairs[number][0] != EMPTY)
-                )
+                known = questions.get(alone, AskedQuestion(alone))
+                questions[alone] = AskedQuestion(alone, greedy=greedy or known.greedy)
                 chosen[index] = alone, 0
-    asked = sorted(questions.values(), key=lambda question: bool(question.contests))
-    number_of = {question.pairs: number for number, question in enumerate(asked)}
-    return asked, {index: (number_of[question], choice) for index, (question, choice) in chosen.items()}
+    number_of = {pairs: number for number, pairs in enumerate(questions)}
+    where = {index: (number_of[pairs], choice) for index, (pairs, choice) in chosen.items()}
+    return list(questions.values()), where
 
 
-def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[tuple[Contest, ...], int]:
-    """The raced decisions between the requests of a document, and the number of choices."""
-    numbers = {request.idx for request in requests}
-    if not settings.racing:
-        return (), 0
-    metrics = settings.metrics if settings.metrics is not None else None if task is None else metrics_of(task)
-    if task is not None and getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
-        return (), 0
-    choices = None if task is None else choices_of(task, requests[0].doc)
-    if choices is None:
-        choices = [request.args[1].strip() for request in sorted(requests, key=lambda request: request.idx)]
-    n = len(choices)
-    if n < 2 or numbers not in ({*range(n)}, {*range(2 * n)}):
-        return (), 0
-    return tuple(contests_of(metrics, choices)), n
+def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[Contest, ...]:
+    """The raced decisions between the requests of a document; empty if its task reads the values."""
+    if not settings.racing or task is None or getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
+        return ()
+    choices = choices_of(task, requests[0].doc)
+    if choices is None or len(choices) < 2 or {request.idx for request in requests} != {*range(len(choices))}:
+        return ()
+    return tuple(contests_of(metrics_of(task), choices))
 
 
 class Answerer:
@@ -135,33 +174,20 @@ class Answerer:
         """The value of each continuation after its context, and whether it is greedy."""
         asked, where = asked_questions(requests, tasks, self.settings)
         answers: dict[tuple[int, int], ScoredContinuation] = {}
-        values: dict[Pair, ScoredValue] = {}
         with progress("scoring continuations", len(asked)) as advance:
             for start in range(0, len(asked), _WAVE):
                 wave = asked[start : start + _WAVE]
-                self._find_after_nothing(wave, values)
                 for number, (question, scored) in enumerate(
-                    zip(wave, self._scored(wave, values), strict=True), start
+                    zip(wave, self._scored(wave), strict=True), start
                 ):
                     answers |= {(number, choice): result for choice, result in enumerate(scored)}
-                    if not question.contests:
-                        values[question.pairs[0]] = scored[0][0]
                     self.cache.add("loglikelihood", list(zip(question.pairs, scored, strict=True)))
                 advance(len(wave))
         return [answers[where[index]] for index in range(len(requests))]
 
-    def _find_after_nothing(self, wave: Iterable[AskedQuestion], values: dict[Pair, ScoredValue]) -> None:
-        """Add the values after an empty context that decisions read and no request asks for."""
-        pairs = {pair for question in wave for pair in question.after_nothing} - values.keys()
-        questions = [self._question(AskedQuestion((pair,)), values) for pair in sorted(pairs)]
-        for pair, answer in zip(sorted(pairs), self._answers(questions), strict=True):
-            values[pair] = answer[0]
-
-    def _scored(
-        self, wave: Sequence[AskedQuestion], values: Mapping[Pair, ScoredValue]
-    ) -> list[list[ScoredContinuation]]:
+    def _scored(self, wave: Sequence[AskedQuestion]) -> list[list[ScoredContinuation]]:
         """The value of each choice of each question, and whether it is greedy."""
-        questions = [self._question(asked, values) for asked in wave]
+        questions = [self._question(asked) for asked in wave]
         self.n_cut += sum(choice.n_cut > 0 for question in questions for choice in question.choices)
         answers = self._answers(questions)
         texts = [
@@ -177,16 +203,10 @@ class Answerer:
             scored.append(list(zip(answer, flags, strict=True)))
         return scored
 
-    def _question(self, asked: AskedQuestion, values: Mapping[Pair, ScoredValue]) -> Question:
+    def _question(self, asked: AskedQuestion) -> Question:
         """A question as tokens."""
         choices = tuple(self.encoder.pair(*pair) for pair in asked.pairs)
-        offsets = tuple(
-            -np.array([float(values[pair]) for pair in asked.after_nothing])
-            if contest.against_empty
-            else np.zeros(len(choices))
-            for contest in asked.contests
-        )
-        return Question(key_of_texts(context for context, _ in asked.pairs), choices, asked.contests, offsets)
+        return Question(key_of_texts(context for context, _ in asked.pairs), choices, asked.contests)
 
     def _answers(self, questions: Sequence[Question]) -> list[list[ScoredValue]]:
         """Compute the values of short continuations, and estimate the others by masks."""

@@ -18,19 +18,16 @@ from maskevidence.errors import InputError, UntrustedFileWarning
 _EVALUATOR = "lm_eval.evaluator"
 # Metrics of a multiple choice that read only which choice has the largest value.
 BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "characters", "acc_bytes": "bytes"}
-_MUTUAL = "acc_mutual_info"
-GREEDY_METRIC = "exact_match"
-DECISIONS = (*BY_LARGEST_VALUE, _MUTUAL, GREEDY_METRIC)
+_GREEDY_METRIC = "exact_match"
 _KEY = "maskevidence: what the answers depend on"
 _own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
 class Contest(NamedTuple):
-    """A decision between choices: the largest of scale · log evidence + the offset of the choice."""
+    """A decision between choices: the largest of scale · log evidence."""
 
     name: str  # the metric that reads it
     scale: Float64[np.ndarray, " n_choices"]  # 1 over the choice's length for a normalised metric
-    against_empty: bool = False  # whether to subtract the log evidence after an empty context
 
 
 def calling_tasks() -> dict[str, Any]:
@@ -61,7 +58,7 @@ def reads_greedy(task: Any) -> bool:
     metrics = metrics_of(task)
     if metrics is None:
         return True
-    return (GREEDY_METRIC if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
+    return (_GREEDY_METRIC if task.OUTPUT_TYPE == "multiple_choice" else "acc") in metrics
 
 
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
@@ -73,18 +70,18 @@ def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[C
         >>> contests_of(["acc", "brier_score"], ["yes", "no"])
         []
     """
-    if metrics is None or not set(metrics) <= set(DECISIONS):
+    if metrics is None or not set(metrics) <= {*BY_LARGEST_VALUE, _GREEDY_METRIC}:
         return []
     length = {
         "sum": np.ones(len(choices)),
         "characters": np.array([float(max(1, len(choice))) for choice in choices]),
         "bytes": np.array([float(max(1, len(choice.encode()))) for choice in choices]),
     }
-    by_scale = {BY_LARGEST_VALUE[name]: name for name in reversed(metrics) if name in BY_LARGEST_VALUE}
-    contests = [Contest(name, 1 / length[scale]) for scale, name in by_scale.items()]
-    if _MUTUAL in metrics:
-        contests.append(Contest(_MUTUAL, np.ones(len(choices)), against_empty=True))
-    return sorted(contests, key=lambda contest: metrics.index(contest.name))
+    first: dict[str, str] = {}  # the first metric of each scale
+    for name in metrics:
+        if name in BY_LARGEST_VALUE:
+            first.setdefault(BY_LARGEST_VALUE[name], name)
+    return [Contest(name, 1 / length[scale]) for scale, name in first.items()]
 
 
 def choices_of(task: Any, doc: Any) -> list[str] | None:

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import torch
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.lm_eval.answering import Answerer, ScoredContinuation
+from maskevidence.integrations.lm_eval.answering import Answerer, ScoredContinuation, Settings
 from maskevidence.integrations.lm_eval.generation import Decoding
 from maskevidence.integrations.lm_eval.harness import AnswerCache, calling_tasks
 from maskevidence.integrations.lm_eval.report import evidence_report, write_errors
-from maskevidence.integrations.lm_eval.settings import Settings
 from maskevidence.integrations.lm_eval.values import ScoredValue
 from maskevidence.models import MaskedLM
 from maskevidence.models.fingerprints import fingerprint
@@ -42,9 +41,6 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         masks: the largest number of masks of a continuation where it is raced, and the number of masks
             where the task reads the values themselves.
         seed: of the masks. They depend on it and on the text of the context, not on batches or on order.
-        metrics: metrics that tasks read, joined by +, for tasks whose metrics are unknown.
-        greedy: "auto" finds out whether continuations are greedy only where a task reads it; "always",
-            "never".
         evidence: a JSON file for the errors of the metrics, written when the evaluation ends.
         batch_size: masked texts in one call; "auto" leaves it to the model.
         max_batch_size: the largest batch_size.
@@ -74,8 +70,6 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         target: str | int = "decision",
         masks: int = 64,
         seed: int = 0,
-        metrics: str | None = None,
-        greedy: str = "auto",
         evidence: str | Path | None = None,
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
@@ -87,9 +81,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         **loading: Any,
     ) -> None:
         super().__init__()
-        self.settings = Settings.parse(
-            score=score, target=target, masks=masks, seed=seed, greedy=greedy, metrics=metrics
-        )
+        self.settings = Settings.parse(score=score, target=target, masks=masks, seed=seed)
         self.decoding = Decoding(max_gen_toks, block_length, steps, temperature)
         size = _batch_size(batch_size, max_batch_size)
         self.evidence = None if evidence is None else Path(evidence)
@@ -180,7 +172,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         type(self).latest = report["tasks"]
         if self.evidence is not None:
             write_json(self.evidence, report)
-        return {"maskevidence": {name: value for name, value in report.items() if name != "samples"}}
+        return {"maskevidence": report}
 
 
 def _load(name: Any, loading: dict[str, Any]) -> MaskedLM:

@@ -10,7 +10,6 @@ from jaxtyping import Float64
 
 from maskevidence.integrations.lm_eval.harness import (
     BY_LARGEST_VALUE,
-    GREEDY_METRIC,
     choices_of,
     contests_of,
     metrics_of,
@@ -19,8 +18,6 @@ from maskevidence.integrations.lm_eval.values import ScoredValue
 from maskevidence.show.parts import Page, Table
 
 _REDRAWS = 64
-_CERTAIN = 8.0  # standard errors between choices beyond which other masks do not change a decision
-_WITHIN = 2.0  # standard errors: a decision is within its error
 
 
 class _Document(NamedTuple):
@@ -50,16 +47,12 @@ def task_errors(task: Any) -> dict[str, Any]:
     if not values:
         return report
     report |= _decisions(task, documents)
-    own = metrics_of(task)
     base, redrawn = defaultdict(list), defaultdict(list)
     for document in documents:
         result = task.process_results(document.doc, document.answers)
-        certain = own is not None and _is_certain(task, document)
-        repeated = (
-            [result] * _REDRAWS
-            if certain
-            else [task.process_results(document.doc, answers) for answers in _drawn_anew(document, _REDRAWS)]
-        )
+        repeated = [result] * _REDRAWS
+        if any(value is not None and value.mask_se for value in document.values):
+            repeated = [task.process_results(document.doc, answers) for answers in _drawn_anew(document)]
         for metric, value in result.items():
             base[metric].append(value)
             redrawn[metric].append([redraw[metric] for redraw in repeated])
@@ -89,19 +82,19 @@ def _documents(task: Any) -> Iterator[_Document]:
         yield _Document(requests[0].doc, requests, [request.resps[0] for request in requests])
 
 
-def _noise(values: Sequence[ScoredValue | None], count: int) -> Float64[np.ndarray, "count n_values"]:
-    """Errors of values, drawn `count` times; values of the same masks share their draws."""
-    noise = np.zeros((count, len(values)))
+def _noise(values: Sequence[ScoredValue | None]) -> Float64[np.ndarray, "n_redraws n_values"]:
+    """Errors of values, drawn anew; values of the same masks share their draws."""
+    noise = np.zeros((_REDRAWS, len(values)))
     for column, value in enumerate(values):
         if value is not None and value.n_draws > 1:
-            z = np.random.default_rng([value.draws_key, 0]).standard_normal((count, value.n_draws))
+            z = np.random.default_rng([value.draws_key, 0]).standard_normal((_REDRAWS, value.n_draws))
             noise[:, column] = z @ value.deviations * np.sqrt(value.n_draws / (value.n_draws - 1))
     return noise
 
 
-def _drawn_anew(document: _Document, count: int) -> Iterator[list[Any]]:
+def _drawn_anew(document: _Document) -> Iterator[list[Any]]:
     values = document.values
-    for off in _noise(values, count):
+    for off in _noise(values):
         yield [
             answer if value is None else _replaced(answer, float(value) + float(error))
             for answer, value, error in zip(document.answers, values, off, strict=True)
@@ -112,68 +105,31 @@ def _replaced(answer: Any, value: float) -> Any:
     return (value, *answer[1:]) if isinstance(answer, tuple | list) else value
 
 
-def _lead(document: _Document, scale: Float64[np.ndarray, " n"]) -> tuple[float, float]:
-    """The lead over the nearest rival, and its standard error."""
-    values = [value for value in document.values[: len(scale)] if value is not None]
-    scaled = np.array([float(value) for value in values]) * scale
-    leader = int(scaled.argmax())
-    rivals = [
-        (
-            float(scaled[leader] - scaled[choice]),
-            _error_of_difference(values[leader], scale[leader], value, scale[choice]),
-        )
-        for choice, value in enumerate(values)
-        if choice != leader
-    ]
-    return min(rivals, key=lambda rival: rival[0] / max(rival[1], 1e-300))
-
-
-def _error_of_difference(a: ScoredValue, scale_a: float, b: ScoredValue, scale_b: float) -> float:
-    n = max(a.n_draws, b.n_draws)
-    if n < 2:
-        return 0.0
-    parts = np.zeros(n)
-    parts[: a.n_draws] += scale_a * a.deviations
-    parts[: b.n_draws] -= scale_b * b.deviations
-    return float(np.sqrt((parts**2).sum() * n / (n - 1)))
-
-
-def _scales(task: Any, document: _Document) -> list[Float64[np.ndarray, " n"]]:
-    """The scales of the decisions of a document; empty if it is no multiple choice."""
-    choices = (
-        choices_of(task, document.doc) if getattr(task, "OUTPUT_TYPE", "") == "multiple_choice" else None
-    )
-    if choices is None or len(choices) > len(document.values) or None in document.values:
-        return []
+def _scale(task: Any, document: _Document) -> Float64[np.ndarray, " n"] | None:
+    """The scale of the first decision of a document; None if nothing is decided."""
+    if getattr(task, "OUTPUT_TYPE", "") != "multiple_choice" or None in document.values:
+        return None
+    choices = choices_of(task, document.doc)
+    if choices is None or not 2 <= len(choices) <= len(document.values):
+        return None
     metrics = [name for name in metrics_of(task) or () if name in BY_LARGEST_VALUE]
-    return [contest.scale for contest in contests_of(metrics, choices) if len(choices) > 1]
-
-
-def _is_certain(task: Any, document: _Document) -> bool:
-    """Whether other masks would leave the document's metrics unchanged."""
-    metrics, scales = metrics_of(task) or (), _scales(task, document)
-    if not scales or not set(metrics) <= {*BY_LARGEST_VALUE, GREEDY_METRIC}:
-        return all(value is None or not value.mask_se for value in document.values)
-    return all(apart > _CERTAIN * error for apart, error in (_lead(document, scale) for scale in scales))
+    contests = contests_of(metrics, choices)
+    return contests[0].scale if contests else None
 
 
 def _decisions(task: Any, documents: Sequence[_Document]) -> dict[str, Any]:
-    """The number of decisions, of decisions within their error, and of expected changes by other masks."""
-    decided = [(document, scales[0]) for document in documents if (scales := _scales(task, document))]
-    if not decided:
+    """The number of decisions, of expected changes by other masks, and of ties."""
+    turned = []
+    for document in documents:
+        scale = _scale(task, document)
+        if scale is not None:
+            values = document.values[: len(scale)]
+            scores = np.array([float(value or 0.0) for value in values]) * scale
+            redrawn = scores + _noise(values) * scale
+            turned.append(float((redrawn.argmax(1) != scores.argmax()).mean()))
+    if not turned:
         return {}
-    leads = [_lead(document, scale) for document, scale in decided]
-    turned = 0.0
-    for document, scale in decided:
-        values = np.array([float(value or 0.0) for value in document.values[: len(scale)]])
-        noise = _noise(document.values[: len(scale)], _REDRAWS)
-        turned += float((((values + noise) * scale).argmax(1) != (values * scale).argmax()).mean())
-    return {
-        "decisions": len(leads),
-        "within_error": sum(apart <= _WITHIN * error for apart, error in leads),
-        "expected_to_turn": turned,
-        "ties": _ties(documents),
-    }
+    return {"decisions": len(turned), "expected_to_turn": sum(turned), "ties": _ties(documents)}
 
 
 def _ties(documents: Sequence[_Document]) -> dict[str, int]:
@@ -188,21 +144,12 @@ def _ties(documents: Sequence[_Document]) -> dict[str, int]:
 
 def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str, Any]) -> dict[str, Any]:
     """The errors of all tasks, as content for JSON."""
-    report: dict[str, Any] = {
+    return {
         **model,
         "passes": answerer.scorer.n_passes,
         "contexts_cut": answerer.n_cut,
-        "tasks": {},
-        "samples": {},
+        "tasks": {name: task_errors(task) for name, task in tasks.items()},
     }
-    for name, task in tasks.items():
-        report["tasks"][name] = task_errors(task)
-        report["samples"][name] = [
-            {"doc_id": document.requests[0].doc_id, "scores": [_sample(value) for value in document.values]}
-            for document in _documents(task)
-            if None not in document.values
-        ]
-    return report
 
 
 def errors_page(tasks: Mapping[str, Any]) -> Page:
@@ -232,11 +179,6 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
         words,
         [Table(["task", "metric", "value", "mask_se", "ties"], rows, words=(0, 1))],
     )
-
-
-def _sample(value: ScoredValue | None) -> dict[str, Any]:
-    assert value is not None
-    return {"value": float(value), **value.errors()}
 
 
 def write_errors(tasks: Mapping[str, Any]) -> None:

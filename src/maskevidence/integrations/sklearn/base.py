@@ -1,11 +1,10 @@
 """The base classes of the densities: fit, scores and log evidence of rows; transforms of latent variables."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -91,11 +90,21 @@ def with_names(X: Any) -> Any:
     return frame
 
 
+def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
+    """A property of a density: an array of its fitted model, in float64."""
+
+    def read(density: Any) -> Float64[np.ndarray, "*shape"]:
+        array = getattr(density.model_, name).detach().cpu().double().numpy()
+        return array.T if transposed else array
+
+    return property(read, doc=doc)
+
+
 class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]
     """A model of this package as a density estimator of scikit-learn.
 
-    A subclass stores its arguments, builds its model and fits it; everything else is here. A row without any
-    observed value gets the prior's answer: its log probability is 0.
+    A subclass stores its arguments and names its model; everything else is here. A row without any observed
+    value gets the prior's answer: its log probability is 0.
 
     Attributes:
         model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.
@@ -105,11 +114,20 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
     """
 
     model_: Any
+    _model_class: ClassVar[Any]
     _min_features = 1
 
-    @abstractmethod
+    def _new_model(self, n_features: int) -> TableModel:
+        """A model that is not fitted yet."""
+        return self._model_class(n_features=n_features)
+
+    def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
+        """Arguments of the model's `fit` beside the rows."""
+        return {"tolerance": self.tol, "max_iterations": self.max_iter}
+
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
         """A model of these rows, each of which has an observed value."""
+        return self._new_model(table.shape[1]).fit(table, **self._fit_options(table))
 
     def fit(self, X: Any, y: Any = None) -> "TableDensity":
         """Fit the model to rows.
@@ -135,8 +153,12 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         seen = with_values(table)
         scores = np.zeros(len(table))
         if seen.any():
-            scores[seen] = self.model_.score_samples(table[seen])
+            scores[seen] = self._scores(table[seen])
         return scores
+
+    def _scores(self, table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " N"]:
+        """log p of each row, each of which has an observed value."""
+        return self.model_.score_samples(table)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`, nats per row."""
@@ -219,6 +241,22 @@ class LatentDensity(
     A row without any observed value gets the prior's answer: its posterior mean is 0.
     """
 
+    _largest_below_width = False  # whether n_components has to be smaller than the number of columns
+    components_ = fitted_array(
+        "loadings", "Wᵀ, the loadings of each component, shape (K, D).", transposed=True
+    )
+
+    def _new_model(self, n_features: int, **settings: Any) -> TableModel:
+        """A model with K components: the argument, or min(2, D - 1) if it is None, but at least 1."""
+        if self.n_components is None:
+            self.n_components_ = max(1, min(2, n_features - 1))
+        else:
+            largest = n_features - 1 if self._largest_below_width else None
+            self.n_components_ = int(
+                _utils.check_scalar(self.n_components, "n_components", Integral, min_val=1, max_val=largest)
+            )
+        return self._model_class(n_features, self.n_components_, **settings)
+
     def transform(self, X: Any) -> Float64[np.ndarray, "N K"]:
         """E[z | the observed values], shape (N, K), of rows (N, D) with NaN where a value is missing."""
         table = self._fitted_table(X)
@@ -246,15 +284,6 @@ class LatentDensity(
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-    def _checked_components(self, n_features: int, largest: int | None) -> int:
-        """K: the argument, or min(2, D - 1) if it is None, but at least 1."""
-        if self.n_components is None:
-            return max(1, min(2, n_features - 1))
-        n_components = _utils.check_scalar(
-            self.n_components, "n_components", Integral, min_val=1, max_val=largest
-        )
-        return int(n_components)
 
 
 def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Callable[..., float]:

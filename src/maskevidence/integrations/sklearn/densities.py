@@ -1,6 +1,7 @@
 """Models of rows with a closed form as estimators: PPCA, factor analysis, Gaussians, Bernoulli PCA."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from jaxtyping import Float64
 
 from maskevidence import models
-from maskevidence.integrations.sklearn.base import LatentDensity, TableDensity, seed_from
+from maskevidence.integrations.sklearn.base import LatentDensity, TableDensity, fitted_array, seed_from
 from maskevidence.integrations.sklearn.residuals import HeldOutResiduals
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.kernel_choice import choose_kernels
@@ -19,6 +20,8 @@ class _LowRank(LatentDensity):
     """x = W z + μ + noise."""
 
     _min_features = 2
+    _largest_below_width = True
+    mean_ = fitted_array("mean", "μ, shape (D,).")
 
     def __init__(
         self,
@@ -33,16 +36,6 @@ class _LowRank(LatentDensity):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @property
-    def components_(self) -> Float64[np.ndarray, "K D"]:
-        """Wᵀ, the loadings of each component, shape (K, D), as in scikit-learn's `FactorAnalysis`."""
-        return self.model_.loadings.detach().cpu().double().numpy().T
-
-    @property
-    def mean_(self) -> Float64[np.ndarray, " D"]:
-        """μ, shape (D,)."""
-        return self.model_.mean.detach().cpu().double().numpy()
-
     def get_covariance(self) -> Float64[np.ndarray, "D D"]:
         """W Wᵀ + Ψ, shape (D, D)."""
         return self.model_.covariance.detach().cpu().double().numpy()
@@ -51,12 +44,6 @@ class _LowRank(LatentDensity):
         """(W Wᵀ + Ψ)⁻¹, shape (D, D)."""
         factor = torch.linalg.cholesky(self.model_.covariance.detach().double())
         return torch.cholesky_inverse(factor).cpu().numpy()
-
-    def _fit(self, kind: Any, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        width = table.shape[1]
-        self.n_components_ = self._checked_components(width, largest=width - 1)
-        model = kind(n_features=width, n_components=self.n_components_)
-        return model.fit(table, tolerance=self.tol, max_iterations=self.max_iter)
 
 
 class PPCA(_LowRank):
@@ -89,6 +76,8 @@ class PPCA(_LowRank):
         ((200, 1), 0.01)
     """
 
+    _model_class = models.PPCA
+
     @property
     def noise_variance_(self) -> float:
         """σ²."""
@@ -98,9 +87,6 @@ class PPCA(_LowRank):
     def explained_variance_(self) -> Float64[np.ndarray, " K"]:
         """The K largest eigenvalues of W Wᵀ + σ² I, shape (K,)."""
         return np.linalg.svd(self.components_, compute_uv=False) ** 2 + self.noise_variance_
-
-    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        return self._fit(models.PPCA, table)
 
 
 class FactorAnalysis(_LowRank):
@@ -130,10 +116,8 @@ class FactorAnalysis(_LowRank):
         [0.01, 0.01, 0.01, 0.96]
     """
 
-    @property
-    def noise_variance_(self) -> Float64[np.ndarray, " D"]:
-        """ψ, shape (D,)."""
-        return self.model_.noise_variances.detach().cpu().double().numpy()
+    _model_class = models.FactorAnalysis
+    noise_variance_ = fitted_array("noise_variances", "ψ, shape (D,).")
 
     @property
     def explained_variance_(self) -> Float64[np.ndarray, " K"]:
@@ -141,7 +125,7 @@ class FactorAnalysis(_LowRank):
         return (self.components_**2).sum(1)
 
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        model = self._fit(models.FactorAnalysis, table)
+        model = super()._fitted_model(table)
         if model.bounded:
             names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])])
             at_bound = ", ".join(names[j] for j in model.bounded)
@@ -175,24 +159,14 @@ class GaussianDensity(TableDensity):
         [[0.5, 0.0], [0.0, 4.5]]
     """
 
+    _model_class = models.Gaussian
+    mean_ = fitted_array("mean", "μ, shape (D,).")
+    covariance_ = fitted_array("covariance", "Σ, shape (D, D).")
+
     def __init__(self, *, tol: float = 1e-7, max_iter: int = 2_000, random_state: Any = None) -> None:
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
-
-    @property
-    def mean_(self) -> Float64[np.ndarray, " D"]:
-        """μ, shape (D,)."""
-        return self.model_.mean.detach().cpu().double().numpy()
-
-    @property
-    def covariance_(self) -> Float64[np.ndarray, "D D"]:
-        """Σ, shape (D, D)."""
-        return self.model_.covariance.detach().cpu().double().numpy()
-
-    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        model = models.Gaussian(n_features=table.shape[1])
-        return model.fit(table, tolerance=self.tol, max_iterations=self.max_iter)
 
 
 class KernelGaussianDensity(TableDensity):
@@ -221,6 +195,8 @@ class KernelGaussianDensity(TableDensity):
         (True, (2, 2))
     """
 
+    _model_class = partial(models.KernelGaussian, n_centres=1)
+
     def __init__(
         self,
         shrinkage: float | None = None,
@@ -234,16 +210,15 @@ class KernelGaussianDensity(TableDensity):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+    def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
         seed = seed_from(self.random_state)
         self.shrinkage_, self.bandwidth_, self.held_out_ = self.shrinkage, self.bandwidth, None
         if self.shrinkage is None or self.bandwidth is None:
             choice = choose_kernels(table, shrinkage=self.shrinkage, bandwidth=self.bandwidth, seed=seed)
             self.shrinkage_, self.bandwidth_ = choice.shrinkage, choice.bandwidth
             self.held_out_ = HeldOutResiduals(choice.columns, choice.residuals)
-        settings: dict[str, Any] = {"shrinkage": self.shrinkage_, "bandwidth": self.bandwidth_, "seed": seed}
-        model = models.KernelGaussian(table.shape[1], n_centres=1)
-        return model.fit(table, max_iterations=self.max_iter, **settings)
+        chosen = {"shrinkage": self.shrinkage_, "bandwidth": self.bandwidth_}
+        return {"max_iterations": self.max_iter, "seed": seed, **chosen}
 
 
 class BernoulliPCA(LatentDensity):
@@ -271,6 +246,9 @@ class BernoulliPCA(LatentDensity):
         (100, 3)
     """
 
+    _model_class = models.BernoulliPCA
+    intercept_ = fitted_array("bias", "b, shape (D,).")
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -284,23 +262,14 @@ class BernoulliPCA(LatentDensity):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @property
-    def components_(self) -> Float64[np.ndarray, "K D"]:
-        """Wᵀ, shape (K, D)."""
-        return self.model_.loadings.detach().cpu().double().numpy().T
-
-    @property
-    def intercept_(self) -> Float64[np.ndarray, " D"]:
-        """b, shape (D,)."""
-        return self.model_.bias.detach().cpu().double().numpy()
-
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
         table = super()._table(X, reset=reset)
         if self.binarize is None:
             return table
         return np.where(np.isnan(table), np.nan, table > self.binarize)
 
-    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        self.n_components_ = self._checked_components(table.shape[1], largest=None)
-        model = models.BernoulliPCA(table.shape[1], self.n_components_, seed=seed_from(self.random_state))
-        return model.fit(table, max_iterations=self.max_iter)
+    def _new_model(self, n_features: int, **settings: Any) -> TableModel:
+        return super()._new_model(n_features, seed=seed_from(self.random_state), **settings)
+
+    def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
+        return {"max_iterations": self.max_iter}

@@ -11,7 +11,6 @@ from maskevidence.integrations.sklearn.base import (
     checked_table,
     seed_from,
     with_names,
-    with_values,
 )
 from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.residuals import (
@@ -85,23 +84,17 @@ class MaskedNetworkDensity(TableDensity):
         """The words of each column of words, in order, by its position."""
         return self._categories.words
 
-    def score_samples(self, X: Any) -> Float64[np.ndarray, " N"]:
+    def _scores(self, table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " N"]:
         """The importance bound of 16 random orders for the observed values of each row, nats, shape (N,)."""
-        table = self._fitted_table(X)
-        scores = np.zeros(len(table))
-        seen = with_values(table)
-        if not seen.any():
-            return scores
         bits = np.where(np.isnan(table), np.nan, table + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
-        bits, position = np.unique(bits[seen], axis=0, return_inverse=True)
+        bits, position = np.unique(bits, axis=0, return_inverse=True)
         ids = (keyed_bits(*bits.T) >> np.uint64(1)).astype(np.int64)
         tokens = Tokens.from_array(bits.view(np.float64), ids=ids)
         design = Orderings(_ORDERS, bound="importance")
         estimate = estimate_evidence(self.model_, self.model_.tokens(tokens), design, seed=self.model_.seed)
         order = np.argsort(estimate.ids)
         of_row = order[np.searchsorted(estimate.ids, ids, sorter=order)]
-        scores[seen] = estimate.per_observation[of_row[position.ravel()]]
-        return scores
+        return estimate.per_observation[of_row[position.ravel()]]
 
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
         if reset:

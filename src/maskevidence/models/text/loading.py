@@ -2,17 +2,14 @@
 
 import importlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from maskevidence.errors import InputError, import_extra
-from maskevidence.models.pretrained import first_sentence, load_network, loading, unread_note
-from maskevidence.models.saving import counted_weights
+from maskevidence.models.pretrained import first_sentence, load_network, loading
 from maskevidence.models.text.diffusion import (
     Diffusion,
     DiffusionNetwork,
@@ -20,131 +17,8 @@ from maskevidence.models.text.diffusion import (
     recognised_diffusion,
 )
 from maskevidence.models.text.vocabulary import pattern_tokenizer, read_vocabulary
-from maskevidence.support.files import reading
-from maskevidence.support.hub import check_revision, hub_reachable
+from maskevidence.support.hub import hub_reachable
 from maskevidence.support.progress import quiet
-
-_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-_NESTED = ("state_dict", "model", "module")  # where training frameworks put the weights
-
-
-def load_checkpoint(
-    name: str,
-    model_class: str | None,
-    state_prefix: str | None,
-    *,
-    revision: str | None = None,
-    trust_remote_code: bool = False,
-) -> tuple[Any, tuple[str, ...]]:
-    """A network in float32 from a folder or the hub, and notes on its weights.
-
-    Args:
-        model_class: the name of a class in transformers, or MODULE:CLASS of an installed package, with a
-            `from_pretrained`; by default the class that the configuration names for masked language models.
-        state_prefix: what the names of the weights begin with in the folder's file of weights; others are
-            left out.
-
-    Example:
-        >>> load_checkpoint("a/b", "BertForMaskedLMs", None)
-        Traceback (most recent call last):
-        ...
-        maskevidence.errors.InputError: transformers has no class 'BertForMaskedLMs'; give the name of one,
-        or MODULE:CLASS
-    """
-    transformers = import_extra("transformers", "hf", "a masked language model")
-    network_class = None if model_class is None else _class(transformers, model_class)
-    if network_class is not None and not hasattr(network_class, "from_pretrained"):
-        raise InputError(f"{model_class!r} has no from_pretrained; give a class that loads itself")
-    if network_class is not None and not issubclass(network_class, transformers.PreTrainedModel):
-        if state_prefix is not None:
-            raise InputError("--state-prefix needs a class of transformers; leave it out")
-        return _by_itself(network_class, name, revision), ()
-    with loading(name, revision, trust_remote_code=trust_remote_code) as options:
-        if state_prefix is None:
-            return load_network(network_class or transformers.AutoModelForMaskedLM, name, "head", **options)
-        config = transformers.AutoConfig.from_pretrained(name, **options)
-        network = (network_class or transformers.AutoModelForMaskedLM.from_config)(config)
-        return network, _load_weights(network.float(), Path(name), state_prefix)
-
-
-def _class(transformers: Any, name: str) -> Any:
-    module, _, own = name.rpartition(":")
-    if not module:
-        network_class = getattr(transformers, name, None)
-        if not isinstance(network_class, type):
-            raise InputError(f"transformers has no class {name!r}; give the name of one, or MODULE:CLASS")
-        return network_class
-    try:
-        return getattr(importlib.import_module(module), own)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"--model-class {name!r} cannot be imported ({first_sentence(error)})") from error
-
-
-def _by_itself(found: Any, name: str, revision: str | None) -> Any:
-    """A network of a class outside transformers, which loads its weights in its own way."""
-    check_revision(name, revision)
-    try:
-        network = found.from_pretrained(name, **({} if revision is None else {"revision": revision}))
-    except Exception as error:
-        raise InputError(
-            f"{found.__name__} cannot load {name!r}: {first_sentence(error)}; check the name"
-        ) from error
-    if not isinstance(network, torch.nn.Module):
-        raise InputError(f"{found.__name__}.from_pretrained gives no torch module; give another class")
-    return network
-
-
-def _load_weights(network: Any, folder: Path, prefix: str) -> tuple[str, ...]:
-    """Load the weights of a folder whose names begin with a prefix; a note on those that are not read."""
-    with reading(folder):
-        files = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES) if folder.is_dir() else []
-    if len(files) != 1:
-        what = "no file" if not files else f"{len(files)} files"
-        raise InputError(f"{str(folder)!r} has {what} of weights ({', '.join(_SUFFIXES)}); leave one there")
-    stored = _read_weights(files[0])
-    weights = {
-        name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)
-    }
-    if not weights:
-        first = min(stored, default="none")
-        raise InputError(
-            f"no weight in {str(files[0])!r} begins with {prefix!r} (the first is {first}); correct "
-            "--state-prefix"
-        )
-    try:
-        report = network.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise InputError(f"the weights in {str(files[0])!r} do not fit: {first_sentence(error)}") from error
-    network.tie_weights()
-    own = network.state_dict(keep_vars=True)
-    loaded = {own[name].data_ptr() for name in weights if name in own}
-    missing = [name for name in report.missing_keys if own[name].data_ptr() not in loaded]
-    if missing:
-        raise InputError(
-            f"{str(files[0])!r} lacks {counted_weights(missing)}; check --model-class and --state-prefix"
-        )
-    return unread_note(network, report.unexpected_keys, repr(str(files[0])))
-
-
-def _read_weights(file: Path) -> Mapping[str, Tensor]:
-    """Names and weights of a file, without running code that it may hold."""
-    try:
-        if file.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(file)
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, for damaged files and for pickled code
-        raise InputError(
-            f"the weights in {str(file)!r} cannot be read without running code: {first_sentence(error)}; "
-            "save them as .safetensors"
-        ) from error
-    names = [name for name in _NESTED if isinstance(content, dict) and name in content]
-    nested = content[names[0]] if names else content
-    if not isinstance(nested, dict) or not all(isinstance(tensor, Tensor) for tensor in nested.values()):
-        raise InputError(f"{str(file)!r} holds no weights by name; save them as .safetensors")
-    return nested
-
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
 
@@ -162,6 +36,7 @@ class Reading:
     mask_id: int | None = None  # the id of the mask token; None for that of the tokenizer or of the family
     diffusion: str | None = None  # the family of a diffusion language model, for one that is not recognised
     attn_implementation: str | None = None  # which attention transformers uses; None leaves it to the model
+    model_class: str | None = None  # MODULE:CLASS of an installed package, for a class outside transformers
 
 
 def load_masked_lm(
@@ -172,25 +47,29 @@ def load_masked_lm(
     See `MaskedLM.from_pretrained`.
     """
     transformers = import_extra("transformers", "hf", "a masked language model")
-    named = None if reading.diffusion is None else named_diffusion(reading.diffusion)
+    diffusion = None if reading.diffusion is None else named_diffusion(reading.diffusion)
     recognised_diffusion("", name)  # refuses what cannot be scored before its code is asked for
     with loading(name, reading.revision, trust_remote_code=reading.trust_remote_code) as options:
-        config = transformers.AutoConfig.from_pretrained(name, **options)
-        diffusion = named or recognised_diffusion(str(getattr(config, "model_type", "")), name)
-        if diffusion is None:
-            _check_has_head(transformers, config, name, reading.trust_remote_code)
-        auto_class = "AutoModelForMaskedLM" if diffusion is None else diffusion.auto_class
-        dtype = reading.dtype or ("float32" if diffusion is None else "auto")
-        spread = {} if reading.device_map is None else {"device_map": reading.device_map}
-        attention = reading.attn_implementation
-        chosen = {} if attention is None else {"attn_implementation": attention}
-        more = {"config": config, **spread, **chosen, **options}
-        kind = getattr(transformers, auto_class)
-        model, notes = load_network(kind, name, "masked-LM head", dtype=dtype, **more)
+        if reading.model_class is not None:
+            model, notes = _of_class(transformers, name, reading, options)
+        else:
+            config = transformers.AutoConfig.from_pretrained(name, **options)
+            diffusion = diffusion or recognised_diffusion(str(getattr(config, "model_type", "")), name)
+            if diffusion is None:
+                _check_has_head(transformers, config, name, reading.trust_remote_code)
+            auto_class = "AutoModelForMaskedLM" if diffusion is None else diffusion.auto_class
+            dtype = reading.dtype or ("float32" if diffusion is None else "auto")
+            spread = {} if reading.device_map is None else {"device_map": reading.device_map}
+            attention = reading.attn_implementation
+            chosen = {} if attention is None else {"attn_implementation": attention}
+            more = {"config": config, **spread, **chosen, **options}
+            kind = getattr(transformers, auto_class)
+            model, notes = load_network(kind, name, "masked-LM head", dtype=dtype, **more)
     if tokenizer is None or isinstance(tokenizer, str | Path):
         elsewhere = {} if tokenizer is None else {"revision": "main"}
         tokenizer = _tokenizer_of_model(str(tokenizer or name), name, options | elsewhere)
     if diffusion is not None:
+        config = getattr(model, "config", None)
         own = _mask_of_diffusion(diffusion, reading.mask_id, tokenizer, config)
         return DiffusionNetwork(model, diffusion, own), tokenizer, own, notes
     mask_id = getattr(tokenizer, "mask_token_id", None) if reading.mask_id is None else reading.mask_id
@@ -200,6 +79,41 @@ def load_masked_lm(
             "mask token with --mask-id"
         )
     return model, tokenizer, int(mask_id), notes
+
+
+def _of_class(
+    transformers: Any, name: str, reading: Reading, options: dict[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
+    """A network of the class of an installed package, which loads its weights in its own way."""
+    if (reading.dtype, reading.device_map, reading.attn_implementation) != (None, None, None):
+        raise InputError(
+            "--model-class loads the weights in its own way; leave --dtype, device_map and "
+            "--attn-implementation out"
+        )
+    module, _, own = str(reading.model_class).rpartition(":")
+    try:
+        network_class = getattr(importlib.import_module(module), own)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"--model-class {reading.model_class!r} cannot be imported ({first_sentence(error)}); give "
+            "MODULE:CLASS of an installed package"
+        ) from error
+    if not hasattr(network_class, "from_pretrained"):
+        raise InputError(f"{reading.model_class!r} has no from_pretrained; give a class that loads itself")
+    if issubclass(network_class, transformers.PreTrainedModel):
+        return load_network(network_class, name, "head", **options)
+    revision = {} if reading.revision is None else {"revision": reading.revision}
+    try:
+        network = network_class.from_pretrained(name, **revision)
+    except Exception as error:
+        raise InputError(
+            f"{network_class.__name__} cannot load {name!r}: {first_sentence(error)}; check the name"
+        ) from error
+    if not isinstance(network, torch.nn.Module):
+        raise InputError(
+            f"{network_class.__name__}.from_pretrained gives no torch module; give another class"
+        )
+    return network, ()
 
 
 def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, config: Any) -> int:
@@ -217,19 +131,12 @@ def _mask_of_diffusion(diffusion: Diffusion, asked: int | None, tokenizer: Any, 
     return int(token_id)
 
 
-def load_tokenizer(
-    place: str | Path,
-    pattern: str | None = None,
-    mask_token: str | None = None,
-    revision: str | None = None,
-) -> Any:
+def load_tokenizer(place: str | Path, pattern: str | None = None) -> Any:
     """A tokenizer from a folder, from the hub or its cache, or from a vocab.txt.
 
     Args:
         place: a folder, a vocab.txt, or OWNER/NAME on the hub.
         pattern: a regular expression of a token; the vocab.txt is then read as `pattern_tokenizer` does.
-        mask_token: the word that stands for a hidden token, if the tokenizer does not say.
-        revision: branch, tag or commit on the hub.
 
     Raises:
         InputError: no tokenizer, or one without a mask token.
@@ -244,12 +151,12 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
     transformers = import_extra("transformers", "hf", "a tokenizer")
     path = Path(place)
     if pattern is not None:
-        return pattern_tokenizer(read_vocabulary(_vocabulary_file(path)), pattern, mask_token)
+        return pattern_tokenizer(read_vocabulary(_vocabulary_file(path)), pattern)
     if path.is_file():
         return transformers.BertTokenizerFast(vocab=str(path), do_lower_case=not _is_cased(path))
     local_only = path.is_dir() or not hub_reachable()
     try:
-        tokenizer = _auto_tokenizer(str(place), revision=revision or "main", local_files_only=local_only)
+        tokenizer = _auto_tokenizer(str(place), local_files_only=local_only)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # transformers fails in any way on damaged files
@@ -257,10 +164,6 @@ save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
             f"there is no tokenizer in {str(place)!r}; give a folder that save_pretrained wrote, a "
             "vocab.txt, or OWNER/NAME on the hub"
         ) from error
-    if mask_token is not None:
-        if mask_token not in tokenizer.get_vocab():
-            raise InputError(f"the tokenizer in {str(place)!r} has no word {mask_token!r} (--mask-token)")
-        tokenizer.add_special_tokens({"mask_token": mask_token})
     if tokenizer.mask_token_id is None:
         raise InputError(f"the tokenizer in {str(place)!r} has no mask token; give one that has one")
     return tokenizer

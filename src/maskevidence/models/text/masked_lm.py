@@ -120,6 +120,7 @@ class MaskedLM(HasPage, nn.Module):
         mask_id: int | None = None,
         diffusion: str | None = None,
         attn_implementation: str | None = None,
+        model_class: str | None = None,
     ) -> "MaskedLM":
         """Load a masked language model from a folder or from the Hugging Face hub, ready for scoring.
 
@@ -138,6 +139,8 @@ class MaskedLM(HasPage, nn.Module):
             diffusion: "llada", "dream", "mdlm", "sedd" or "bd3lm" for a diffusion language model of one of
                 these families that its configuration does not tell; see `Diffusion`.
             attn_implementation: "eager", "sdpa" or another attention of transformers.
+            model_class: MODULE:CLASS of an installed package, for a class outside transformers with a
+                `from_pretrained` of its own.
 
         Raises:
             InputError: no such model, one without a masked-LM head, incomplete weights, no mask token, a
@@ -156,7 +159,14 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
         chosen_device = choose_device(device)
         reading = Reading(
-            revision, trust_remote_code, dtype, device_map, mask_id, diffusion, attn_implementation
+            revision,
+            trust_remote_code,
+            dtype,
+            device_map,
+            mask_id,
+            diffusion,
+            attn_implementation,
+            model_class,
         )
         network, tokenizer, mask, notes = load_masked_lm(str(name_or_path), tokenizer, reading)
         network = network.eval() if device_map is not None else network.to(chosen_device).eval()

@@ -37,14 +37,11 @@ def read_vocabulary(file: Path) -> list[str]:
     return words
 
 
-def pattern_tokenizer(words: Sequence[str], pattern: str, mask_token: str | None = None) -> Any:
+def pattern_tokenizer(words: Sequence[str], pattern: str) -> Any:
     r"""A tokenizer that splits texts by a regular expression and looks up each part as a whole word.
 
     What the pattern does not match stands between two matches and is a part, too; parts that are no words are
     unknown tokens, and spaces alone are dropped.
-
-    Args:
-        mask_token: the word that stands for a hidden token, if it is neither [MASK] nor <mask>.
 
     Example:
         >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] C Cl ( ) = O".split()
@@ -59,15 +56,10 @@ def pattern_tokenizer(words: Sequence[str], pattern: str, mask_token: str | None
         name: next((word for word in words_of_role if word in number), None)
         for name, words_of_role in _SPECIAL.items()
     }
-    if mask_token is not None:
-        if mask_token not in number:
-            raise InputError(f"the vocabulary has no word {mask_token!r}; give --mask-token one of its words")
-        special["mask"] = mask_token
     for name, what in (("mask", "hidden"), ("unk", "unknown")):
         if special[name] is None:
-            remedy = "name it with --mask-token" if name == "mask" else "add [UNK] to it"
             raise InputError(
-                f"the vocabulary has no word for {what} tokens ({' or '.join(_SPECIAL[name])}); {remedy}"
+                f"the vocabulary has no word for {what} tokens; call it {' or '.join(_SPECIAL[name])} there"
             )
     cut = tokenizers.Tokenizer(tokenizers.models.WordLevel(number, unk_token=special["unk"]))
     try:
