@@ -1,4 +1,4 @@
-"""The search for wrong cells: the most surprising one of a row is hidden, and the rest of the row judged again."""
+"""The search for wrong cells: the most surprising one is hidden, and the rest of its row judged again."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from maskevidence.tokens import Tokens
 Rows = Float64[np.ndarray, "N D"]
 Cells = Bool[np.ndarray, "N D"]
 
-FAULTS = ("", "outside the column's words", "beyond the column's range", "off the column's grid")
+FAULTS = ("", "unknown word", "beyond the range", "off the grid")
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _CERTAIN = 100.0  # nats of suspicion of a cell that the column cannot hold
 _OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
@@ -145,10 +145,10 @@ class CellJudge:
         with np.errstate(invalid="ignore"):
             far = (rows - facts.centre) / (2 * facts.scale)
             wide = -np.log(2 * np.pi * facts.scale) - np.log1p(far**2)
-        for j, values in enumerate(facts.values):
-            if values is not None:
-                wide[:, j] = -np.log(len(values)) if len(values) > 2 else marginal[:, j]
-        return np.logaddexp(np.log(1 - _WIDE) + marginal, np.log(_WIDE) + wide)
+            for j, values in enumerate(facts.values):
+                if values is not None:
+                    wide[:, j] = -np.log(len(values)) if len(values) > 2 else marginal[:, j]
+            return np.logaddexp(np.log(1 - _WIDE) + marginal, np.log(_WIDE) + wide)
 
     def log_given(self, rows: Rows, hidden: Cells) -> Rows:
         """log p of the hidden cells of each row given the others, nats; NaN for holes and visible cells."""

@@ -10,8 +10,9 @@ from maskevidence.data.table import Table as Data
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import MINUS, count
+from maskevidence.support.files import csv_text
 
-_MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 30, 8, 8  # of the page
+_MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class WrongCell:
         p_value: the share of clean cells that are as suspicious.
         called: whether it is among those called wrong.
         expected: what the model expects in its place.
-        fault: of its form: outside the column's words, beyond its range, or off its grid; "" for none.
+        fault: of its form: "unknown word", "beyond the range" or "off the grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
     """
 
@@ -129,8 +130,7 @@ class WrongCells(Shown):
         listed = {(places[cell.row], cell.column) for cell in self.cells}
         rows, marked = [], set()
         for k, i in enumerate(worst):
-            label = str(self.table.ids[i]) if self.table.labels is None else self.table.labels[i]
-            rows.append([label, *(_written(_value(self.table, i, j)) for j in columns)])
+            rows.append([name_of_row(self.table, i), *(_written(_value(self.table, i, j)) for j in columns)])
             marked |= {(k, m + 1) for m, j in enumerate(columns) if (i, self.table.columns[j]) in listed}
         bold = {(k, m) for k, m in marked if self.called[worst[k], columns[m - 1]]}
         headings = ["row", *(self.table.columns[j] for j in columns)]
@@ -163,11 +163,22 @@ class WrongCells(Shown):
         rows = [cell.to_dict() for cell in self.cells]
         return Columns({name: [row[name] for row in rows] for name in COLUMNS})
 
+    def to_csv(self) -> str:
+        """The listed cells, one a row; `impute --wrong` reads it."""
+        return csv_text(COLUMNS, zip(*self.columns().values.values(), strict=True))
+
 
 COLUMNS = (
     *("row", "label", "column", "value", "expected", "low", "high", "likelier"),
     *("suspicion", "p_value", "called", "fault", "suggestion"),
 )
+
+
+def name_of_row(table: Data, row: int) -> str:
+    """The label of a row, its line in a file, or its position."""
+    if table.labels is not None:
+        return table.labels[row]
+    return str(table.ids[row]) if table.lines is None else table.place(row)
 
 
 def _value(table: Data, row: int, column: int) -> float | str:

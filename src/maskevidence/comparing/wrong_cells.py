@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int64
 
 from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
 from maskevidence.comparing.choosing import as_table, varying_columns
-from maskevidence.comparing.found_cells import Expected, WrongCell, WrongCells
+from maskevidence.comparing.found_cells import Expected, WrongCell, WrongCells, name_of_row
 from maskevidence.data.table import Table, with_columns_of, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
@@ -21,7 +21,7 @@ from maskevidence.tokens import Tokens, column_names
 
 _MOST_LISTED = 1000
 _MOST_LIKELIER = 3  # words
-_DRAWS = 200  # for the interval of an expected value
+_DRAWS = 100  # for the interval of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
 _FEWEST_CLEAN = 1000  # rows drawn from the models where none are trusted
 
@@ -271,7 +271,7 @@ def _described(
         found.append(
             WrongCell(
                 row=int(given.ids[i]),
-                label=str(given.ids[i]) if given.labels is None else given.labels[i],
+                label=name_of_row(given, i),
                 column=given.columns[j],
                 value=value if words is None else words[int(value)],
                 suspicion=float(judged.suspicion[i, j]),
@@ -291,9 +291,11 @@ def _expected(judge: CellJudge, blank: Rows, column: Int64[np.ndarray, " n"], se
     levels, names = getattr(model, "levels", {}), getattr(model, "columns", None)
     number = np.flatnonzero(judge.facts.numbers[column])
     if len(number) and isinstance(model, HasDrawMissing):
-        drawn = model.draw_missing(blank[number], _DRAWS, seed)[:, np.arange(len(number)), column[number]]
-        for k, ends in zip(number, np.quantile(drawn, (0.5, 0.05, 0.95), axis=0).T, strict=True):
-            answers[k] = Expected(*map(float, ends))
+        (drawn,) = model.draw_missing(np.repeat(blank[number], _DRAWS, axis=0), 1, seed)
+        of_cells = drawn[np.arange(len(drawn)), np.repeat(column[number], _DRAWS)].reshape(-1, _DRAWS)
+        for k, ends in zip(number, np.quantile(of_cells, (0.5, 0.05, 0.95), axis=1).T, strict=True):
+            value, low, high = map(float, ends)
+            answers[k] = Expected(value, low, high)
     for j in np.unique(column).tolist():
         these, values = np.flatnonzero(column == j), judge.facts.values[j]
         if values is None:
@@ -326,7 +328,10 @@ def _suggested(
             continue
         for unit, factor in _UNITS.items():
             tries.append((k, unit, [j]))
-            probes.append(np.where(np.arange(len(numbers)) == j, rows[k] * factor, rows[k]))
+            probes.append(rows[k].copy())
+            probes[-1][j] *= factor
+            if "2.54" in unit and judge.facts.decimals[j] is not None:
+                probes[-1][j] = np.round(probes[-1][j], judge.facts.decimals[j])
         for other in np.flatnonzero(numbers & ~np.isnan(rows[k]) & (rows[k] != rows[k, j])).tolist():
             tries.append((k, f"swap with {names[other]!r}", [j, other]))
             probes.append(rows[k].copy())
