@@ -229,12 +229,14 @@ def test_words_are_judged_and_likelier_ones_named(network: Any) -> None:
 
 def test_without_trusted_rows_the_note_says_on_what_the_rate_rests() -> None:
     model, rng = correlated(), np.random.default_rng(0)
-    rows, wrong = spoilt(model.sample(300, seed=1), 0.03, rng)
-    found = me.wrong_cells("gaussian", rows)
+    rows = model.sample(400, seed=1)
+    wrong = rng.random(rows.shape) < 0.01
+    found = me.wrong_cells("gaussian", np.where(wrong, rows + 12, rows))
     assert found.n_trusted == 0
-    assert any("rests on the model" in note for note in found.notes)
-    assert found.called[wrong].mean() > 0.15
-    assert found.called[~wrong].mean() < 0.02
+    assert any("rests on the tail" in note for note in found.notes)
+    assert found.called[wrong].mean() > 0.5
+    assert found.called[~wrong].mean() < 0.01
+    assert not me.wrong_cells("gaussian", rows).called.any()
 
 
 def test_the_result_as_a_page_a_frame_and_json() -> None:

@@ -79,7 +79,7 @@ class WrongCells(Shown):
         p_values: shape (N, D); NaN for holes.
         called: shape (N, D); which cells are called wrong.
         rate: the share of the calls that may be false on average.
-        n_trusted: the number of trusted rows; 0 where rows drawn from the model stand in for them.
+        n_trusted: the number of trusted rows; 0 where the table's own cells stand for them.
         notes: what a reader needs to know, one sentence each.
     """
 
@@ -97,7 +97,7 @@ class WrongCells(Shown):
         n, n_cells = int(self.called.sum()), int((~np.isnan(self.suspicion)).sum())
         line = f"WrongCells({n:,} of {count(n_cells, 'cell')} called wrong, rate {self.rate:g})"
         headline = f"{n:,} of {count(n_cells, 'cell')} {'is' if n == 1 else 'are'} called wrong"
-        aside = f"at most {100 * self.rate:g} % of the calls are false on average"
+        aside = f"(at most {100 * self.rate:g} % of such calls are false on average)"
         notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
         parts = [self._suspicious(), self._worst_rows(), self._by_column()]
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)

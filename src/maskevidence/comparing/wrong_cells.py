@@ -23,7 +23,6 @@ _MOST_LISTED = 1000
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # for the interval of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
-_FEWEST_CLEAN = 1000  # rows drawn from the models where none are trusted
 
 
 def wrong_cells(
@@ -46,8 +45,9 @@ def wrong_cells(
     cells of these rows and of its own, (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them),
     and the procedure of Benjamini and Hochberg calls cells wrong.
 
-    Without trusted rows, rows drawn from the models stand in for them, and the middle of the p-values
-    corrects their tail, as an empirical null does. The rate then rests on the model.
+    Without trusted rows, a p-value is the share of the table's own cells that are as suspicious. Beyond the
+    90 % quantile it is the tail of a generalised Pareto distribution through the 90, 96 and 98 % quantiles,
+    which at most 2 % of wrong cells leave as they are. The rate then rests on that tail.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -67,8 +67,8 @@ def wrong_cells(
             rows, or rows that the model cannot take.
 
     Source:
-        Bates et al. (2023), Testing for Outliers with Conformal p-values; Efron (2004), Large-Scale
-        Simultaneous Hypothesis Testing: The Choice of a Null Hypothesis.
+        Bates et al. (2023), Testing for Outliers with Conformal p-values; Pickands (1975), Statistical
+        Inference Using Extreme Order Statistics (a tail from its quantiles).
 
     Example:
         >>> import maskevidence as me
@@ -85,18 +85,19 @@ def wrong_cells(
     if isinstance(model, str):
         given, coded, sittings, notes = _by_word(model, table, trusted, folds, seed, batch_size)
     else:
-        given, coded, sittings, notes = _by_model(model, table, trusted, seed, batch_size)
+        given, coded, sittings, notes = _by_model(model, table, trusted, batch_size)
     judged = Judged(*(np.zeros(coded.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
     for sitting in sittings:
         for whole, part in zip(judged, sitting.judge.search(coded[sitting.places]), strict=True):
             whole[sitting.places] = part
-    clean = [each.judge.search(each.clean).suspicion for each in sittings if len(each.clean)]
-    p_values = _ranks(judged.suspicion, np.concatenate(clean))
     if trusted is None:
-        p_values = _by_the_middle(p_values)
+        p_values = _by_the_tail(judged.suspicion)
         notes.append(
-            "no trusted rows: rows drawn from the model stand in for them, and the rate rests on the model"
+            "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
+    else:
+        clean = [each.judge.search(each.clean).suspicion for each in sittings if len(each.clean)]
+        p_values = _ranks(judged.suspicion, np.concatenate(clean))
     called = _called(p_values, rate)
     tested = _Tested(p_values, called, _listed(judged, called))
     cells = [
@@ -106,7 +107,7 @@ def wrong_cells(
         for cell in _described(each, given, coded, judged, tested, seed)
     ]
     cells.sort(key=lambda cell: (-cell.suspicion, cell.row, cell.column))
-    n_trusted = 0 if trusted is None else sum(map(len, clean))
+    n_trusted = sum(len(each.clean) for each in sittings)
     return WrongCells(tuple(cells), given, judged.suspicion, p_values, called, rate, n_trusted, tuple(notes))
 
 
@@ -115,7 +116,7 @@ class _Sitting(NamedTuple):
 
     judge: CellJudge
     places: Int64[np.ndarray, " n"]  # of the rows of the table that it judges
-    clean: Rows  # trusted rows, or rows drawn from it
+    clean: Rows  # the trusted rows that it judges
 
 
 class _Tested(NamedTuple):
@@ -129,7 +130,7 @@ class _Tested(NamedTuple):
 _Prepared = tuple[Table, Rows, list[_Sitting], list[str]]
 
 
-def _by_model(model: Any, table: object, trusted: object, seed: int, batch_size: int | None) -> _Prepared:
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as it is and in the codes of a fitted model, which judges it."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -146,7 +147,7 @@ def _by_model(model: Any, table: object, trusted: object, seed: int, batch_size:
         )
     if share:
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
-    clean = _drawn(judge, coded, _FEWEST_CLEAN, seed) if trusted is None else known
+    clean = known[:0] if trusted is None else known
     return rows, coded, [_Sitting(judge, np.arange(len(coded)), clean)], notes
 
 
@@ -156,7 +157,7 @@ def _by_word(
     """The same by a MODEL word: no row is judged by a model that was fitted to it."""
     build, saved = parse_model(word)
     if build is None:
-        return _by_model(saved, table, trusted, seed, batch_size)
+        return _by_model(saved, table, trusted, batch_size)
     rows, example = as_table(table), build(2)
     base = rows if trusted is None else as_table(trusted)
     if base.levels and not example.takes_words:
@@ -185,11 +186,7 @@ def _by_word(
 
     judges, none = [judge(part) for part in parts], np.zeros(0, dtype=np.int64)
     if trusted is None:
-        fewest = -(-_FEWEST_CLEAN // folds)
-        sittings = [
-            _Sitting(each, part, _drawn(each, coded[part], fewest, seed + k))
-            for k, (each, part) in enumerate(zip(judges, parts, strict=True))
-        ]
+        sittings = [_Sitting(each, part, coded[:0]) for each, part in zip(judges, parts, strict=True)]
     else:
         sittings = [_Sitting(each, none, base.values[part]) for each, part in zip(judges, parts, strict=True)]
         sittings.append(_Sitting(judge(none), np.arange(len(coded)), coded[:0]))
@@ -206,19 +203,6 @@ def _columns_of(model: Any, data: object) -> Table:
     return table if names is None else replace(table, columns=tuple(names))
 
 
-def _drawn(judge: CellJudge, like: Rows, fewest: int, seed: int) -> Rows:
-    """Rows drawn from a model, with the decimals and the holes of others."""
-    model = judge.asker.model
-    if not isinstance(model, TableModel):
-        raise InputError(f"{type(model).__name__} draws no rows to compare with; give trusted rows")
-    holes = np.isnan(np.tile(like, (-(-fewest // len(like)), 1)))
-    drawn = model.sample(len(holes), seed)
-    for j, decimals in enumerate(judge.facts.decimals):
-        if decimals is not None:
-            drawn[:, j] = np.round(drawn[:, j], decimals)
-    return np.where(holes, np.nan, drawn)
-
-
 def _ranks(suspicion: Rows, clean: Rows) -> Rows:
     """The p-value of each cell: its rank among the cells of clean rows and of its own row; NaN for holes."""
     from scipy.stats import rankdata
@@ -232,13 +216,23 @@ def _ranks(suspicion: Rows, clean: Rows) -> Rows:
     return np.where(seen, (above + own) / (len(ordered) + seen.sum(1, keepdims=True)), np.nan)
 
 
-def _by_the_middle(p_values: Rows) -> Rows:
-    """p-values whose normal scores are shifted and scaled until their quartiles are those of clean cells."""
-    from scipy.special import ndtr, ndtri
+def _by_the_tail(suspicion: Rows) -> Rows:
+    """The p-value of each cell by the table's own cells and a generalised Pareto tail; NaN for holes.
 
-    scores = -ndtri(np.clip(p_values, 1e-12, 1 - 1e-12))
-    low, middle, high = np.nanquantile(scores, (0.25, 0.5, 0.75))
-    return ndtr((middle - scores) * 2 * ndtri(0.75) / (high - low))
+    With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
+    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1).
+    """
+    seen = ~np.isnan(suspicion)
+    ordered = np.sort(suspicion[seen])
+    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98))
+    above = (len(ordered) - np.searchsorted(ordered, suspicion)) / len(ordered)
+    a, b = np.array(others) - start
+    if not 0 < a < b:  # equal values, which have no tail
+        return np.where(seen, above, np.nan)
+    shapes = np.linspace(0.01, 4, 400)
+    shape = shapes[np.abs((5**shapes - 1) / (2.5**shapes - 1) - b / a).argmin()]
+    far = np.maximum(suspicion - start, 0) * (5**shape - 1) / b
+    return np.where(seen, np.where(suspicion > start, 0.1 * np.exp(-np.log1p(far) / shape), above), np.nan)
 
 
 def _called(p_values: Rows, rate: float) -> Bool[np.ndarray, "N D"]:

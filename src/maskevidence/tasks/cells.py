@@ -21,8 +21,8 @@ def cells(
         str,
         Argument(
             "MODEL",
-            "kernel-gaussian, masked-net, gaussian, ppca:8, factor-analysis:8, fitted by folds; or the folder "
-            "of a saved model.",
+            "kernel-gaussian, masked-net, gaussian, ppca:8, factor-analysis:8, fitted by folds; or a saved "
+            "model's folder.",
         ),
     ],
     data: Annotated[
