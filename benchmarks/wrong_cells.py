@@ -330,6 +330,8 @@ def main() -> int:
     seeds = 1 if options.quick else options.seeds
     names = ["wine"] if options.quick else options.tables.split(",")
     shares = (0.02,) if options.quick else tuple(map(float, options.shares.split(",")))
+    if not options.quick and "tables" in options.parts:
+        data("tabular")  # before any work
     print(machine())
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
