@@ -13,9 +13,11 @@ from maskevidence.comparing.found_cells import Expected, WrongCell, WrongCells, 
 from maskevidence.data.table import Table, with_columns_of, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
+from maskevidence.model import DENSITY
 from maskevidence.models.base import TableModel
 from maskevidence.models.by_name import parse_model
 from maskevidence.models.fingerprints import share_fitted
+from maskevidence.models.reshaped import Reshaped
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens, column_names
 
@@ -180,9 +182,10 @@ def _by_word(
         model, train = build(len(kept)), np.delete(base.values, out, axis=0)
         model.columns = kept
         model.declare(base)
-        model.fit(train[~np.isnan(train).all(axis=1)])
-        facts = facts_of(model, train, [kept.index(name) for name in base.levels])
-        return CellJudge(model, facts, batch_size)
+        filled = train[~np.isnan(train).all(axis=1)]
+        fitted = Reshaped(model, filled) if model.base_measure == DENSITY else model.fit(filled)
+        facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
+        return CellJudge(fitted, facts, batch_size)
 
     judges, none = [judge(part) for part in parts], np.zeros(0, dtype=np.int64)
     if trusted is None:
