@@ -20,6 +20,7 @@ OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _CERTAIN = 100.0  # nats of suspicion of a cell that the column cannot hold
 _OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
+_MOST_HIDDEN = 10  # cells of a row
 _PRIOR = 0.01  # the odds of a wrong cell, by which explanations of a row are weighed
 _WIDE = 0.5  # the weight of the wide component of a wrong cell's distribution
 _MOST_DECIMALS = 6
@@ -91,9 +92,9 @@ class CellJudge:
 
     q is the distribution of a wrong cell: half the model's own marginal of the column, as of a cell with the
     value of another row, and half a wide one, a Cauchy distribution for numbers and equal probabilities for
-    words. A row ends when no cell has 3 nats or half of the row is hidden. At the end, each hidden cell is
-    judged given the visible ones, and so are these given it: where two cells explain the same surprise, each
-    loses what speaks for the other.
+    words. A row ends when no cell has 3 nats, or half of its cells or 10 are hidden. At the end, each hidden
+    cell is judged given the visible ones, and so are these given it: where two cells explain the same
+    surprise, each loses what speaks for the other.
 
     Args:
         model: any model of rows.
@@ -112,7 +113,7 @@ class CellJudge:
         wrong = self.log_wrong(rows) + _OFF_GRID * (fault == _GRID)
         hidden = np.zeros(rows.shape, dtype=bool)
         suspicion = wrong - self._alone(rows, hidden)
-        most = (~np.isnan(rows)).sum(1) // 2
+        most = np.minimum((~np.isnan(rows)).sum(1) // 2, _MOST_HIDDEN)
         active = np.arange(len(rows))
         while len(active):
             seen = np.where(hidden[active], -np.inf, np.nan_to_num(suspicion[active], nan=-np.inf))
