@@ -110,16 +110,15 @@ class WrongCells(Shown):
                 cell.column,
                 _written(cell.value),
                 str(cell.expected),
+                "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion])),
                 f"{cell.p_value:.2g}",
-                "wrong" if cell.called else "",
-                "; ".join(filter(None, [cell.fault, cell.suggestion])),
             ]
             for cell in shown
         ]
-        title = f"The {count(len(rows), 'most suspicious cell')}; a bold value is called wrong"
+        title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called}
-        headings = ["row", "column", "value", "expected (90 %)", "p", "called", "remarks"]
-        return Table(headings, rows, title, words=(0, 1, 3, 5, 6), bold=bold, marked=bold)
+        headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
+        return Table(headings, rows, title, words=(0, 1, 3, 4), bold=bold, marked=bold)
 
     def _worst_rows(self) -> Table:
         """Part of the table: the rows with the most suspicious cells, these in colour."""
