@@ -183,7 +183,8 @@ def _by_word(
         model.columns = kept
         model.declare(base)
         filled = train[~np.isnan(train).all(axis=1)]
-        fitted = Reshaped(model, filled) if model.base_measure == DENSITY else model.fit(filled)
+        reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
+        fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
         return CellJudge(fitted, facts, batch_size)
 
