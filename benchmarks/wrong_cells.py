@@ -84,6 +84,8 @@ def spoilt(table: Table, way: str, share: float, seed: int) -> tuple[Table, np.n
             continue
         if way == "another row":
             others = x[~np.isnan(x[:, j]) & (x[:, j] != x[i, j]), j]
+            if not len(others):
+                continue
             values[i, j] = rng.choice(others)
         elif way == "decimal":
             values[i, j] = x[i, j] * (10.0 if rng.random() < 0.5 else 0.1)

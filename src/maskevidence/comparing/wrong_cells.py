@@ -53,8 +53,8 @@ def wrong_cells(
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
-            such as "kernel-gaussian" or "masked-net", which is fitted to the trusted rows, and by folds where
-            it judges rows that it would have seen.
+            such as "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold, and
+            judges that fold and a part of the table; without trusted rows, to all rows but a fold.
         table: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Holes are never
             called wrong.
         rate: the share of the calls that may be false on average, in (0, 1).
@@ -188,12 +188,13 @@ def _by_word(
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
         return CellJudge(fitted, facts, batch_size)
 
-    judges, none = [judge(part) for part in parts], np.zeros(0, dtype=np.int64)
     if trusted is None:
-        sittings = [_Sitting(each, part, coded[:0]) for each, part in zip(judges, parts, strict=True)]
-    else:
-        sittings = [_Sitting(each, none, base.values[part]) for each, part in zip(judges, parts, strict=True)]
-        sittings.append(_Sitting(judge(none), np.arange(len(coded)), coded[:0]))
+        sittings = [_Sitting(judge(part), part, coded[:0]) for part in parts]
+    else:  # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
+        others = np.array_split(np.random.default_rng(seed).permutation(len(coded)), folds)
+        sittings = [
+            _Sitting(judge(part), other, base.values[part]) for part, other in zip(parts, others, strict=True)
+        ]
     return rows, coded, sittings, notes
 
 
