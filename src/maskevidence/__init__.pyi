@@ -7,7 +7,9 @@ from .comparing.choosing import select as select
 from .comparing.comparison import Comparison as Comparison
 from .comparing.comparison import Difference as Difference
 from .comparing.comparison import compare as compare
+from .comparing.found_cells import WrongCells as WrongCells
 from .comparing.selection import Selection as Selection
+from .comparing.wrong_cells import wrong_cells as wrong_cells
 from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import InputError as InputError

@@ -225,7 +225,7 @@ def _plan(
     key: MaskKey,
 ) -> tuple[_Plan, list[str]]:
     """What is scored, and notes on what is left out."""
-    table = _table(data)
+    table = as_table(data)
     words = candidates(families, components)
     values, columns = table.values, table.columns
     given = table.take(np.flatnonzero(~np.isnan(values).all(axis=1)))
@@ -242,7 +242,7 @@ def _plan(
     held = tuple(np.sort(part) for part in np.array_split(order, folds))
     notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
     if not all(example.keeps_units for example in examples):
-        varies = _varies(values, held)
+        varies = varying_columns(values, held)
         if not varies.all():
             names = ", ".join(name for name, varying in zip(columns, varies, strict=True) if not varying)
             notes.append(f"left out columns that do not vary in all folds: {names}")
@@ -269,7 +269,7 @@ def _plan(
     return _Plan(table, words, held, design, key, cells), notes
 
 
-def _table(data: object) -> Table:
+def as_table(data: object) -> Table:
     """The data as a table, in which words are positions among the words of their column."""
     if isinstance(data, Table):
         return data
@@ -330,7 +330,7 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(words))
 
 
-def _varies(values: Rows, held: Sequence[Held]) -> np.ndarray:
+def varying_columns(values: Rows, held: Sequence[Held]) -> np.ndarray:
     """Which columns have two different values among the rows of every fit."""
     varies = np.ones(values.shape[1], dtype=bool)
     for rows in held:

@@ -258,9 +258,33 @@ class ImputeOptions:
     seed: Annotated[int, Option("Random seed of the draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
     id_column: IdColumn = None
+    wrong: Annotated[
+        Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
+    ] = None
     overwrite: Annotated[bool, Option("Replace the file in --out.")] = False
     table: TableOptions = field(default_factory=TableOptions)
     device: RowDevice = field(default_factory=RowDevice)
+
+
+@dataclass(frozen=True)
+class CellOptions:
+    """How wrong cells are called, and where they are written."""
+
+    trusted: Annotated[
+        str | None, Option("Rows that are known to be right, read as DATA is: they keep the rate.", "DATA")
+    ] = None
+    rate: Annotated[float, Option("Share of the calls that may be false on average.")] = 0.1
+    folds: Annotated[
+        int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
+    ] = 5
+    seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
+    limit: Limit = None
+    id_column: IdColumn = None
+    out: Annotated[
+        Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
+    ] = None
+    overwrite: Annotated[bool, Option("Replace other wrong cells in --out.")] = False
+    table: TableOptions = field(default_factory=TableOptions)
 
 
 Text = Annotated[str | None, Option("Column of the texts; two columns make pairs.", "COLUMN[,COLUMN]")]

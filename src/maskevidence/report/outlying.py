@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
+from maskevidence.comparing.cell_search import CellJudge, facts_of
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import LeaveOneOut
@@ -23,7 +24,7 @@ OUTLYING = 3.5  # robust standard deviations from the median
 _MAD_OF_NORMAL = 1.4826
 MOST_WORK = 5e7  # rows times columns squared
 USUAL = 21  # rows in the middle, with which a row is compared
-UNLIKELY = 8.0  # nats below the usual score
+_NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they may take
 
 
 def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
@@ -58,9 +59,7 @@ def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.nd
 def unlikely_cells(
     run: ReportedRun, places: Sequence[int], values: Float64[np.ndarray, " N"]
 ) -> dict[int, str]:
-    """The cell of each row that lies farthest below the usual score of its column, in words.
-
-    A second cell is named if it is unlikely without the first, too.
+    """The most suspicious cell of each row, and others that `wrong_cells` would hide, in words.
 
     Returns:
         By place, such as ": age = 999"; empty where `cell_scores` is.
@@ -69,25 +68,19 @@ def unlikely_cells(
     ids = run.estimate.ids.tolist()
     usual = np.argsort(np.abs(values - np.median(values)), kind="stable")[:USUAL].tolist()
     rows = {place: row for place in [*places, *usual] if (row := _row(run, ids[place])) is not None}
-    scores = _scores(run, {place: row.values for place, row in rows.items()}) if places else {}
-    if not scores:
+    model = _model_for(run, _LOOKS * len(rows)) if places else None
+    if model is None or not rows:
         return {}
-    middle = np.array([_in_columns(rows[place].values, scores[place]) for place in usual])
-    seen = ~np.isnan(middle).all(axis=0)
-    level = np.zeros(middle.shape[1])
-    level[seen] = np.nanmedian(middle[:, seen], axis=0)
-    worst = {place: _worst(rows[place].values, scores[place], level)[0] for place in places}
-    rest = {place: rows[place].values.copy() for place in places}
-    for place, column in worst.items():
-        rest[place][column] = np.nan
-    rest = {place: row for place, row in rest.items() if not np.isnan(row).all()}
+    table = np.stack([row.values for row in rows.values()])
+    judge = CellJudge(model, facts_of(model, table))
+    try:
+        judged = judge.search(np.stack([rows[place].values for place in places]))
+    except MaskEvidenceError:
+        return {}
     unlikely = {}
-    again = _scores(run, rest)
-    for place in places:
-        cells = [worst[place]]
-        if place in again:
-            column, below = _worst(rest[place], again[place], level)
-            cells += [column] * (below < -UNLIKELY)
+    for place, suspicion, hidden in zip(places, judged.suspicion, judged.hidden, strict=True):
+        order = np.argsort(-np.nan_to_num(suspicion, nan=-np.inf), kind="stable")[:_NAMED]
+        cells = [j for k, j in enumerate(order.tolist()) if not k or hidden[j]]
         row = rows[place]
         named = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
         unlikely[place] = f": {', '.join(named)}"
@@ -98,8 +91,8 @@ def _scores(
     run: ReportedRun, rows: Mapping[int, Float64[np.ndarray, " D"]]
 ) -> dict[int, Float64[np.ndarray, " n_observed"]]:
     """log p of each observed cell of these rows given the others."""
-    model, width = _model(run) if rows else None, len(run.manifest.data.columns)
-    if model is None or model.n_features != width or len(rows) * width**2 > MOST_WORK:
+    model = _model_for(run, len(rows))
+    if model is None:
         return {}
     tokens = to_device_of(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
     try:
@@ -109,31 +102,18 @@ def _scores(
     return token_scores(estimate.scores, LeaveOneOut.name)
 
 
-def _in_columns(
-    values: Float64[np.ndarray, " D"], scores: Float64[np.ndarray, " n_observed"]
-) -> Float64[np.ndarray, " D"]:
-    """The scores at the places of their columns; NaN where the value is missing."""
-    placed = np.full(len(values), np.nan)
-    placed[~np.isnan(values)] = scores
-    return placed
-
-
-def _worst(
-    values: Float64[np.ndarray, " D"],
-    scores: Float64[np.ndarray, " n_observed"],
-    level: Float64[np.ndarray, " D"],
-) -> tuple[int, float]:
-    """The column that lies farthest below its level, and by how much."""
-    below = _in_columns(values, scores) - level
-    column = int(np.nanargmin(below))
-    return column, float(below[column])
-
-
 def _row(run: ReportedRun, key: int) -> RowContent | None:
     content = None if isinstance(run.contents, Unavailable) else run.contents(key)
     if isinstance(content, ImageContent):
         return content.row
     return content if isinstance(content, RowContent) else None
+
+
+def _model_for(run: ReportedRun, n_rows: int) -> TableModel | None:
+    """The model of a run, if it can judge the cells of so many rows in little time."""
+    model, width = _model(run) if n_rows else None, len(run.manifest.data.columns)
+    little = n_rows * width**2 <= MOST_WORK
+    return model if model is not None and model.n_features == width and little else None
 
 
 def _model(run: ReportedRun) -> TableModel | None:

@@ -50,6 +50,8 @@ def table(part: Table, label: str = "") -> str:
             style += ";min-width:16em"
         if (row, column) in part.bold:
             content = f"<strong>{content}</strong>"
+        if (row, column) in part.marked:
+            content = f"<mark>{content}</mark>"
         scope = ' scope="col"' if tag == "th" else ""
         if label and column == 0 and tag == "td":
             tag, scope = "th", ' scope="row"'

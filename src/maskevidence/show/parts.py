@@ -17,6 +17,7 @@ class Table:
         title: above the table.
         words: the places of the columns that hold words and are set to the left; others hold numbers.
         bold: the row and the column of the cells in bold letters.
+        marked: those of the cells with a coloured ground, where a page has colours.
     """
 
     columns: Sequence[str]
@@ -24,6 +25,7 @@ class Table:
     title: str = ""
     words: Collection[int] = (0,)
     bold: Collection[tuple[int, int]] = ()
+    marked: Collection[tuple[int, int]] = ()
 
 
 class Picture:

@@ -29,6 +29,7 @@ from maskevidence.show.terminal import print_page, write_readably
 from maskevidence.show.words import plain
 from maskevidence.support import files
 from maskevidence.support.provenance import without_passwords
+from maskevidence.tasks.cells import cells
 from maskevidence.tasks.check import check
 from maskevidence.tasks.compare import compare_runs
 from maskevidence.tasks.impute import impute
@@ -111,6 +112,7 @@ add_command(app, shown(report))
 add_command(app, shown(train), models=_TRAINED)
 add_command(app, shown(select))
 add_command(app, shown(impute))
+add_command(app, shown(cells))
 add_command(app, shown(variants))
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
 

@@ -1,7 +1,9 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
+import csv
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +38,7 @@ from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
 from maskevidence.support.checks import word_of
+from maskevidence.support.files import reading as reading_file
 from maskevidence.support.provenance import command, versions
 from maskevidence.tokens import Tokens
 
@@ -118,7 +121,26 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 
         table = read(data, reading, id_column=options.id_column)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
-    return raw, (table if options.limit is None else table.head(options.limit))
+    table = table if options.limit is None else table.head(options.limit)
+    return raw, (table if options.wrong is None else _without_wrong(table, options.wrong))
+
+
+def _without_wrong(table: Table, file: Path) -> Table:
+    """The table with holes in place of the cells that a cells.csv calls wrong."""
+    values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
+    with reading_file(file):
+        lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    if lines and not {"row", "column", "called"} <= lines[0].keys():
+        raise InputError(f"{str(file)!r} is no cells.csv of `maskevidence cells --out`; give that file")
+    called = [line for line in lines if line["called"] == "True"]
+    found = [line for line in called if line["row"] in place and line["column"] in table.columns]
+    if called and not found:
+        raise InputError(
+            f"none of the wrong cells of {str(file)!r} is in this table; give the table of that run"
+        )
+    for line in found:
+        values[place[line["row"]], table.columns.index(line["column"])] = np.nan
+    return replace(table, values=values)
 
 
 def _fit(model: TableModel, table: Table) -> TableModel:

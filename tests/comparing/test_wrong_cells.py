@@ -1,0 +1,302 @@
+"""Wrong cells: the search, p-values, calls at the stated rate, and what is said of a cell."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import maskevidence as me
+from maskevidence.comparing.cell_search import CellJudge, Facts, facts_of
+from maskevidence.data import Table
+
+NAN = math.nan
+
+
+def correlated(d: int = 5) -> me.models.Gaussian:
+    """A density whose columns say much of each other."""
+    loadings = torch.from_numpy(np.random.default_rng(7).normal(size=(d, 2)))
+    covariance = loadings @ loadings.T + 0.2 * torch.eye(d, dtype=torch.float64)
+    return me.models.Gaussian(torch.zeros(d, dtype=torch.float64), covariance)
+
+
+def spoilt(rows: np.ndarray, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows some of whose cells have the value of another row, three times as far from 0; and which."""
+    wrong = rng.random(rows.shape) < share
+    return np.where(wrong, 3 * rows[rng.permutation(len(rows))], rows), wrong
+
+
+def log_normal(x: float, mean: float, variance: float) -> float:
+    return -0.5 * (math.log(2 * math.pi * variance) + (x - mean) ** 2 / variance)
+
+
+def log_given(model: me.models.Gaussian, row: np.ndarray, j: int, visible: list[int]) -> float:
+    """log p(x_j | visible cells) by the textbook."""
+    c = model.covariance.detach().numpy()
+    if not visible:
+        return log_normal(row[j], 0.0, c[j, j])
+    weights = np.linalg.solve(c[np.ix_(visible, visible)], c[visible, j])
+    return log_normal(row[j], weights @ row[visible], c[j, j] - weights @ c[visible, j])
+
+
+def slow_search(model: me.models.Gaussian, facts: Facts, row: np.ndarray) -> tuple[np.ndarray, set[int]]:
+    """The suspicion of each cell of a row and the hidden cells, one formula after the other."""
+    cells = [j for j in range(len(row)) if not math.isnan(row[j])]
+
+    def log_wrong(j: int) -> float:
+        far = (row[j] - facts.centre[j]) / (2 * facts.scale[j])
+        cauchy = 1 / (math.pi * 2 * facts.scale[j] * (1 + far**2))
+        return math.log(0.5 * math.exp(log_given(model, row, j, [])) + 0.5 * cauchy)
+
+    def suspicion(j: int, hidden: set[int]) -> float:
+        return log_wrong(j) - log_given(model, row, j, [k for k in cells if k != j and k not in hidden])
+
+    def beside(j: int, hidden: set[int]) -> float:
+        others = (suspicion(k, hidden) for k in cells if k != j and k not in hidden)
+        return suspicion(j, hidden) - math.log(1 + 0.01 * sum(map(math.exp, others)))
+
+    hidden: set[int] = set()
+    while len(hidden) < len(cells) // 2:
+        worst = max((j for j in cells if j not in hidden), key=lambda j: suspicion(j, hidden))
+        if suspicion(worst, hidden) <= 3:
+            break
+        hidden.add(worst)
+    final = np.full(len(row), NAN)
+    for j in cells:
+        if j in hidden:
+            final[j] = beside(j, hidden - {j})
+        else:
+            final[j] = max([suspicion(j, hidden), *(beside(j, hidden - {k}) for k in hidden)])
+    return final, hidden
+
+
+def test_the_search_is_that_of_a_slow_one() -> None:
+    model, rng = correlated(), np.random.default_rng(0)
+    rows, _ = spoilt(model.sample(40, seed=1), 0.15, rng)
+    rows[rng.random(rows.shape) < 0.1] = NAN
+    facts = facts_of(model, model.sample(300, seed=2))
+    judged = CellJudge(model, facts).search(rows)
+    assert judged.hidden.sum(1).max() >= 2
+    for row, suspicion, hidden in zip(rows, judged.suspicion, judged.hidden, strict=True):
+        expected, cells = slow_search(model, facts, row)
+        assert set(np.flatnonzero(hidden).tolist()) == cells
+        np.testing.assert_allclose(suspicion, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_batches_and_other_rows_do_not_matter() -> None:
+    model = correlated()
+    rows, _ = spoilt(model.sample(60, seed=1), 0.1, np.random.default_rng(0))
+    facts = facts_of(model, rows)
+    whole = CellJudge(model, facts).search(rows)
+    parts = [CellJudge(model, facts, batch_size=7).search(part) for part in np.split(rows, [13, 14])]
+    np.testing.assert_allclose(np.concatenate([part.suspicion for part in parts]), whole.suspicion, rtol=1e-9)
+    assert (np.concatenate([part.hidden for part in parts]) == whole.hidden).all()
+
+
+@pytest.fixture(scope="module")
+def clean_tables() -> list[me.WrongCells]:
+    """Many clean tables, each with trusted rows of its own."""
+    model = correlated()
+    tables = (model.sample(120, seed) for seed in range(80))
+    return [me.wrong_cells(model, rows[60:], trusted=rows[:60]) for rows in tables]
+
+
+def test_p_values_of_clean_rows_are_uniform(clean_tables: list[me.WrongCells]) -> None:
+    """z-tests of the shares below several levels, over independent tables."""
+    levels = np.array([0.02, 0.1, 0.3, 0.7])
+    shares = [(found.p_values[..., None] <= levels).mean((0, 1)) for found in clean_tables]
+    z = (np.mean(shares, 0) - levels) / (np.std(shares, 0, ddof=1) / math.sqrt(len(shares)))
+    assert np.abs(z).max() < 3.3, z
+
+
+def test_a_clean_table_has_no_call_in_nine_of_ten_runs(clean_tables: list[me.WrongCells]) -> None:
+    without = sum(not found.called.any() for found in clean_tables)
+    assert without >= 0.9 * len(clean_tables) - 2 * math.sqrt(len(clean_tables) * 0.09)
+
+
+def false_and_found(n_seeds: int, d: int, rate: float, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The share of false calls and of wrong cells that are called, for many tables of dependent columns."""
+    model, false, found = correlated(d), [], []
+    for seed in range(n_seeds):
+        clean = model.sample(400, seed)
+        rows, wrong = spoilt(clean[200:], share, np.random.default_rng(seed))
+        called = me.wrong_cells(model, rows, rate, clean[:200]).called
+        false.append((called & ~wrong).sum() / max(1, called.sum()))
+        found.append((called & wrong).sum() / wrong.sum())
+    return np.array(false), np.array(found)
+
+
+def test_the_rate_is_kept_where_the_columns_depend_on_each_other() -> None:
+    false, found = false_and_found(12, 6, 0.1, 0.03)
+    assert false.mean() <= 0.1 + 2 * false.std(ddof=1) / math.sqrt(len(false))
+    assert found.mean() > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "share"), [(5, 0.02), (12, 0.01), (12, 0.05)])
+def test_the_rate_is_kept_over_many_tables(d: int, share: float) -> None:
+    false, _ = false_and_found(200, d, 0.1, share)
+    assert false.mean() <= 0.1 + 2 * false.std(ddof=1) / math.sqrt(len(false))
+
+
+def test_holes_are_neither_judged_nor_called() -> None:
+    model, rng = correlated(), np.random.default_rng(0)
+    rows, _ = spoilt(model.sample(200, seed=1), 0.1, rng)
+    rows[rng.random(rows.shape) < 0.2] = NAN
+    rows[3] = NAN
+    found = me.wrong_cells(model, rows, trusted=model.sample(300, seed=2))
+    holes = np.isnan(rows)
+    assert found.called.any()
+    assert not found.called[holes].any()
+    assert np.isnan(found.p_values[holes]).all()
+    assert not np.isnan(found.p_values[~holes]).any()
+
+
+def test_the_most_suspicious_cell_comes_first_with_what_was_expected() -> None:
+    model = correlated()
+    rows = model.sample(500, seed=1)
+    truth = rows[200:220, 2].copy()
+    rows[200:220, 2] = 8 + truth
+    found = me.wrong_cells(model, rows[200:], trusted=rows[:200])
+    called = [cell for cell in found.cells if cell.called]
+    assert len(called) >= 18
+    assert {cell.column for cell in called[:15]} == {"c2"}
+    assert [cell.suspicion for cell in found.cells] == sorted(
+        (c.suspicion for c in found.cells), reverse=True
+    )
+    inside = [
+        cell.expected.low <= truth[cell.row] <= cell.expected.high
+        for cell in called
+        if cell.row < 20 and cell.expected.low is not None and cell.expected.high is not None
+    ]
+    assert len(inside) >= 15
+    assert np.mean(inside) > 0.7
+
+
+def test_units_swaps_and_faults_of_form_are_named() -> None:
+    rng = np.random.default_rng(0)
+    size = np.round(rng.normal(170, 10, 700))
+    x = np.column_stack(
+        [size, np.round(size / 2 + rng.normal(0, 1, 700)), size - 100 + rng.normal(0, 1, 700)]
+    )
+    x[400:406, 0] = np.round(x[400:406, 0] / 2.54, 1)
+    x[410:416, 1] *= 10
+    x[420:426, :2] = x[420:426, 1::-1]
+    found = me.wrong_cells("gaussian", x[400:], trusted=x[:400])
+    said = {(cell.row, cell.column): cell for cell in found.cells if cell.called}
+    assert [said[row, "c0"].fault for row in range(6)].count("off the grid") >= 4
+    assert [said[row, "c0"].suggestion for row in range(6)] == ["× 2.54"] * 6
+    assert [said[row, "c1"].suggestion for row in range(10, 16)] == ["÷ 10"] * 6
+    assert [said[row, "c1"].fault for row in range(10, 16)] == ["beyond the range"] * 6
+    assert [said[row, "c0"].suggestion for row in range(20, 26)].count("swap with 'c1'") >= 5
+
+
+@pytest.fixture(scope="module")
+def network() -> tuple[me.models.MaskedNetwork, pandas.DataFrame]:
+    """Words, a yes/no and a number that say much of each other, with holes."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(3, size=900)
+    frame = pandas.DataFrame(
+        {
+            "word": np.array(["low", "mid", "top"])[kind],
+            "yes": (kind > 0).astype(float),
+            "number": np.round(10.0 * kind + rng.normal(size=900), 1),
+        }
+    )
+    frame.loc[rng.random(900) < 0.1, "number"] = NAN
+    model = me.models.MaskedNetwork(n_features=3, width=32).fit(frame[:300], epochs=25)
+    return model, frame
+
+
+def test_words_are_judged_and_likelier_ones_named(network: Any) -> None:
+    model, frame = network
+    rows = frame[600:].reset_index(drop=True)
+    for k in np.flatnonzero(rows["number"].notna() & (rows["word"] == "low"))[:20]:
+        rows.loc[k, "word"] = "top"
+    rows.loc[299, "word"], rows.loc[298, "yes"] = "tpo", 7.0
+    found = me.wrong_cells(model, rows, trusted=frame[300:600])
+    called = [cell for cell in found.cells if cell.called and cell.value == "top"]
+    assert len(called) >= 15
+    assert all(cell.expected.likelier[0][0] == "low" for cell in called)
+    unknown = {(cell.row, cell.column, cell.value) for cell in found.cells if cell.fault == "unknown word"}
+    assert unknown == {(299, "word", "tpo"), (298, "yes", 7.0)}
+    assert "low" in str(found.page().parts[0])
+    assert "tpo" in found.to_csv()
+
+
+def test_without_trusted_rows_the_note_says_on_what_the_rate_rests() -> None:
+    model, rng = correlated(), np.random.default_rng(0)
+    rows = model.sample(400, seed=1)
+    wrong = rng.random(rows.shape) < 0.01
+    found = me.wrong_cells("gaussian", np.where(wrong, rows + 12, rows))
+    assert found.n_trusted == 0
+    assert any("rests on the tail" in note for note in found.notes)
+    assert found.called[wrong].mean() > 0.5
+    assert found.called[~wrong].mean() < 0.01
+    assert not me.wrong_cells("gaussian", rows).called.any()
+
+
+def test_the_result_as_a_page_a_frame_and_json() -> None:
+    model = correlated()
+    rows = model.sample(400, seed=1)
+    rows[200:215, 0] = 20.0
+    table = Table("t", rows[200:], tuple("abcde"), np.arange(200), labels=tuple(f"r{k}" for k in range(200)))
+    found = me.wrong_cells(model, table, trusted=rows[:200])
+    frame, said, page = found.to_frame(), found.to_dict(), found.page()
+    assert frame.shape[0] == len(found.cells) == len(said["cells"])
+    assert frame["label"][0].startswith("r")
+    assert frame["column"][0] == "a"
+    assert said["n_called"] == int(found.called.sum())
+    assert said["n_trusted"] == 200
+    assert "<mark>" in found._repr_html_()
+    assert "surprising cell" in page.notes[-1]
+    assert repr(found) == f"WrongCells({said['n_called']} of 1,000 cells called wrong, rate 0.1)"
+
+
+def test_a_cell_of_every_column_can_be_found() -> None:
+    model = correlated()
+    for j, sign in itertools.product(range(5), (-1, 1)):
+        rows = model.sample(230, seed=j)
+        rows[200, j] = 30.0 * sign
+        cell = me.wrong_cells(model, rows[200:], trusted=rows[:200]).cells[0]
+        assert (cell.row, cell.column) == (0, f"c{j}")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": 0.0}, "rate=0.0; give a share"),
+        ({"folds": 1}, "folds=1; give a seed"),
+        ({"seed": -1}, "seed=-1"),
+        ({"trusted": np.zeros((5, 2))}, "2 columns"),
+        ({"trusted": np.full((5, 3), np.inf)}, "infinite"),
+        ({"model": "gausian"}, "gausian"),
+        ({"model": "gaussian", "trusted": np.zeros((3, 3))}, "3 rows for 5 folds"),
+        ({"table": np.zeros(3)}, "shape"),
+        ({"table": [["a", "b"]]}, "table of numbers"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(options: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"model": correlated(3), "table": np.ones((4, 3))} | options
+    with pytest.raises(me.InputError, match=words) as error:
+        me.wrong_cells(given.pop("model"), given.pop("table"), **given)
+    assert "\n" not in str(error.value)
+
+
+def test_trusted_rows_that_the_model_was_fitted_to_are_refused() -> None:
+    rows = correlated().sample(200, seed=0)
+    model = me.models.Gaussian(n_features=5).fit(rows[:100])
+    with pytest.raises(me.InputError, match="fitted to 100% of the trusted rows"):
+        me.wrong_cells(model, rows[100:], trusted=rows[:100])
+    assert "fitted to these rows" in me.wrong_cells(model, rows[:100]).notes[0]
+
+
+def test_words_for_a_model_of_numbers_and_other_columns_are_refused(network: Any) -> None:
+    _, frame = network
+    with pytest.raises(me.InputError, match="holds words, which gaussian cannot take"):
+        me.wrong_cells("gaussian", frame)
+    with pytest.raises(me.InputError, match="no column 'yes'"):
+        me.wrong_cells("masked-net", frame[["word", "number"]], trusted=frame[:50])
