@@ -124,6 +124,7 @@ class TrainingLoop:
             stopped,
             resumed_from,
             tuple(self.devices),
+            self.options.pace is not None,
         )
 
     def _add_device(self) -> None:

@@ -237,8 +237,13 @@ class ColumnHeads(nn.Module):
             of_mixture = index.clamp(max=N_LOGISTICS - 1)
             centre, log_scale = (part.gather(2, of_mixture)[:, :, 0] for part in (centre, log_scale))
             u = centre + log_scale.exp() * torch.logit(u.clamp(_SMALLEST, 1 - _SMALLEST))
-            listed = torch.cat([self._rounded(self.centre + self.scale * torch.sinh(u))[:, :, None],
-                                self.atoms.expand(len(u), -1, -1)], 2)
+            listed = torch.cat(
+                [
+                    self._rounded(self.centre + self.scale * torch.sinh(u))[:, :, None],
+                    self.atoms.expand(len(u), -1, -1),
+                ],
+                2,
+            )
             drawn[:, self.number] = listed.gather(2, (index - (N_LOGISTICS - 1)).clamp(min=0))[:, :, 0]
         return drawn
 
@@ -259,7 +264,7 @@ class ColumnHeads(nn.Module):
     ) -> tuple[
         Float[Tensor, "B b"], list[Float[Tensor, "B V"]], Float[Tensor, "B n K 3"], Float[Tensor, "B n S"]
     ]:
-        """Logits of yes/no columns and of each category, mixtures of numbers, log shares of them and atoms."""
+        """Logits of yes/no columns, of each category, mixtures of numbers, log shares of them and atoms."""
         logits, *categories, mixtures, shares = torch.split(
             outputs,
             [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number), self.n_shares],

@@ -17,7 +17,6 @@ from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
 from maskevidence.models.network.cells import ColumnHeads
-from maskevidence.models.network.gaussian_answer import GaussianAnswer
 from maskevidence.models.network.columns import (
     Column,
     base_measure,
@@ -30,6 +29,7 @@ from maskevidence.models.network.columns import (
     note_on_unseen,
     words_in,
 )
+from maskevidence.models.network.gaussian_answer import GaussianAnswer
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks
@@ -43,10 +43,10 @@ from maskevidence.training.pace import Pace
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call
 _STEPS = 4_000
-_BATCH = 128  # rows of a step, with two masks each
+_BATCHES = (32, 128)  # rows of a step, with two masks each
 _LOOKS = (20, 100)  # steps between two looks at the held-out rows
 _WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises first, and falls in the last part of all steps
-_PACE = (2, 0.3, 0.02)
+_PACE = (2, 0.25, 0.05)
 _WORK = 3e11  # products of a weight and a number, about a minute on two cores
 _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
 _WIDENING_ROWS = 1_000
@@ -69,8 +69,8 @@ class MaskedNetwork(TableModel):
         layers: residual blocks of two linear layers each.
         dropout: the share of units that a training step leaves out; by default 12 D / N for N training rows,
             at most ½.
-        gaussian: whether the conditional mean and standard deviation of every cell under a Gaussian are inputs,
-            too; by default for tables of up to 60 encoded inputs: numbers, yes/no columns and categories.
+        gaussian: whether the conditional mean and standard deviation of every cell under a Gaussian are
+            inputs, too; by default for tables of up to 60 numbers, yes/no columns and categories together.
         columns: settings of the D columns, as `arguments` gives them; by default they are taken from the rows
             that the model is fitted to.
         levels: the words of columns of categories, by the name of the column.
@@ -271,18 +271,21 @@ class MaskedNetwork(TableModel):
     ) -> "MaskedNetwork":
         """Train by masked prediction with masks of uniform size, in place.
 
-        AdamW takes the steps, its learning rate warms up and decays to 0, and the weights after the epoch
-        with the highest area of the held-out rows, always under the same masks, are kept. Then the scales of
-        all numbers are multiplied by the factor with the highest area of the same rows.
+        AdamW takes the steps, each on two masks for each of its rows, which together hide every cell. After
+        20 to 100 steps comes a look at the held-out rows, always under the same masks. Where their area
+        stands still, training goes on from the best weights at a quarter of the learning rate, and ends at
+        the third time, or after 4,000 steps and fewer for wide tables; the best weights are kept. Then the
+        scales of all numbers are multiplied by the factor with the highest area of the same rows.
 
         Args:
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
                 words in a table or a data frame are categories.
-            held_out: rows for the choice of the epoch, of which 10,000 are used at most; by default a tenth
-                of x, at least 20 rows.
-            epochs: passes over the rows; by default as many as make 4,000 steps, at most 250, and fewer for
-                wide tables. Training ends after a quarter of them without a higher held-out area.
-            batch_size: rows in a step; by default a sixteenth of the rows, 32 to 256.
+            held_out: rows that decide the learning rate and the end, of which 10,000 are used at most; by
+                default a tenth of x, at least 20 rows.
+            epochs: passes over the rows, with a learning rate that rises and decays to 0, and with a look
+                after each; by default the fit finds its own length.
+            batch_size: rows in a step; by default a sixteenth of the rows, 32 to 128, or up to 256 in
+                `epochs`.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
             kinds: "yes/no", "category" or "number" for some columns, by name or position; the others are
@@ -328,7 +331,7 @@ class MaskedNetwork(TableModel):
             batch = batch_size or min(max(n_rows // 16, 32), 256)
             patience = max(5, epochs // 4)
             return {"epochs": epochs, "batch_size": batch, "schedule": one_cycle, "patience": patience}
-        batch = batch_size or _BATCH
+        batch = batch_size or min(max(n_rows // 16, _BATCHES[0]), _BATCHES[1])
         n_steps = max(1, round(min(_STEPS, _WORK / (batch * self.n_parameters))))
         look = min(max(round(math.sqrt(n_rows)), _LOOKS[0]), _LOOKS[1], n_steps)
 
@@ -357,7 +360,8 @@ class MaskedNetwork(TableModel):
         outputs = self.cells.marginals(table).to(self._like()).expand(len(held_out), -1)
         alone = self.cells.log_density(outputs, self._values(held_out, held_out.maskable))
         independent = float((alone * held_out.maskable).sum(1).double().mean())
-        reached = self.history.held_out[(self.history.best_epoch or len(self.history)) - 1]
+        best = self.history.best_epoch
+        reached = independent if best is None else self.history.held_out[best - 1]
         if reached > independent:
             return []
         return [
