@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
+from scipy.special import expit
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
@@ -21,7 +22,8 @@ _SMALLEST = 2.0**-33  # below every uniform draw
 _NEAR, _FAR_STEPS = 256, 128  # edges of cells next to the median, all of them, and on each side beyond
 _ELEMENTS = 2**22  # of an array over some rows, logistics and edges: 32 MiB
 _NEVER = -1e4  # the logit of what a column does not have
-_OF_ATOMS = 0.9  # of the cells with an atom, those that its own probability starts with
+_OF_ATOMS = 0.9  # of the cells with an atom beyond those of the mixture, its probability before training
+_FEWEST = 0.1  # cells, in place of none
 
 
 class ColumnHeads(nn.Module):
@@ -182,8 +184,12 @@ class ColumnHeads(nn.Module):
             log_scale = np.log(max(float(u.std()), 1e-2) / 3)
             outputs.append(np.column_stack([0 * centre, centre, np.full_like(centre, log_scale)]).ravel())
             if column.atoms:
-                counts = _OF_ATOMS * (present[:, None] == np.array(column.atoms)).sum(0)
-                shares.append(np.log(np.append(len(present) - counts.sum(), counts) + 0.5))
+                atoms = np.array(column.atoms)
+                edges = (atoms + np.array([[-0.5], [0.5]]) * column.step - column.centre) / column.scale
+                below = expit((np.arcsinh(edges)[:, :, None] - centre) / np.exp(log_scale)).mean(2)
+                counts = (present[:, None] == atoms).sum(0) - len(present) * np.diff(below, axis=0)[0]
+                counts = _OF_ATOMS * counts.clip(min=0)
+                shares.append(np.log(np.append(len(present) - counts.sum(), counts) + _FEWEST))
         return torch.from_numpy(np.concatenate([*outputs, *shares])).to(torch.float32)
 
     def log_probabilities(self, outputs: Float[Tensor, "B O"], column: int) -> Float[Tensor, "B V"]:

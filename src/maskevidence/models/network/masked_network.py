@@ -284,7 +284,7 @@ class MaskedNetwork(TableModel):
                 default a tenth of x, at least 20 rows.
             epochs: passes over the rows, with a learning rate that rises and decays to 0, and with a look
                 after each; by default the fit finds its own length.
-            batch_size: rows in a step; by default a sixteenth of the rows, 32 to 128, or up to 256 in
+            batch_size: rows in a step; by default a tenth of the rows, 32 to 128, or a sixteenth, 32 to 256, in
                 `epochs`.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
@@ -331,7 +331,7 @@ class MaskedNetwork(TableModel):
             batch = batch_size or min(max(n_rows // 16, 32), 256)
             patience = max(5, epochs // 4)
             return {"epochs": epochs, "batch_size": batch, "schedule": one_cycle, "patience": patience}
-        batch = batch_size or min(max(n_rows // 16, _BATCHES[0]), _BATCHES[1])
+        batch = batch_size or min(max(n_rows // 10, _BATCHES[0]), _BATCHES[1])
         n_steps = max(1, round(min(_STEPS, _WORK / (batch * self.n_parameters))))
         look = min(max(round(math.sqrt(n_rows)), _LOOKS[0]), _LOOKS[1], n_steps)
 
